@@ -1,0 +1,60 @@
+# env    everything for development in .venv
+# demo   the main job on embedded parts
+# check  formatting, lint, types, the house's import rules
+# test   what CI runs: env, check and all tests
+# generate   completions, man pages and the README's tables, from the code
+# bench  the benchmarks
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo check test generate bench record clean prerequisites maven
+
+help:
+	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
+
+prerequisites:
+	@command -v $(PYTHON) >/dev/null || { echo "kquota needs Python 3.11 or later: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kquota needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1): apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11" >&2; exit 1; }
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "kquota's sandbox and audit need a JDK 17 or later: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1 | { read major; test "$${major:-0}" -ge 17; } || { echo "kquota's sandbox and audit need a JDK 17 or later, and java on the path is older: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
+
+maven:
+	@command -v mvn >/dev/null || { echo "kquota's tests need Maven, for Kafka's own jars: apt-get install maven" >&2; exit 1; }
+
+env: prerequisites $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox]' --group dev
+	@touch $@
+
+demo: env
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/demo.sh
+
+check: env
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: maven env check
+	$(BIN)/python -m pytest
+
+generate: env
+	$(BIN)/python -m tests.generate
+
+bench: env
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.zookeeper
+	$(BIN)/python -m benchmarks.audit
+
+record: maven env
+	$(BIN)/python -m tests.brokers.record --out tests/data/request_log
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""The domain, pure: no IO, no clock, no logging, no environment. Parsed at the door, valid inside."""

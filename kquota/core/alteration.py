@@ -1,0 +1,85 @@
+"""Alterations: what is to change on one entity, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value, check_value
+from kquota.core.snapshot import Values
+from kquota.errors import InputError, KquotaError
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Values to set and keys to remove on one entity; other keys stay as they are.
+
+    With `strict_remove`, removing a key that is not set is an error of the entity. Raises InputError for a key that the
+    entity cannot carry, a key both set and removed, an invalid value, or nothing to do.
+    """
+
+    entity: Entity
+    set: Mapping[QuotaKey, Value] = field(default_factory=dict)
+    remove: frozenset[QuotaKey] = frozenset()
+    strict_remove: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.set and not self.remove:
+            raise InputError(f"{self.entity}: nothing to set and nothing to delete")
+        for key in [*self.set, *sorted(self.remove, key=str)]:
+            if not key.allowed_for(self.entity):
+                allowed = ", ".join(other.value for other in QuotaKey if other.allowed_for(self.entity))
+                raise InputError(f"{key} cannot be set on {self.entity}", hint=f"its quota keys: {allowed}")
+        both = sorted(str(key) for key in self.set if key in self.remove)
+        if both:
+            raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
+        checked = {key: check_value(key, self.set[key]) for key in QuotaKey if key in self.set}
+        object.__setattr__(self, "set", MappingProxyType(checked))
+
+    def applied_to(self, values: Values) -> dict[QuotaKey, Value]:
+        """The entity's values after the change. Raises InputError for a strict removal of what is not set."""
+        missing = sorted(str(key) for key in self.remove if key not in values)
+        if self.strict_remove and missing:
+            raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
+        merged = {**values, **self.set}
+        return {key: merged[key] for key in QuotaKey if key in merged and key not in self.remove}
+
+    def then(self, later: Alteration) -> Alteration:
+        """Both changes of the same entity as one; the later one wins where they meet."""
+        assert self.entity == later.entity
+        kept = {key: value for key, value in self.set.items() if key not in later.remove}
+        return Alteration(
+            self.entity,
+            {**kept, **later.set},
+            (self.remove - later.set.keys()) | later.remove,
+            self.strict_remove or later.strict_remove,
+        )
+
+
+def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:
+    """One alteration per entity, in the order of first mention.
+
+    Brokers answer an error for an entity that comes twice in a request although they applied the first one.
+    """
+    merged: dict[Entity, Alteration] = {}
+    for alteration in alterations:
+        known = merged.get(alteration.entity)
+        merged[alteration.entity] = alteration if known is None else known.then(alteration)
+    return tuple(merged.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AlterResult:
+    """What came of one alteration: the values before and after, or the error that left the entity as it was."""
+
+    entity: Entity
+    before: Values
+    after: Values
+    error: KquotaError | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the entity's values differ from before."""
+        return self.error is None and dict(self.before) != dict(self.after)

@@ -1,0 +1,167 @@
+"""Quota entities: whom a quota is set for.
+
+Ten shapes exist: user, client-id and <user, client-id> with either part named or default (eight), a named ip and the
+default ip. Sources: KIP-55, KIP-546, KIP-612; `org.apache.kafka.common.quota.ClientQuotaEntity`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from kquota.errors import InputError, InvalidRequest
+
+
+class EntityType(enum.Enum):
+    """The entity types of the protocol; the value is Kafka's name on the wire."""
+
+    USER = "user"
+    CLIENT_ID = "client-id"
+    IP = "ip"
+
+    @property
+    def plural(self) -> str:
+        """The name of the znode directory and of `--entity-type`: `users`, `clients`, `ips`."""
+        return {"user": "users", "client-id": "clients", "ip": "ips"}[self.value]
+
+
+class Default(enum.Enum):
+    """The default entity's name: a type of its own, so that the literal name `<default>` stays an ordinary name."""
+
+    DEFAULT = "<default>"
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = Default.DEFAULT
+Name: TypeAlias = str | Literal[Default.DEFAULT]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One quota entity; a part that is None is not in the entity.
+
+    Raises InvalidRequest for an ip mixed with a user or client-id and for no part at all, InputError for an empty name.
+    Immutable, hashable, ordered for display (`sort_key`).
+    """
+
+    user: Name | None = None
+    client_id: Name | None = None
+    ip: Name | None = None
+
+    def __post_init__(self) -> None:
+        if self.ip is not None and (self.user is not None or self.client_id is not None):
+            raise InvalidRequest(
+                "INVALID_REQUEST: an ip entity cannot be combined with a user or a client-id",
+                hint="set the connection quota of the ip in a command of its own",
+            )
+        parts = self.parts
+        if not parts:
+            raise InvalidRequest("INVALID_REQUEST: an entity needs a user, a client-id or an ip")
+        for entity_type, name in parts:
+            if name == "":
+                raise InputError(
+                    f"empty {entity_type.value} is not supported",
+                    hint=f"the default has a flag of its own: --{entity_type.value.removesuffix('-id')}-defaults",
+                )
+
+    @property
+    def parts(self) -> tuple[tuple[EntityType, Name], ...]:
+        """The (type, name) pairs that are present, user before client-id."""
+        named = ((EntityType.USER, self.user), (EntityType.CLIENT_ID, self.client_id), (EntityType.IP, self.ip))
+        return tuple((entity_type, name) for entity_type, name in named if name is not None)
+
+    @property
+    def types(self) -> frozenset[EntityType]:
+        """The entity types present."""
+        return frozenset(entity_type for entity_type, _ in self.parts)
+
+    def name_of(self, entity_type: EntityType) -> Name | None:
+        """The name under that type, or None when the entity has no such part."""
+        match entity_type:
+            case EntityType.USER:
+                return self.user
+            case EntityType.CLIENT_ID:
+                return self.client_id
+            case EntityType.IP:
+                return self.ip
+
+    @property
+    def sort_key(self) -> tuple[tuple[int, int, str], ...]:
+        """Users, then clients, then pairs by user, then ips; defaults before names."""
+        kinds = {EntityType.USER: 0, EntityType.CLIENT_ID: 1, EntityType.IP: 3}
+        kind = 2 if len(self.parts) == 2 else kinds[self.parts[0][0]]
+        return tuple((kind, 0, "") if name is DEFAULT else (kind, 1, name) for _, name in self.parts)
+
+    def __str__(self) -> str:
+        return format_entity(self)
+
+    @classmethod
+    def parse(cls, text: str) -> Entity:
+        """The inverse of `str(entity)`; see `parse_entity`."""
+        return parse_entity(text)
+
+
+# A comma separates components only where a component follows it, so a distinguished name ("CN=a,OU=b") needs no
+# escaping. Backslash takes the special meaning from what follows it; the text form is total: every name has one.
+_COMPONENT = re.compile(r"(user|client-id|ip)=")
+_SEPARATOR = re.compile(r",(?=(?:user|client-id|ip)=)")
+
+
+def format_entity(entity: Entity) -> str:
+    r"""The canonical text form, such as `user=alice,client-id=<default>`.
+
+    `<default>` is the default entity; a name that is literally `<default>` is written `\<default>`. A backslash in a
+    name is doubled; a comma that would read as a separator is written `\,`.
+    """
+    return ",".join(f"{entity_type.value}={_format_name(name)}" for entity_type, name in entity.parts)
+
+
+def _format_name(name: Name) -> str:
+    if name is DEFAULT:
+        return DEFAULT.value
+    escaped = _SEPARATOR.sub(r"\\,", name.replace("\\", "\\\\"))
+    return "\\" + escaped if escaped == DEFAULT.value else escaped
+
+
+def parse_entity(text: str) -> Entity:
+    """Reads the text form `TYPE=NAME[,TYPE=NAME]`.
+
+    Raises InputError for anything else and InvalidRequest for an impossible combination.
+    """
+    names: dict[EntityType, Name] = {}
+    position = 0
+    while True:
+        match = _COMPONENT.match(text, position)
+        if match is None:
+            raise InputError(
+                f"malformed entity {text!r}: expected TYPE=NAME[,TYPE=NAME]",
+                hint="for example user=alice,client-id=app1 or user=<default>",
+            )
+        entity_type = EntityType(match.group(1))
+        if entity_type in names:
+            raise InputError(f"malformed entity {text!r}: {entity_type.value} is given twice")
+        names[entity_type], position = _read_name(text, match.end())
+        if position == len(text):
+            break
+        position += 1
+    return Entity(
+        user=names.get(EntityType.USER), client_id=names.get(EntityType.CLIENT_ID), ip=names.get(EntityType.IP)
+    )
+
+
+def _read_name(text: str, start: int) -> tuple[Name, int]:
+    """Reads up to the next separator or the end; returns the name and where it ended."""
+    out: list[str] = []
+    position = start
+    while position < len(text) and _SEPARATOR.match(text, position) is None:
+        if text[position] == "\\" and position + 1 < len(text):
+            position += 1
+        out.append(text[position])
+        position += 1
+    if text[start:position] == DEFAULT.value:
+        return DEFAULT, position
+    return "".join(out), position

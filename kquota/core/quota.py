@@ -1,0 +1,229 @@
+"""Quota keys: what can be limited, in which unit, for which entities.
+
+Sources: `org.apache.kafka.server.config.QuotaConfig` and `QuotaConfigs` (types and ranges), KIP-13, 55, 124, 599, 612.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+from kquota.core.entity import Entity, EntityType
+from kquota.errors import InputError
+
+Value: TypeAlias = int | float
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+class ValueType(enum.Enum):
+    """The config type that Kafka declares for a key; it decides what text a broker can parse."""
+
+    LONG = "LONG"
+    INT = "INT"
+    DOUBLE = "DOUBLE"
+
+    @property
+    def integral(self) -> bool:
+        return self is not ValueType.DOUBLE
+
+    @property
+    def maximum(self) -> int | None:
+        """The largest value of an integral type; a double has none here."""
+        return {"LONG": LONG_MAX, "INT": INT_MAX}.get(self.value)
+
+
+class QuotaKey(enum.Enum):
+    """The five quota keys; the value is Kafka's config name."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+    @property
+    def value_type(self) -> ValueType:
+        """LONG, INT or DOUBLE."""
+        return _SPECS[self].value_type
+
+    @property
+    def unit(self) -> str:
+        """What a value counts, per broker."""
+        return _SPECS[self].unit
+
+    @property
+    def entity_types(self) -> frozenset[EntityType]:
+        """An entity may carry the key when all its parts are of these types."""
+        return _SPECS[self].entity_types
+
+    def __str__(self) -> str:
+        return self.value
+
+    def allowed_for(self, entity: Entity) -> bool:
+        """Whether Kafka accepts this key on that entity."""
+        return entity.types <= self.entity_types
+
+    @classmethod
+    def parse(cls, name: str) -> QuotaKey:
+        """The key of that name. Raises InputError naming the keys there are (and the shipped name of a draft's)."""
+        try:
+            return cls(name)
+        except ValueError:
+            hint = _RENAMED.get(name) or f"quota keys: {', '.join(key.value for key in cls)}"
+            raise InputError(f"unknown quota key {name!r}", hint=hint) from None
+
+
+class _Spec(NamedTuple):
+    value_type: ValueType
+    unit: str
+    entity_types: frozenset[EntityType]
+
+
+_USER_CLIENT = frozenset({EntityType.USER, EntityType.CLIENT_ID})
+_IP = frozenset({EntityType.IP})
+_SPECS = {
+    QuotaKey.PRODUCER_BYTE_RATE: _Spec(ValueType.LONG, "bytes/s", _USER_CLIENT),
+    QuotaKey.CONSUMER_BYTE_RATE: _Spec(ValueType.LONG, "bytes/s", _USER_CLIENT),
+    QuotaKey.REQUEST_PERCENTAGE: _Spec(ValueType.DOUBLE, "% of one thread", _USER_CLIENT),
+    QuotaKey.CONTROLLER_MUTATION_RATE: _Spec(ValueType.DOUBLE, "partition mutations/s", _USER_CLIENT),
+    QuotaKey.CONNECTION_CREATION_RATE: _Spec(ValueType.INT, "connections/s", _IP),
+}
+
+# Names from KIP drafts that people copy from the mailing list.
+_RENAMED = {
+    "controller_mutations_rate": "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
+    "controller_mutations_burst": "never shipped: the burst is controller.quota.window.num full windows of the rate",
+}
+
+_NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S.*?)?\s*\Z", re.ASCII)
+_BYTE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
+
+
+def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
+    """The factor that a unit stands for under a key. Raises InputError for a unit that does not measure the key."""
+    if not unit:
+        return 1
+    if key.unit == "bytes/s":
+        match = re.fullmatch(r"(?P<prefix>[kKMGT]?|[KMGT]i)B(?:/s|ps)?", unit)
+        if match:
+            prefix = match["prefix"]
+            return _BYTE_UNITS["k" if prefix == "K" else prefix]
+        hint = "bytes per second, such as 1048576, 10MB (10^6) or 10MiB (2^20)"
+        raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
+    if key is QuotaKey.REQUEST_PERCENTAGE and unit == "%":
+        return 1
+    if key.unit.endswith("/s") and unit == "/s":
+        return 1
+    hint = f"{key} is a number of {key.unit}"
+    raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
+
+
+def parse_value(key: QuotaKey, text: str) -> Value:
+    """Reads a value as people write it: `1024`, `1.5MB`, `10MiB/s`, `50%`.
+
+    Returns an int for LONG and INT keys, a float for DOUBLE. Raises InputError unless the value is a positive finite
+    number within the key's type: what KRaft rejects, and what a ZooKeeper-mode broker cannot parse at start-up, stops
+    at the door.
+    """
+    match = _NUMBER.match(text)
+    if match is None:
+        what = "empty" if not text.strip() else f"{text!r}"
+        raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}")
+    number = Decimal(match["number"]) * _multiplier(key, match["unit"], text)
+    return check_value(key, number)
+
+
+def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
+    """The number as a valid value of the key. Raises InputError with the reason when it is not one."""
+    if isinstance(number, float) and not math.isfinite(number):
+        raise InputError(
+            f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
+        )
+    exact = Decimal(number)
+    # :g keeps absurd magnitudes (1e999999999) from being spelled out in the message.
+    shown = format_number(number) if abs(exact) < 10**19 else f"{exact:g}"
+    if exact <= 0:
+        raise InputError(
+            f"{key}: {shown} must be greater than 0",
+            hint="to lift a limit, delete the key; Kafka cannot forbid traffic by a quota of 0",
+        )
+    maximum = key.value_type.maximum
+    if maximum is None:
+        value = float(exact)
+        if value == math.inf or value == 0.0:
+            raise InputError(f"{key}: {shown} is out of range for a {key.value_type.value}")
+        return value
+    if exact > maximum:
+        raise InputError(f"{key}: {shown} is too large for {_article(key.value_type)}", hint=f"at most {maximum}")
+    if exact != int(exact):
+        raise InputError(f"{key}: {shown} must be a whole number of {key.unit}")
+    return int(exact)
+
+
+def _article(value_type: ValueType) -> str:
+    return f"an {value_type.value}" if value_type is ValueType.INT else f"a {value_type.value}"
+
+
+def format_number(number: Decimal | int | float) -> str:
+    """Plain decimal text without exponent or trailing zeros: `50`, `12.3`, `10485760`."""
+    if isinstance(number, float) and not math.isfinite(number):
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
+    if isinstance(number, int):
+        return str(number)
+    text = format(Decimal(repr(number)) if isinstance(number, float) else number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_value(key: QuotaKey, value: Value) -> str:
+    """The exact text that is stored and printed for machines; every type that Kafka declares can parse it."""
+    return format_number(int(value) if key.value_type.integral else value)
+
+
+def humanize(key: QuotaKey, value: Value) -> str:
+    """The value with a unit for people, and exact: `10 MiB/s`, `1500 B/s`, `50 %`.
+
+    A byte rate is shown in a larger unit only where at most two decimals say it without rounding.
+    """
+    if key.unit == "bytes/s":
+        for prefix in ("Ti", "T", "Gi", "G", "Mi", "M", "Ki", "k"):
+            scaled = Decimal(int(value)) / _BYTE_UNITS[prefix]
+            if abs(scaled) >= 1 and scaled == round(scaled, 2):
+                return f"{format_number(scaled)} {prefix}B/s"
+        return f"{int(value)} B/s"
+    unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else key.unit
+    return f"{format_value(key, value)} {unit}"
+
+
+# Java's grammar for Double.parseDouble, without the hexadecimal form that no quota was ever written in. No underscores
+# and no `inf`: Python's float() would take both, a broker would not.
+_JAVA_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?)\Z", re.ASCII)
+_JAVA_LONG = re.compile(r"[+-]?\d+\Z", re.ASCII)
+
+
+def parse_stored(key: QuotaKey, text: str) -> Value | None:
+    """A stored value as a broker reads it, or None where a broker could not.
+
+    LONG and INT follow `Long.parseLong` and `Integer.parseInt` (no blanks, no fractions); DOUBLE follows
+    `Double.parseDouble`. Zero, negative and NaN are read as they are: the cluster may hold them.
+    """
+    if key.value_type.integral:
+        if not _JAVA_LONG.match(text):
+            return None
+        number = int(text)
+        maximum = key.value_type.maximum
+        assert maximum is not None
+        return number if -maximum - 1 <= number <= maximum else None
+    stripped = text.strip()
+    if not _JAVA_DOUBLE.match(stripped):
+        return None
+    return float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped)

@@ -1,0 +1,63 @@
+"""A snapshot: every quota that is set, at one moment, as an immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+
+Values = Mapping[QuotaKey, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something stored that a broker cannot use; the rest of the snapshot is complete without it."""
+
+    where: str
+    """The place as an operator finds it, such as a znode path."""
+    message: str
+
+
+@dataclass(frozen=True)
+class QuotaSnapshot(Mapping[Entity, Values]):
+    """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it."""
+
+    quotas: Mapping[Entity, Values] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def __post_init__(self) -> None:
+        ordered = {
+            entity: MappingProxyType({key: self.quotas[entity][key] for key in QuotaKey if key in self.quotas[entity]})
+            for entity in sorted(self.quotas, key=lambda entity: entity.sort_key)
+            if self.quotas[entity]
+        }
+        object.__setattr__(self, "quotas", MappingProxyType(ordered))
+
+    def __getitem__(self, entity: Entity) -> Values:
+        return self.quotas[entity]
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(self.quotas)
+
+    def __len__(self) -> int:
+        return len(self.quotas)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuotaSnapshot):
+            return NotImplemented
+        return dict(self.quotas) == dict(other.quotas)
+
+    def __hash__(self) -> int:
+        return hash(frozenset((entity, frozenset(values.items())) for entity, values in self.quotas.items()))
+
+    def __reduce__(self) -> tuple[type[QuotaSnapshot], tuple[object, ...]]:
+        # A read-only view does not pickle; a snapshot travels to Spark's executors.
+        return QuotaSnapshot, ({entity: dict(values) for entity, values in self.quotas.items()}, self.problems)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Entity, Values]], problems: Iterable[Problem] = ()) -> QuotaSnapshot:
+        """A snapshot of (entity, values) pairs; a later pair replaces an earlier one of the same entity."""
+        return cls(dict(pairs), tuple(problems))

@@ -1,0 +1,52 @@
+"""Everything that can go wrong, named for the situation.
+
+The tree knows no exit codes and no output: the command line maps each class to its code in one table
+(`kquota.cli.exit_codes`). A message is one line that says what is wrong; a hint, where there is one, says what to do
+next.
+"""
+
+from __future__ import annotations
+
+
+class KquotaError(Exception):
+    """Base of every error that kquota raises on purpose."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InputError(KquotaError):
+    """A file, an entity, a quota key or a value that cannot be used as given."""
+
+
+class InvalidRequest(InputError):
+    """What Kafka answers with INVALID_REQUEST (42), such as an IP mixed with a user or a client-id."""
+
+
+class Unreachable(KquotaError):
+    """No connection, a time-out, or a session that was lost."""
+
+
+class Unauthorized(KquotaError):
+    """Authentication failed or an ACL forbids the operation."""
+
+
+class Rejected(KquotaError):
+    """The cluster said no: an unsupported version, a migration under way, a node that must not be written."""
+
+
+class Conflict(KquotaError):
+    """The cluster changed since it was read."""
+
+
+class Refused(KquotaError):
+    """A safety guard of kquota itself said no."""
+
+
+class MissingDependency(KquotaError):
+    """An optional part of kquota (an extra) is not installed."""
