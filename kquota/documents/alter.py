@@ -1,0 +1,28 @@
+"""The report of an alter (schemas/alter.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kquota.core.alteration import AlterResult
+from kquota.documents.encoding import Document
+from kquota.documents.quotas import entity_document, values_document
+
+
+def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document:
+    """Per entity the values before and after, and the error of those that were left as they were."""
+    return {
+        "kind": "kquota.alter",
+        "version": 1,
+        "dry_run": dry_run,
+        "results": [
+            {
+                "entity": entity_document(result.entity),
+                "changed": result.changed,
+                "before": values_document(result.before),
+                "after": values_document(result.after),
+                "error": None if result.error is None else result.error.message,
+            }
+            for result in results
+        ],
+    }

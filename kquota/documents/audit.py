@@ -1,0 +1,69 @@
+"""The report of an audit (schemas/audit.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.resolver import Level
+from kquota.documents.encoding import Document
+from kquota.documents.quotas import entity_document
+
+
+def audit_document(
+    findings: Sequence[Mapping[str, Any]], quality: Mapping[str, Any], brokers: Mapping[str, Any]
+) -> Document:
+    """The findings (rows of the findings table), the account of the data, and the enforcement that was assumed."""
+    return {
+        "kind": "kquota.audit",
+        "version": 1,
+        "enforcement": dict(brokers),
+        "data": dict(quality),
+        "findings": [_finding(row) for row in findings],
+    }
+
+
+def _finding(row: Mapping[str, Any]) -> Document:
+    key = QuotaKey(row["key"])
+    events, throttled = row["events"], row["throttled_events"]
+    logged = row["logged_throttled_events"]
+    return {
+        "broker": row["broker"],
+        "key": key.value,
+        "unit": key.unit,
+        "sensor": row["sensor"],
+        "entity": entity_document(Entity.parse(row["entity"])),
+        "level": row["level"],
+        "level_name": Level(row["level"]).label,
+        "limit": int(row["limit"]) if key.value_type.integral else row["limit"],
+        "verdict": row["verdict"],
+        "events": events,
+        "throttled_events": throttled,
+        "throttled_share": None if throttled is None else throttled / events,
+        "throttle_time_ms": row["throttle_time_ms"],
+        "throttle_time_max_ms": row["throttle_time_max_ms"],
+        "peak_rate": row["peak_rate"],
+        "peak_share": row["peak_rate"] / row["limit"],
+        "first_throttled_ms": row["first_throttled_ms"],
+        "last_throttled_ms": row["last_throttled_ms"],
+        "estimated_events": row["estimated_events"],
+        "logged": None
+        if logged is None
+        else {
+            "throttled_events": logged,
+            "throttle_time_ms": row["logged_throttle_time_ms"],
+            "throttle_time_max_ms": row["logged_throttle_time_max_ms"],
+        },
+        "client_count": row["client_count"],
+        "clients": [
+            {
+                "user": client["user"],
+                "client-id": client["client_id"],
+                "events": client["events"],
+                "value": client["value"],
+            }
+            for client in row["clients"]
+        ],
+    }

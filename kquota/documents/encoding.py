@@ -1,0 +1,121 @@
+"""Documents as text: JSON and YAML, read and written. The only module that knows the YAML library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kquota.errors import InputError
+
+Document: TypeAlias = dict[str, Any]
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Indented JSON, ending in a newline; raises ValueError rather than print NaN or Infinity, which JSON has not."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """Block-style YAML 1.2 in the document's own key order."""
+    import io
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 120
+    out = io.StringIO()
+    yaml.dump(dict(document), out)
+    return out.getvalue()
+
+
+def read_document(path: Path, schema_name: str) -> Document:
+    """Reads a JSON or YAML file and holds it against its schema.
+
+    Raises InputError, naming the file and where there is one the line or the place in the document.
+    """
+    data = _parse(path, read_text(path))
+    _validate(path, data, schema_name)
+    return data
+
+
+def read_text(path: Path) -> str:
+    """The file's text. Raises InputError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a directory, not a file") from None
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _parse(path: Path, text: str) -> Document:
+    # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
+    data = _parse_json(path, text) if text.lstrip().startswith("{") else _parse_yaml(path, text)
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: expected a mapping at the top, found {type(data).__name__}")
+    return data
+
+
+def _parse_json(path: Path, text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{path}: {twice!r} is given twice")
+        return result
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        try:  # flow-style YAML also starts with a brace
+            return _parse_yaml(path, text)
+        except InputError:
+            raise InputError(f"{path}, line {error.lineno}: {error.msg}") from None
+
+
+def _parse_yaml(path: Path, text: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return YAML(typ="safe").load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise InputError(f"{path}{line}: {error.problem or error.context}") from None
+    except YAMLError as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+@lru_cache
+def schema(name: str) -> Document:
+    """The JSON Schema of that name: shipped inside the package, or beside it in a checkout."""
+    here = Path(__file__).resolve()
+    candidates = (here.parent / "schemas", here.parents[2] / "schemas")
+    for folder in candidates:
+        file = folder / f"{name}.schema.json"
+        if file.is_file():
+            loaded: Document = json.loads(file.read_text(encoding="utf-8"))
+            return loaded
+    raise InputError(f"no schema named {name!r}")
+
+
+def _validate(path: Path, data: Document, schema_name: str) -> None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    problem = best_match(Draft202012Validator(schema(schema_name)).iter_errors(data))
+    if problem is not None:
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.absolute_path)
+        message = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"
+        raise InputError(f"{path}: {place.lstrip('.') or 'document'}: {message}")
