@@ -1,0 +1,341 @@
+"""Kafka's ZooKeeper layout of quotas as a pure codec: paths, node data, change notifications, which nodes hide secrets.
+
+Sources: `kafka.zk.ConfigEntityZNode`, `ConfigEntityChangeNotificationZNode`, `ZkData` and
+`org.apache.kafka.common.utils.Sanitizer` of Kafka 2.8, the last release whose tool writes quotas to ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kquota.core.alteration import Alteration
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quota import QuotaKey, Value, format_value, parse_stored
+from kquota.core.resolver import encode_user
+from kquota.core.snapshot import Problem, Values
+from kquota.errors import InputError, Rejected
+
+CONFIG = "/config"
+CHANGES = "/config/changes"
+CHANGE_PREFIX = "/config/changes/config_change_"
+CONTROLLER = "/controller"
+CLIENTS = "clients"
+ENTITY_ROOTS = {entity_type: f"{CONFIG}/{entity_type.plural}" for entity_type in EntityType}
+
+# --- Names and paths ---------------------------------------------------------------------------------------------
+
+
+def encode_name(entity_type: EntityType, name: Name) -> str:
+    """The node's name: sanitized for users and client-ids (`Sanitizer.sanitize`), as typed for ips.
+
+    Raises InputError for a name that no znode can have.
+    """
+    if name is DEFAULT:
+        return DEFAULT.value
+    if name in (".", ".."):
+        raise InputError(
+            f"{entity_type.value} {name!r} cannot be stored in ZooKeeper",
+            hint="relative names are illegal in its paths",
+        )
+    if entity_type is EntityType.IP:
+        if name == DEFAULT.value or "/" in name or _ILLEGAL_IN_PATH.search(name):
+            raise InputError(f"ip {name!r} cannot be stored in ZooKeeper", hint="an ip's node has the name as typed")
+        return name
+    try:
+        return encode_user(name)
+    except UnicodeEncodeError:
+        raise InputError(f"{entity_type.value} {name!r} is not valid Unicode") from None
+
+
+# `PathUtils.validatePath` of ZooKeeper.
+_ILLEGAL_IN_PATH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_ESCAPE = re.compile(r"%(?:([0-9A-Fa-f]{2})|.{0,2})", re.DOTALL)
+
+
+def decode_name(entity_type: EntityType, node_name: str) -> Name:
+    """The entity's name under that node: `URLDecoder.decode` for users and client-ids, `+` being a blank.
+
+    Raises InputError for a bad `%` escape, on which a ZooKeeper-mode broker fails to start.
+    """
+    if node_name == DEFAULT.value:
+        return DEFAULT
+    if entity_type is EntityType.IP or ("%" not in node_name and "+" not in node_name):
+        return node_name
+    for escape in _ESCAPE.finditer(node_name):
+        if escape[1] is None:
+            raise InputError(f"bad escape {escape[0]!r} in the name {node_name!r}")
+    blanks = node_name.replace("+", " ").encode("utf-8", "surrogatepass")
+    decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda escape: bytes.fromhex(escape[1].decode()), blanks)
+    return decoded.decode("utf-8", "replace")
+
+
+def entity_path(entity: Entity) -> str:
+    """The path below `/config`, as change notifications name it: `users/CN%3Da/clients/app1`.
+
+    Raises InputError for a name that no znode can have.
+    """
+    return "/".join(f"{entity_type.plural}/{encode_name(entity_type, name)}" for entity_type, name in entity.parts)
+
+
+def znode_path(entity: Entity) -> str:
+    """The absolute path within the chroot. Raises InputError as `entity_path` does."""
+    return f"{CONFIG}/{entity_path(entity)}"
+
+
+def entity_of(path: str) -> Entity:
+    """The entity whose node that is; the inverse of `znode_path`, and of Kafka's older names that it reads as well.
+
+    Raises InputError for a path that is no quota entity's or that has a bad escape.
+    """
+    match path.removeprefix(f"{CONFIG}/").split("/"):
+        case ["users", user] if user:
+            return Entity(user=decode_name(EntityType.USER, user))
+        case ["users", user, "clients", client] if user and client:
+            return Entity(user=decode_name(EntityType.USER, user), client_id=decode_name(EntityType.CLIENT_ID, client))
+        case ["clients", client] if client:
+            return Entity(client_id=decode_name(EntityType.CLIENT_ID, client))
+        case ["ips", ip] if ip:
+            return Entity(ip=decode_name(EntityType.IP, ip))
+    raise InputError(f"{path!r} is not the path of a quota entity")
+
+
+def parents(path: str) -> Iterator[str]:
+    """The ancestors of a path from the top down, without the root."""
+    position = path.find("/", 1)
+    while position != -1:
+        yield path[:position]
+        position = path.find("/", position + 1)
+
+
+# `ZkData.SensitiveRootPaths`, matched as plain prefixes there as here.
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+
+
+def is_sensitive(path: str) -> bool:
+    """Whether a secured cluster keeps the node from the world's eyes (`ZkData.sensitivePath`): it may hold secrets."""
+    return path.startswith(_SENSITIVE)
+
+
+# Dotted IPv4, and IPv6 without a zone: a zone names an interface of one machine, which no other broker need have.
+_IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z", re.ASCII)
+
+
+def is_ip_literal(text: str) -> bool:
+    """Whether every broker reads the text as an address without asking a name service."""
+    import ipaddress
+
+    if "%" in text or not (_IPV4.match(text) or ":" in text):
+        return False
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- Node data ---------------------------------------------------------------------------------------------------
+
+# The order in which the tool writes keys on Java 9 and later (iteration of java.util.Properties). Keys that the tool
+# itself would not write come last, in the order in which they were read. No reader cares.
+_KEY_ORDER = (
+    "SCRAM-SHA-512",
+    "SCRAM-SHA-256",
+    QuotaKey.REQUEST_PERCENTAGE.value,
+    QuotaKey.PRODUCER_BYTE_RATE.value,
+    QuotaKey.CONSUMER_BYTE_RATE.value,
+    QuotaKey.CONTROLLER_MUTATION_RATE.value,
+    QuotaKey.CONNECTION_CREATION_RATE.value,
+)
+_RANKS = {name: rank for rank, name in enumerate(_KEY_ORDER)}
+
+# What Jackson escapes in a string, and nothing else; a lone surrogate has no UTF-8 form, so it stays an escape.
+_ESCAPES = (
+    {code: f"\\u{code:04X}" for code in range(0x20)}
+    | {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
+    | {code: f"\\u{code:04X}" for code in range(0xD800, 0xE000)}
+)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """The node's data, byte for byte as Kafka's tool writes it: compact, version first, every value a string."""
+    names = sorted(config, key=lambda name: _RANKS.get(name, len(_RANKS)))
+    members = ",".join(f"{_quoted(name)}:{_quoted(config[name])}" for name in names)
+    return f'{{"version":1,"config":{{{members}}}}}'.encode()
+
+
+def change_notification(entity: Entity) -> bytes:
+    """The data of the node that tells brokers to read the entity again (version 2 of the format)."""
+    return f'{{"version":2,"entity_path":{_quoted(entity_path(entity))}}}'.encode()
+
+
+def _refuse_constant(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _parse(data: bytes | None) -> object:
+    """The first JSON value of the data, None for no data; raises ValueError.
+
+    Jackson, too, ignores trailing text.
+    """
+    text = (data or b"").decode().strip(" \t\r\n")
+    if not text:
+        return None
+    try:
+        return _DECODER.raw_decode(text)[0]
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+# Which key an entity can carry is decided by ip or not; names looked up here spare a loop over all keys per node.
+_IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
+_USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a node's entries."""
+
+    stored: dict[QuotaKey, Value | None]
+    """The quota keys of the entity that are set, with None for what no broker can parse."""
+    faults: list[tuple[str, str]]
+    """The keys on which a starting broker fails, each with what is wrong about it."""
+    misplaced: list[str]
+    """Quota keys of another entity type, which brokers do not look at."""
+
+    def values(self) -> Values:
+        if len(self.stored) < 2:
+            return {key: value for key, value in self.stored.items() if value is not None}
+        return {key: value for key in QuotaKey if (value := self.stored.get(key)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What one entity's node holds. Keys that are not quotas, SCRAM credentials among them, never show in its repr."""
+
+    entries: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Every key as it was read; a broker accepts strings only."""
+    unreadable: str | None = None
+    """Why a broker sees no config in data that is there, else None."""
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> NodeConfig:
+        """Reads a node's data as `ConfigEntityZNode.decode` does: what is not a config object counts as empty."""
+        try:
+            document = _parse(data)
+        except ValueError:
+            return cls(unreadable="the data is not JSON")
+        if document is None:
+            return cls()
+        if not isinstance(document, dict):
+            return cls(unreadable="the data is not a JSON object")
+        config = document.get("config")
+        if config is None:
+            return cls()
+        if not isinstance(config, dict):
+            return cls(unreadable='"config" is not a JSON object')
+        return cls(config)
+
+    def values(self, entity: Entity) -> Values:
+        """The quotas of the entity that a broker can parse."""
+        return self._read(entity).values()
+
+    def describe(self, entity: Entity, path: str) -> tuple[Values, list[Problem]]:
+        """The quotas that a broker can parse, and what it cannot use, without the value of any key that is no quota."""
+        reading = self._read(entity)
+        problems = []
+        if self.unreadable is not None:
+            problems.append(Problem(path, f"{self.unreadable}: brokers see no config here"))
+        for name, what in reading.faults:
+            problems.append(Problem(path, f"{name} {what}; a ZooKeeper-mode broker that starts with it stops at once"))
+        for name in reading.misplaced:
+            problems.append(Problem(path, f"{name} has no effect on {entity}"))
+        return reading.values(), problems
+
+    def _read(self, entity: Entity) -> _Reading:
+        keys, others = (_IP_KEYS, _USER_KEYS) if entity.ip is not None else (_USER_KEYS, _IP_KEYS)
+        reading = _Reading({}, [], [])
+        for name, text in self.entries.items():
+            key = keys.get(name)
+            if not isinstance(text, str):
+                reading.faults.append((name, "is not a JSON string"))
+                if key is not None:
+                    reading.stored[key] = None
+            elif key is not None:
+                value = reading.stored[key] = parse_stored(key, text)
+                if value is None:
+                    reading.faults.append((name, f"is {text!r}, not a {key.value_type.value}"))
+            elif name in others:
+                reading.misplaced.append(name)
+        return reading
+
+    def change(self, alteration: Alteration) -> NodeChange:
+        """What the alteration makes of the node.
+
+        Raises InputError for a strict removal of what is not set; Rejected where the node holds data that is not
+        Kafka's, or a value on which brokers fail and that the alteration leaves in place.
+        """
+        entity = alteration.entity
+        if self.unreadable is not None:
+            raise Rejected(
+                f"{entity}: {self.unreadable} in its znode; nothing was written over it",
+                hint=f"look at {znode_path(entity)} and delete the node if nobody needs what it holds",
+            )
+        touched = {key.value for key in alteration.set} | {key.value for key in alteration.remove}
+        reading = self._read(entity)
+        faults = [(name, what) for name, what in reading.faults if name not in touched]
+        if faults:
+            raise Rejected(
+                f"{entity}: its znode holds what stops a starting broker: "
+                + "; ".join(f"{name} {what}" for name, what in faults),
+                hint=_advice(entity, [name for name, _ in faults]),
+            )
+        # A value that no broker can parse still counts as set: it can be deleted, strictly too.
+        after = alteration.applied_to({key: 0 if value is None else value for key, value in reading.stored.items()})
+        before = reading.values()
+        if not alteration.set and reading.stored.keys().isdisjoint(alteration.remove):
+            return NodeChange(before, before, None)
+        removed = {key.value for key in alteration.remove}
+        kept = {name: value for name, value in self.entries.items() if name not in removed and isinstance(value, str)}
+        written = {key.value: format_value(key, value) for key, value in alteration.set.items()}
+        return NodeChange(before, after, encode_config({**kept, **written}))
+
+
+def _advice(entity: Entity, names: Iterable[str]) -> str:
+    quotas = _IP_KEYS if entity.ip is not None else _USER_KEYS
+    own = [name for name in names if name in quotas]
+    foreign = [name for name in names if name not in quotas]
+    advice = []
+    if own:
+        advice.append(f"set or delete {', '.join(own)} in the same command")
+    if foreign:
+        advice.append(f"remove {', '.join(foreign)} from {znode_path(entity)} with a ZooKeeper client")
+    return "; ".join(advice)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """The values before and after, and the data to write; None where there is nothing to write."""
+
+    before: Values
+    after: Values
+    data: bytes | None = field(repr=False)
+
+
+def kraft_controller_epoch(data: bytes | None) -> int:
+    """The epoch of a KRaft controller that owns the metadata, from the data of `/controller`; 0 or less without one."""
+    try:
+        document = _parse(data)
+    except ValueError:
+        return 0
+    epoch = document.get("kraftControllerEpoch") if isinstance(document, dict) else None
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else 0

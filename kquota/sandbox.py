@@ -1,0 +1,376 @@
+"""A real ZooKeeper on the loopback address, from the jars of PySpark's wheel: for demos, tests and first steps.
+
+`Sandbox` lives as long as its `with` block and leaves nothing behind; `start`, `status` and `stop` keep a detached one
+in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kquota.errors import InputError, KquotaError, MissingDependency, Refused, Unreachable
+
+HOST = "127.0.0.1"
+STATE_FILE = "sandbox.json"
+CONFIG_FILE = "zoo.cfg"
+LOG_FILE = "zookeeper.log"
+
+# What a plain ZooKeeper needs of PySpark's 280 jars: it starts in a third of the time that all of them take.
+JARS = (
+    r"zookeeper-\d.*\.jar",
+    r"zookeeper-jute-.*\.jar",
+    r"slf4j-api-.*\.jar",
+    r"metrics-core-.*\.jar",
+    r"snappy-java-.*\.jar",
+)
+_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+_MARKER = "-Dkquota.sandbox="
+_CONFIG_HEAD = "# Written by kquota's sandbox; starting it again writes it anew.\n"
+_START_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 10.0
+_PORT_TIMEOUT_S = 2.0
+_PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """A running sandbox: its process, its port on the loopback address, its folder."""
+
+    pid: int
+    port: int
+    directory: str
+    token: str
+    """Marks the process's command line, so that a recycled pid is not taken for it."""
+
+    @property
+    def connect(self) -> str:
+        """The connect string of its ZooKeeper."""
+        return f"{HOST}:{self.port}"
+
+
+class Sandbox:
+    """A ZooKeeper in a temporary folder, for as long as the `with` block lasts.
+
+    Writes are not forced to the disk. `extra_config` are more lines of zoo.cfg, `jvm_flags` more flags of the JVM,
+    `extra_jars` more jars of PySpark's as regular expressions of their file names. Raises MissingDependency without
+    PySpark or Java, Unreachable when it does not start.
+    """
+
+    def __init__(
+        self,
+        *,
+        extra_config: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = (),
+        extra_jars: Sequence[str] = (),
+    ) -> None:
+        self._extra_config = dict(extra_config or {})
+        self._jvm_flags = ("-Dzookeeper.forceSync=no", *jvm_flags)
+        self._extra_jars = tuple(extra_jars)
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        """The port on the loopback address."""
+        return self._port
+
+    @property
+    def connect(self) -> str:
+        """The connect string, without a chroot."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> Self:
+        """Starts the server and waits until it serves."""
+        if self._process is not None:
+            return self
+        self._folder = Path(tempfile.mkdtemp(prefix="kquota-sandbox-"))
+        try:
+            self._process, self._port = _launch(
+                self._folder, None, uuid.uuid4().hex, self._extra_config, self._jvm_flags, self._extra_jars, False
+            )
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ends the server and removes its folder; a second call does nothing."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start(directory: Path, port: int | None = None) -> SandboxState:
+    """Starts a detached ZooKeeper that keeps its data in the folder, and waits until it serves.
+
+    A missing folder is created; without a port a free one is taken. Raises InputError for a folder that holds something
+    else or a port that is taken, Refused when its sandbox runs already, MissingDependency without PySpark or Java,
+    Unreachable when it does not start.
+    """
+    directory = directory.absolute()
+    if port is not None and not 0 < port < 65536:
+        raise InputError(f"{port} is not a port")
+    running = status(directory)
+    if running is not None:
+        raise Refused(f"the sandbox in {directory} runs already at {running.connect}", hint="stop it first")
+    _claim(directory)
+    if port is not None and _is_taken(port):
+        raise InputError(f"port {port} is taken", hint="choose another, or none for a free one")
+    token = uuid.uuid4().hex
+    process, port = _launch(directory, port, token, {}, (), (), True)
+    state = SandboxState(process.pid, port, str(directory), token)
+    # Replaced as a whole: a reader finds the old state or the new one.
+    draft = directory / f"{STATE_FILE}.{token}"
+    try:
+        draft.write_text(json.dumps(asdict(state)) + "\n", encoding="utf-8")
+        draft.replace(directory / STATE_FILE)
+    except BaseException:
+        _end(process)
+        raise
+    # From here on nobody waits for the child: it outlives this process on purpose.
+    process.returncode = 0
+    return state
+
+
+def status(directory: Path) -> SandboxState | None:
+    """The sandbox that runs in the folder, or None. A stale or broken state file counts as none."""
+    try:
+        document = json.loads((directory.absolute() / STATE_FILE).read_text(encoding="utf-8"))
+        state = SandboxState(int(document["pid"]), int(document["port"]), str(directory.absolute()), document["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return state if _is_ours(state.pid, state.token) else None
+
+
+def stop(directory: Path) -> bool:
+    """Ends the sandbox of the folder and keeps its data; False when none runs. Raises Unreachable if it stays."""
+    state = status(directory)
+    if state is not None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(state.pid, number)
+            if _wait_until(lambda: not _is_ours(state.pid, state.token), _STOP_TIMEOUT_S):
+                break
+        else:
+            raise Unreachable(f"the sandbox in {state.directory} (process {state.pid}) does not end")
+        # A dying process loses its command line a moment before its sockets: the port is free when this returns.
+        port = state.port
+        _wait_until(lambda: not _is_taken(port), _PORT_TIMEOUT_S)
+    (directory.absolute() / STATE_FILE).unlink(missing_ok=True)
+    return state is not None
+
+
+def pyspark_jars(patterns: Sequence[str]) -> list[Path]:
+    """PySpark's jars whose file names match. Raises MissingDependency without PySpark or one of the jars."""
+    # Found, not imported: importing pyspark takes longer than starting ZooKeeper.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingDependency(
+            "the sandbox needs PySpark's jars, and PySpark is not installed", hint="pip install 'kquota[sandbox]'"
+        )
+    folder = Path(spec.origin).parent / "jars"
+    names = sorted(path.name for path in folder.glob("*.jar"))
+    found: list[Path] = []
+    for pattern in patterns:
+        matching = [name for name in names if re.fullmatch(pattern, name)]
+        if not matching:
+            raise MissingDependency(
+                f"the installed PySpark has no jar {pattern}", hint="kquota needs PySpark 4.0 or later"
+            )
+        found.extend(folder / name for name in matching)
+    return found
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    candidate = shutil.which("java", path=os.path.join(home, "bin")) if home else None
+    java = candidate or shutil.which("java")
+    if java is None:
+        raise MissingDependency(
+            "the sandbox needs Java, and there is no java on the PATH", hint="install Java 11 or later"
+        )
+    return java
+
+
+def _claim(directory: Path) -> None:
+    """Makes the folder, or recognizes it as a sandbox's; raises InputError for any other folder that is not empty."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        config = directory / CONFIG_FILE
+        own = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_CONFIG_HEAD)
+        if not own and any(directory.iterdir()):
+            raise InputError(f"{directory} holds something else", hint="a sandbox needs a folder of its own")
+    except OSError as error:
+        raise InputError(f"{directory} cannot hold a sandbox: {error.strerror or error}") from None
+
+
+def _launch(
+    folder: Path,
+    port: int | None,
+    token: str,
+    extra_config: Mapping[str, str],
+    jvm_flags: Sequence[str],
+    extra_jars: Sequence[str],
+    detached: bool,
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Starts a server and waits until it serves. A free port can be lost to someone else, hence another attempt."""
+    classpath = os.pathsep.join(str(jar) for jar in pyspark_jars((*JARS, *extra_jars)))
+    java = _java()
+    for attempt in range(1, _PORT_ATTEMPTS + 1):
+        chosen = port if port is not None else _free_port()
+        _write_config(folder, chosen, extra_config)
+        flags = (*_JVM_FLAGS, f"{_MARKER}{token}", *jvm_flags)
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        with (folder / LOG_FILE).open("wb") as log:
+            try:
+                process = subprocess.Popen(
+                    [java, *flags, "-cp", classpath, main, str(folder / CONFIG_FILE)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    start_new_session=detached,
+                )
+            except OSError as error:
+                raise MissingDependency(f"java cannot be started: {error.strerror or error}") from None
+        try:
+            if _wait_until(partial(_settled, process, chosen), _START_TIMEOUT_S):
+                if process.poll() is None:
+                    return process, chosen
+                if port is None and attempt < _PORT_ATTEMPTS and _is_taken(chosen):
+                    continue
+                raise _start_failure(folder, f"ended with code {process.returncode}")
+            raise _start_failure(folder, f"does not serve after {_START_TIMEOUT_S:g} s")
+        except BaseException:
+            _end(process)
+            raise
+    raise AssertionError("unreachable")
+
+
+def _write_config(folder: Path, port: int, extra_config: Mapping[str, str]) -> None:
+    # ZooKeeper reads a backslash as an escape, hence the POSIX form.
+    settings = {
+        "dataDir": (folder / "data").as_posix(),
+        "clientPortAddress": HOST,
+        "clientPort": str(port),
+        "tickTime": "500",
+        "maxClientCnxns": "0",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "*",
+        **extra_config,
+    }
+    lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+    (folder / CONFIG_FILE).write_text(_CONFIG_HEAD + lines, encoding="utf-8")
+
+
+def _start_failure(folder: Path, what: str) -> KquotaError:
+    try:
+        log = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        log = ""
+    if "UnsupportedClassVersionError" in log or "Unrecognized VM option" in log:
+        return MissingDependency("the java on the PATH is too old for the sandbox", hint="install Java 11 or later")
+    # The first line that is not about the missing log binding says most.
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("SLF4J")]
+    return Unreachable(f"the sandbox's ZooKeeper {what}" + (f": {lines[0]}" if lines else ""))
+
+
+def _settled(process: subprocess.Popen[bytes], port: int) -> bool:
+    return process.poll() is not None or _serves(port)
+
+
+def _serves(port: int) -> bool:
+    """Whether a ZooKeeper answers on the port and serves requests."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while chunk := connection.recv(4096):
+                answer += chunk
+    except OSError:
+        return False
+    return answer.startswith(b"Zookeeper version")
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return True
+    return False
+
+
+def _is_ours(pid: int, token: str) -> bool:
+    """Whether that process lives and its command line carries the token."""
+    if pid <= 1:
+        return False
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        if Path("/proc/self").exists():
+            return False
+        listing = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False)
+        command = listing.stdout
+    return f"{_MARKER}{token}".encode() in command
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,592 @@
+"""The contract on a real ZooKeeper, and what only ZooKeeper can show: exact bytes, versions, ACLs, bounded requests."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota.backends import QuotaBackend
+from kquota.backends import zookeeper as module
+from kquota.backends.zookeeper import Address, ZooKeeperBackend, ZooKeeperSecurity
+from kquota.core.alteration import Alteration
+from kquota.core.entity import DEFAULT, Entity, EntityType
+from kquota.core.filter import ANY, QuotaFilter
+from kquota.core.quota import QuotaKey
+from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
+from kquota.sandbox import Sandbox
+from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, BackendContract, rate
+
+USER = Entity(user="u")
+SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
+
+
+class TestZooKeeperBackend(BackendContract):
+    @pytest.fixture
+    def backend(self, chroot: str) -> Iterator[QuotaBackend]:
+        with ZooKeeperBackend(chroot) as backend:
+            yield backend
+
+
+class TestZooKeeperBackendWithSingleReads(BackendContract):
+    """A server before 3.6, as far as reads go."""
+
+    @pytest.fixture
+    def backend(self, chroot: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[QuotaBackend]:
+        # No server knows this opcode; it answers and cuts the connection as an old one does for MultiRead.
+        monkeypatch.setattr(module._MultiRead, "type", 122)
+        with ZooKeeperBackend(chroot) as backend:
+            yield backend
+            assert backend._session is None or backend._session._multi_read is False
+
+
+@pytest.fixture
+def backend(chroot: str) -> Iterator[ZooKeeperBackend]:
+    with ZooKeeperBackend(chroot) as backend:
+        yield backend
+
+
+def notifications(znodes: Any) -> list[bytes]:
+    if znodes.exists("/config/changes") is None:
+        return []
+    return [znodes.get(f"/config/changes/{name}")[0] for name in sorted(znodes.get_children("/config/changes"))]
+
+
+# --- Bytes -------------------------------------------------------------------------------------------------------
+
+# (node before, set, removed, node after), in the manner of the tool's own runs.
+TRANSITIONS: tuple[tuple[str | None, dict[QuotaKey, float], set[QuotaKey], str], ...] = (
+    (None, {PRODUCER: 1024}, set(), '{"version":1,"config":{"producer_byte_rate":"1024"}}'),
+    ("", {PRODUCER: 1024}, set(), '{"version":1,"config":{"producer_byte_rate":"1024"}}'),
+    ('{"version":1,"config":{"producer_byte_rate":"1"}}', {}, {PRODUCER}, '{"version":1,"config":{}}'),
+    (
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}","producer_byte_rate":"1"}}}}',
+        {},
+        {PRODUCER},
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}',
+    ),
+    (
+        '{"version":1,"config":{"producer_byte_rate":"007","foo":"bar"}}',
+        {QuotaKey.REQUEST_PERCENTAGE: 12.5, QuotaKey.CONTROLLER_MUTATION_RATE: 10.0, CONSUMER: 2048},
+        set(),
+        '{"version":1,"config":{"request_percentage":"12.5","producer_byte_rate":"007","consumer_byte_rate":"2048",'
+        '"controller_mutation_rate":"10","foo":"bar"}}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("before", "to_set", "to_remove", "after"), TRANSITIONS)
+def test_node_and_notification_byte_for_byte(
+    backend: ZooKeeperBackend,
+    znodes: Any,
+    before: str | None,
+    to_set: dict[QuotaKey, float],
+    to_remove: set[QuotaKey],
+    after: str,
+) -> None:
+    if before is not None:
+        znodes.create("/config/users/u", before.encode(), makepath=True)
+    (result,) = backend.alter([Alteration(USER, to_set, frozenset(to_remove))])
+    assert result.error is None
+    data, stat = znodes.get("/config/users/u")
+    assert data == after.encode()
+    assert stat.version == (0 if before is None else 1)
+    assert notifications(znodes) == [b'{"version":2,"entity_path":"users/u"}']
+    assert znodes.get_children("/config/changes") == ["config_change_0000000000"]
+
+
+def test_missing_parents_are_created_without_data(backend: ZooKeeperBackend, znodes: Any) -> None:
+    backend.alter([rate(Entity(user="CN=a,OU=b", client_id=DEFAULT))])
+    parents = ["/config", "/config/changes", "/config/users", "/config/users/CN%3Da%2COU%3Db"]
+    for path in [*parents, "/config/users/CN%3Da%2COU%3Db/clients"]:
+        data, stat = znodes.get(path)
+        assert (data, stat.ephemeralOwner) == (None, 0), path
+    assert znodes.get("/config/users/CN%3Da%2COU%3Db/clients/<default>")[0] == (
+        b'{"version":1,"config":{"producer_byte_rate":"1024"}}'
+    )
+    assert notifications(znodes) == [b'{"version":2,"entity_path":"users/CN%3Da%2COU%3Db/clients/<default>"}']
+    assert {(acl.perms, acl.id.scheme) for acl in znodes.get_acls("/config/users")[0]} == {(31, "world")}
+
+
+def test_pair_before_its_user_in_one_alter(backend: ZooKeeperBackend, znodes: Any) -> None:
+    results = backend.alter([rate(Entity(user="u", client_id="c"), 1), rate(USER, 2)])
+    assert [result.error for result in results] == [None, None]
+    assert znodes.get("/config/users/u")[0] == b'{"version":1,"config":{"producer_byte_rate":"2"}}'
+    assert len(notifications(znodes)) == 2
+
+
+def test_removing_what_is_not_set_writes_nothing(backend: ZooKeeperBackend, znodes: Any) -> None:
+    backend.alter([Alteration(USER, remove=frozenset({PRODUCER}))])
+    assert znodes.exists("/config") is None
+
+
+def test_validate_only_writes_nothing(backend: ZooKeeperBackend, znodes: Any) -> None:
+    (result,) = backend.alter([rate(USER)], validate_only=True)
+    assert result.changed
+    assert znodes.exists("/config") is None
+
+
+def test_setting_the_same_value_still_notifies(backend: ZooKeeperBackend, znodes: Any) -> None:
+    for _ in range(2):
+        backend.alter([rate(USER)])
+    assert znodes.get("/config/users/u")[1].version == 1
+    assert len(notifications(znodes)) == 2
+
+
+# --- What a cluster may hold -------------------------------------------------------------------------------------
+
+
+def test_problems_are_named_and_the_rest_is_complete(backend: ZooKeeperBackend, znodes: Any) -> None:
+    nodes = {
+        "/config/users/good": b'{"version":1,"config":{"producer_byte_rate":"1"}}',
+        "/config/users/bad%": b'{"version":1,"config":{"producer_byte_rate":"2"}}',
+        "/config/users/junk": b"hello",
+        "/config/users/empty": b'{"version":1,"config":{}}',
+        "/config/users/number": b'{"version":1,"config":{"producer_byte_rate":3}}',
+        "/config/clients/text": b'{"version":1,"config":{"producer_byte_rate":"abc","consumer_byte_rate":"4"}}',
+        "/config/clients/my client": b'{"version":1,"config":{"producer_byte_rate":"5"}}',
+    }
+    for path, data in nodes.items():
+        znodes.create(path, data, makepath=True)
+    snapshot = backend.describe()
+    assert {str(entity): dict(values) for entity, values in snapshot.items()} == {
+        "user=good": {PRODUCER: 1},
+        "client-id=my client": {PRODUCER: 5},
+        "client-id=text": {CONSUMER: 4},
+    }
+    assert sorted(problem.where for problem in snapshot.problems) == [
+        "/config/clients/my client",
+        "/config/clients/text",
+        "/config/users/bad%",
+        "/config/users/junk",
+        "/config/users/number",
+    ]
+    # As with Kafka's tool: the exact name looks at the node that alterations go to.
+    assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: "my client"}, strict=True))) == 0
+
+
+def test_a_canonical_node_wins_over_an_older_one(backend: ZooKeeperBackend, znodes: Any) -> None:
+    znodes.create("/config/clients/my client", b'{"version":1,"config":{"producer_byte_rate":"5"}}', makepath=True)
+    backend.alter([rate(Entity(client_id="my client"), 6)])
+    assert dict(backend.describe()[Entity(client_id="my client")]) == {PRODUCER: 6}
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (b'{"version":1,"config":{"consumer_byte_rate":"2048  "}}', "set or delete consumer_byte_rate"),
+        (b'{"version":1,"config":{"consumer_byte_rate":1024}}', "set or delete consumer_byte_rate"),
+        (b'{"version":1,"config":{"foo":1}}', "remove foo from /config/users/u"),
+        (b"hello", "delete the node"),
+    ],
+)
+def test_what_bricks_a_broker_is_rejected(backend: ZooKeeperBackend, znodes: Any, data: bytes, hint: str) -> None:
+    znodes.create("/config/users/u", data, makepath=True)
+    bad, good = backend.alter([rate(USER), rate(Entity(user="v"))])
+    assert isinstance(bad.error, Rejected)
+    assert hint in (bad.error.hint or "")
+    assert good.error is None
+    assert znodes.get("/config/users/u")[0] == data
+    assert notifications(znodes) == [b'{"version":2,"entity_path":"users/v"}']
+
+
+@pytest.mark.parametrize(
+    ("entity", "kind"),
+    [
+        (Entity(user="."), InputError),
+        (Entity(user="u", client_id=".."), InputError),
+        (Entity(ip="<default>"), InputError),
+        (Entity(ip="no-such-host.invalid"), InvalidRequest),
+        (Entity(ip="not a host"), InvalidRequest),
+        (Entity(user="u" * 300_000), InputError),
+    ],
+)
+def test_impossible_entities(backend: ZooKeeperBackend, znodes: Any, entity: Entity, kind: type[KquotaError]) -> None:
+    bad, good = backend.alter([rate(entity), rate(Entity(ip="::1"))])
+    assert isinstance(bad.error, kind)
+    assert good.error is None
+    assert znodes.get_children("/config/ips") == ["::1"]
+
+
+def test_a_host_name_that_resolves(backend: ZooKeeperBackend) -> None:
+    (result,) = backend.alter([rate(Entity(ip="localhost"))])
+    assert result.error is None
+
+
+def test_a_migrating_cluster_is_left_alone(backend: ZooKeeperBackend, znodes: Any) -> None:
+    znodes.create("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
+    with pytest.raises(Rejected, match="migrating to KRaft"):
+        backend.alter([rate(USER)])
+    assert znodes.exists("/config") is None
+    znodes.set("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    backend.alter([rate(USER)])
+
+
+# --- Conflicts ---------------------------------------------------------------------------------------------------
+
+
+def interfere(backend: ZooKeeperBackend, monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
+    """Runs the action between every read and the commit that follows it."""
+    original = backend._read_tasks
+
+    def read_tasks(session: Any, tasks: Any) -> Any:
+        nodes = original(session, tasks)
+        action()
+        return nodes
+
+    monkeypatch.setattr(backend, "_read_tasks", read_tasks)
+
+
+def test_version_zero_is_compared_too(backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    znodes.create("/config/users/u", b'{"version":1,"config":{}}', makepath=True)
+    others = iter([b'{"version":1,"config":{"consumer_byte_rate":"9"}}'])
+    interfere(backend, monkeypatch, lambda: [znodes.set("/config/users/u", data) for data in others])
+    (result,) = backend.alter([rate(USER)])
+    assert dict(result.before) == {CONSUMER: 9}
+    assert dict(result.after) == {PRODUCER: 1024, CONSUMER: 9}
+    assert len(notifications(znodes)) == 1
+
+
+@pytest.mark.parametrize("path", ["/config/users/u", "/config/users", "/config/changes"])
+def test_nodes_that_appear_meanwhile(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    interfere(backend, monkeypatch, lambda: znodes.ensure_path(path))
+    (result,) = backend.alter([rate(USER)])
+    assert result.error is None
+    assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+
+
+def test_one_hot_entity_does_not_hold_up_the_rest(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    znodes.create("/config/users/hot", b'{"version":1,"config":{}}', makepath=True)
+    monkeypatch.setattr(module, "MAX_CONFLICTS", 5)
+    interfere(backend, monkeypatch, lambda: znodes.set("/config/users/hot", b'{"version":1,"config":{}}'))
+    entities = [Entity(user=f"u{number}") for number in range(600)]
+    hot, *rest = backend.alter([rate(Entity(user="hot")), *(rate(entity) for entity in entities)])
+    assert isinstance(hot.error, Conflict)
+    assert all(result.error is None for result in rest)
+    assert len(notifications(znodes)) == 600
+
+
+# --- Size --------------------------------------------------------------------------------------------------------
+
+
+def test_many_entities_in_bounded_requests(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kazoo.protocol.connection import ConnectionHandler
+
+    sizes: list[int] = []
+    write = ConnectionHandler._write
+
+    def measured(self: Any, message: bytes, timeout: float) -> None:
+        sizes.append(len(message))
+        write(self, message, timeout)
+
+    monkeypatch.setattr(ConnectionHandler, "_write", measured)
+    users = [Entity(user=f"user-{number}") for number in range(10_000)]
+    pairs = [Entity(user=f"user-{number}", client_id="app") for number in range(9_990)]
+    # Long names: fewer of them fit into a request.
+    users += [Entity(user=f"{'ü' * 15_000}{number}") for number in range(10)]
+    results = backend.alter([rate(entity, number) for number, entity in enumerate([*users, *pairs], start=1)])
+    assert [result.error for result in results if result.error is not None] == []
+    snapshot = backend.describe()
+    assert len(snapshot) == 20_000
+    assert max(sizes) <= module.REQUEST_BYTES
+    assert len(sizes) < 300
+    assert len(znodes.get_children("/config/changes")) == 20_000
+    sizes.clear()
+    assert len(backend.describe(QuotaFilter({EntityType.USER: "user-7"}, strict=True))) == 1
+    assert sum(sizes) < 200
+    assert len(backend.describe(QuotaFilter({EntityType.USER: "user-7", EntityType.CLIENT_ID: ANY}))) == 1
+    assert sum(sizes) < 1000
+
+
+def test_names_that_java_cannot_list_are_a_problem(backend: ZooKeeperBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend.alter([rate(entity) for entity in ALL])
+    monkeypatch.setattr(module, "NAMES_BYTES_WARNING", 10)
+    assert {problem.where for problem in backend.describe().problems} == {
+        "/config/users",
+        "/config/clients",
+        "/config/ips",
+    }
+
+
+# --- Addresses and connections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chroot"),
+    [
+        ("h:1", (("h", 1),), ""),
+        ("h1:1,h2", (("h1", 1), ("h2", 2181)), ""),
+        ("[::1]:5/kafka/a/", (("::1", 5),), "/kafka/a"),
+        ("h:1/", (("h", 1),), ""),
+    ],
+)
+def test_addresses(text: str, hosts: tuple[tuple[str, int], ...], chroot: str) -> None:
+    assert Address.parse(text) == Address(hosts, chroot)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h:", "h:0", "h:99999", "h:x", "h:1,", "a b:1", "u@h:1", "h:1//a", "h:1/a//b", "h:1/..", "h:1/k,i:2/k"]
+)
+def test_malformed_addresses(text: str) -> None:
+    with pytest.raises(InputError):
+        ZooKeeperBackend(text)
+
+
+def test_a_missing_chroot_is_named(zookeeper: Sandbox) -> None:
+    uses: tuple[Callable[[ZooKeeperBackend], object], ...] = (
+        lambda backend: backend.describe(),
+        lambda backend: backend.alter([rate(USER)]),
+    )
+    for use in uses:
+        with (
+            ZooKeeperBackend(f"{zookeeper.connect}/kafka-typo") as backend,
+            pytest.raises(InputError, match="/kafka-typo"),
+        ):
+            use(backend)
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_refused_connection_fails_at_once() -> None:
+    started = time.monotonic()
+    port = closed_port()
+    with ZooKeeperBackend(f"127.0.0.1:{port}") as backend, pytest.raises(Unreachable, match="refused") as caught:
+        backend.describe()
+    assert time.monotonic() - started < 5
+    assert f"127.0.0.1:{port}" in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_server_that_says_nothing_fails_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        started = time.monotonic()
+        with (
+            ZooKeeperBackend(f"127.0.0.1:{server.getsockname()[1]}", timeout_s=0.5) as backend,
+            pytest.raises(Unreachable),
+        ):
+            backend.describe()
+        assert time.monotonic() - started < 4
+
+
+def test_an_unknown_host_fails_at_once() -> None:
+    with ZooKeeperBackend("no-such-host.invalid:2181") as backend, pytest.raises(Unreachable, match="no-such-host"):
+        backend.describe()
+
+
+def test_another_host_of_the_list_takes_over(chroot: str) -> None:
+    hosts = chroot.replace("127.0.0.1", f"127.0.0.1:{closed_port()},127.0.0.1", 1)
+    with ZooKeeperBackend(hosts) as backend:
+        assert len(backend.describe()) == 0
+
+
+def test_importing_the_module_does_not_import_kazoo() -> None:
+    code = "import sys, kquota.backends.zookeeper; sys.exit('kazoo' in sys.modules or 'ssl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- Security ----------------------------------------------------------------------------------------------------
+
+# SASL and TLS need more than the plain server: ZooKeeper's own TLS classes refer to Netty's.
+NETTY = r"netty-(?!all).*\.jar"
+SASL_PROVIDER = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    jaas = tmp_path_factory.mktemp("sasl") / "jaas.conf"
+    module_class = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    jaas.write_text(f'Server {{ {module_class} required user_kafka="secret" user_other="else"; }};')
+    flags = [f"-Djava.security.auth.login.config={jaas}"]
+    with Sandbox(extra_config=SASL_PROVIDER, jvm_flags=flags, extra_jars=[NETTY]) as sandbox:
+        yield sandbox
+
+
+KAFKA = ZooKeeperSecurity(username="kafka", password="secret")
+
+
+def acls(znodes: Any, path: str) -> set[tuple[int, str, str]]:
+    return {(acl.perms, acl.id.scheme, acl.id.id) for acl in znodes.get_acls(path)[0]}
+
+
+def test_acls_of_a_secured_cluster(secured: Sandbox) -> None:
+    from kazoo.client import KazooClient
+
+    with ZooKeeperBackend(secured.connect, security=KAFKA) as backend:
+        backend.alter([rate(Entity(user="u", client_id="c")), rate(Entity(client_id="c")), rate(Entity(ip="1.2.3.4"))])
+        sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
+        client = KazooClient(secured.connect, sasl_options=sasl)
+        client.start()
+        try:
+            creator, world = (31, "sasl", "kafka"), (1, "world", "anyone")
+            for path in ("users", "users/u", "users/u/clients", "users/u/clients/c"):
+                assert acls(client, f"/config/{path}") == {creator}, path
+            for path in ("clients", "clients/c", "ips/1.2.3.4", "changes", "changes/config_change_0000000000"):
+                assert acls(client, f"/config/{path}") == {creator, world}, path
+            # A write leaves the ACL of the node as it is.
+            backend.alter([rate(Entity(user="u", client_id="c"), 5)])
+            assert acls(client, "/config/users/u/clients/c") == {creator}
+        finally:
+            client.stop()
+            client.close()
+    for security in (None, ZooKeeperSecurity(username="other", password="else")):
+        with ZooKeeperBackend(secured.connect, security=security) as backend:
+            with pytest.raises(Unauthorized, match="ACL"):
+                backend.describe()
+            with pytest.raises(Unauthorized, match="ACL"):
+                backend.alter([rate(Entity(client_id="c"))])
+            assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: ANY}, strict=True))) == 1
+
+
+def test_a_wrong_password_is_one_line(secured: Sandbox) -> None:
+    code = """
+import sys
+from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
+from kquota.errors import Unauthorized
+backend = ZooKeeperBackend(sys.argv[1], security=ZooKeeperSecurity(username="kafka", password="xyzzy"))
+for _ in range(2):
+    try:
+        backend.describe()
+    except Unauthorized as error:
+        print(error.message)
+backend.close()
+"""
+    command = [sys.executable, "-c", code, secured.connect]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"ZooKeeper at {secured.connect} refused the authentication\n" * 2
+    assert done.stderr == ""
+    assert time.monotonic() - started < 8
+
+
+def test_the_password_is_in_no_repr() -> None:
+    assert "secret" not in repr(KAFKA)
+
+
+def test_half_a_login_is_an_error(tmp_path: Path) -> None:
+    for wrong in ({"username": "u"}, {"password": "p"}, {"key": tmp_path}, {"ca": tmp_path / "missing.pem"}):
+        with pytest.raises(InputError):
+            ZooKeeperSecurity(**wrong)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a server and a client that it signed, and a stranger."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new_key = ("-newkey", "rsa:2048", "-nodes")
+    for name in ("ca", "stranger"):
+        openssl("req", "-x509", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
+    for name in ("server", "client"):
+        openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+        openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
+    (folder / "server.store.pem").write_text((folder / "server.key").read_text() + (folder / "server.pem").read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Path) -> Iterator[tuple[str, Sandbox]]:
+    port = closed_port()
+    config = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(certificates / "server.store.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(certificates / "ca.pem"),
+        "ssl.trustStore.type": "PEM",
+        "authProvider.1": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+    }
+    # The embedded client port must be Netty's as well.
+    with Sandbox(extra_config=config, extra_jars=[NETTY]) as sandbox:
+        yield f"127.0.0.1:{port}", sandbox
+
+
+def test_tls_with_a_client_certificate(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
+    address, _ = encrypted
+    security = ZooKeeperSecurity(
+        ca=certificates / "ca.pem", cert=certificates / "client.pem", key=certificates / "client.key"
+    )
+    with ZooKeeperBackend(address, security=security) as backend:
+        backend.alter([rate(USER)])
+        assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+    with ZooKeeperBackend(encrypted[1].connect) as backend, pytest.raises(Unauthorized):
+        backend.describe(QuotaFilter({EntityType.USER: "u"}, strict=True))
+
+
+def test_tls_failures_name_their_cause(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
+    address, sandbox = encrypted
+    client = {"cert": certificates / "client.pem", "key": certificates / "client.key"}
+    cases: list[tuple[str, ZooKeeperSecurity, type[KquotaError], str]] = [
+        (address, ZooKeeperSecurity(tls=True), Unreachable, "certificate verify failed"),
+        (address, ZooKeeperSecurity(ca=certificates / "ca.pem"), Unauthorized, "certificate"),
+        (
+            address,
+            ZooKeeperSecurity(
+                ca=certificates / "ca.pem", cert=certificates / "stranger.pem", key=certificates / "stranger.key"
+            ),
+            Unauthorized,
+            "certificate",
+        ),
+        (sandbox.connect, ZooKeeperSecurity(tls=True), Unreachable, "TLS|closed|reset"),
+        (address, ZooKeeperSecurity(ca=certificates / "ca.key"), InputError, "PEM"),
+        (address, ZooKeeperSecurity(cert=certificates / "client.pem"), InputError, "key"),
+        (address, ZooKeeperSecurity(verify=False, tls=True, **client), KquotaError, ""),  # type: ignore[arg-type]
+    ]
+    for where, security, kind, text in cases[:-1]:
+        with (
+            ZooKeeperBackend(where, timeout_s=3, security=security) as backend,
+            pytest.raises(kind, match=text) as caught,
+        ):
+            backend.describe()
+        assert "\n" not in caught.value.message
+    with ZooKeeperBackend(address, security=cases[-1][1]) as backend:
+        backend.describe(QuotaFilter({EntityType.IP: ANY}))
+
+
+def test_plain_client_on_the_tls_port(encrypted: tuple[str, Sandbox]) -> None:
+    with ZooKeeperBackend(encrypted[0], timeout_s=1) as backend, pytest.raises(Unreachable) as caught:
+        backend.describe()
+    assert caught.value.hint is not None
+
+
+def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:
+    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}'.encode(), makepath=True)
+    caplog.set_level(0)
+    caplog.clear()
+    backend.alter([rate(USER)])
+    backend.close()
+    with ZooKeeperBackend(f"127.0.0.1:{closed_port()}") as nowhere, pytest.raises(Unreachable):
+        nowhere.describe()
+    assert "stored_key" not in caplog.text
+    assert [record for record in caplog.records if record.thread != threading.get_ident()] == []
+
+
+def test_no_threads_are_left(chroot: str) -> None:
+    before = threading.active_count()
+    with ZooKeeperBackend(chroot) as backend:
+        backend.alter([Alteration(Entity(ip="1.2.3.4"), {CONNECTIONS: 5})])
+        assert threading.active_count() > before
+    assert threading.active_count() == before

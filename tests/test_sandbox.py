@@ -1,0 +1,151 @@
+"""The embedded ZooKeeper: it serves, it ends, and it touches nothing that is not its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kquota import sandbox
+from kquota.errors import InputError, MissingDependency, Refused, Unreachable
+from kquota.sandbox import Sandbox
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
+def test_it_lives_as_long_as_its_block() -> None:
+    with Sandbox() as server:
+        pid = server.pid
+        assert pid is not None
+        assert sandbox._serves(server.port)
+        assert server.connect == f"127.0.0.1:{server.port}"
+        folder = server._folder
+        assert folder is not None
+        server.start()
+        assert server.pid == pid
+    assert not alive(pid)
+    assert not folder.exists()
+    server.stop()
+
+
+def test_it_listens_on_the_loopback_address_only(zookeeper: Sandbox) -> None:
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.2", zookeeper.port), timeout=1)
+
+
+def test_start_status_stop(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "zk"
+    assert sandbox.status(folder) is None
+    assert sandbox.stop(folder) is False
+    state = sandbox.start(folder)
+    try:
+        assert sandbox.status(folder) == state
+        assert sandbox._serves(state.port)
+        document = json.loads((folder / "sandbox.json").read_text())
+        assert (document["pid"], document["port"], document["directory"]) == (state.pid, state.port, str(folder))
+        with pytest.raises(Refused, match="runs already"):
+            sandbox.start(folder)
+    finally:
+        assert sandbox.stop(folder) is True
+    assert not alive(state.pid)
+    assert sandbox.status(folder) is None
+    assert sandbox.stop(folder) is False
+    # Its own folder is recognized, and the port can be chosen.
+    again = sandbox.start(folder, state.port)
+    assert sandbox.stop(folder) is True
+    assert again.port == state.port
+
+
+def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
+    code = "import sys, pathlib; from kquota import sandbox; print(sandbox.start(pathlib.Path(sys.argv[1])).pid)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+    )
+    try:
+        state = sandbox.status(tmp_path)
+        assert state is not None
+        assert state.pid == int(done.stdout)
+    finally:
+        assert sandbox.stop(tmp_path) is True
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"pid": 1}', '{"pid": -1, "port": 1, "token": "x"}', '{"pid": "x", "port": 1, "token": "x"}'],
+)
+def test_a_broken_state_file_is_no_sandbox(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sandbox.json").write_text(text)
+    assert sandbox.status(tmp_path) is None
+    assert sandbox.stop(tmp_path) is False
+
+
+def test_a_recycled_pid_is_left_alone(tmp_path: Path) -> None:
+    state = {"pid": os.getpid(), "port": 1, "directory": str(tmp_path), "token": "0" * 32}
+    (tmp_path / "sandbox.json").write_text(json.dumps(state))
+    assert sandbox.status(tmp_path) is None
+    assert sandbox.stop(tmp_path) is False
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(InputError, match="something else"):
+        sandbox.start(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+    with pytest.raises(InputError, match="cannot hold"):
+        sandbox.start(tmp_path / "precious")
+
+
+def test_a_taken_port_is_an_input_error(tmp_path: Path, zookeeper: Sandbox) -> None:
+    with pytest.raises(InputError, match="taken"):
+        sandbox.start(tmp_path, zookeeper.port)
+    with pytest.raises(InputError, match="not a port"):
+        sandbox.start(tmp_path, 70_000)
+
+
+def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(MissingDependency, match="needs Java"), Sandbox():
+        pass
+
+
+def test_with_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'java.lang.UnsupportedClassVersionError: x has been compiled by' >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(MissingDependency, match="too old"), Sandbox():
+        pass
+
+
+def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependency) as caught, Sandbox():
+        pass
+    assert caught.value.hint == "pip install 'kquota[sandbox]'"
+
+
+def test_a_failed_start_is_told_and_cleaned_up() -> None:
+    server = Sandbox(extra_config={"tickTime": "never"})
+    with pytest.raises(Unreachable, match="ended with code"):
+        server.start()
+    assert server._folder is None
+    assert server.pid is None
+
+
+def test_importing_it_is_cheap() -> None:
+    heavy = "kazoo", "click", "rich", "pyspark"
+    code = f"import sys, kquota.sandbox; sys.exit(any(name in sys.modules for name in {heavy!r}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
