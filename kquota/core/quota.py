@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import NamedTuple, TypeAlias
 
 from kquota.core.entity import Entity, EntityType
@@ -100,7 +100,14 @@ _RENAMED = {
     "controller_mutations_burst": "never shipped: the burst is controller.quota.window.num full windows of the rate",
 }
 
-_NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S.*?)?\s*\Z", re.ASCII)
+# An exponent of three digits reaches beyond every double; more would only make numbers too large to handle.
+_NUMBER = re.compile(
+    r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?!\d))?)\s*(?P<unit>\S.*?)?\s*\Z", re.ASCII
+)
+_LONGEST_NUMBER = 400
+_EXACT = Context(prec=500)
+"""Room for the longest number times the largest unit without rounding."""
+
 _BYTE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
     "Ki": 2**10,
     "Mi": 2**20,
@@ -139,7 +146,9 @@ def parse_value(key: QuotaKey, text: str) -> Value:
     if match is None:
         what = "empty" if not text.strip() else f"{text!r}"
         raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}")
-    number = Decimal(match["number"]) * _multiplier(key, match["unit"], text)
+    if len(match["number"]) > _LONGEST_NUMBER:
+        raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
+    number = _EXACT.multiply(Decimal(match["number"]), Decimal(_multiplier(key, match["unit"], text)))
     return check_value(key, number)
 
 
@@ -150,8 +159,9 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
             f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
         )
     exact = Decimal(number)
-    # :g keeps absurd magnitudes (1e999999999) from being spelled out in the message.
-    shown = format_number(number) if abs(exact) < 10**19 else f"{exact:g}"
+    # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
+    plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
+    shown = format_number(number) if plain else f"{exact:g}"
     if exact <= 0:
         raise InputError(
             f"{key}: {shown} must be greater than 0",

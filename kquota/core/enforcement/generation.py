@@ -1,0 +1,67 @@
+"""The two generations of Kafka's sampled statistics, and the settings of a broker that they work with."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from kquota.errors import InputError
+
+_VERSION = re.compile(r"v?(?P<major>\d+)(?:\.(?P<minor>\d+)(?:\.\d+)*)?(?:[-.](?P<suffix>[A-Za-z].*))?", re.ASCII)
+
+
+class Generation(enum.Enum):
+    """How a broker keeps and drops samples; the delays differ wherever a sample holds more than one event.
+
+    Kafka 3.3 and later are exact. Releases before 3.3 differ from `N_BY_START` for `quota.window.num=1` only.
+    """
+
+    N_BY_START = "n_by_start"
+    """Kafka 3.7 and older: N slots, a slot is dropped N windows after its start."""
+    N_PLUS_1_BY_LAST = "n_plus_1_by_last"
+    """Kafka 3.8 and later (PR 15889): N+1 slots, a slot is dropped N windows after its last event."""
+
+    @property
+    def by_last(self) -> bool:
+        """Whether the age of a slot counts from its last event, not from its start."""
+        return self is Generation.N_PLUS_1_BY_LAST
+
+    def slots(self, samples: int) -> int:
+        """How many slots a statistic of that many samples keeps."""
+        return samples + 1 if self.by_last else samples
+
+    @classmethod
+    def for_version(cls, text: str) -> Self:
+        """The generation of a Kafka release: `3.7.1`, `3.8`, `4.0.0`, `3.9-IV0`. Raises InputError for another text."""
+        match = _VERSION.fullmatch(text.strip())
+        if match is None:
+            raise InputError(f"{text!r} is not a Kafka version", hint="for example 3.7 or 4.0.0")
+        if (match["suffix"] or "").lower().startswith(("ccs", "ce")):
+            raise InputError(
+                f"{text!r} is a version of Confluent Platform", hint="give the Kafka version in it: 7.5 is Kafka 3.5"
+            )
+        major = int(match["major"])
+        if match["minor"] is None and major == 3:
+            raise InputError(f"Kafka version {text!r} is ambiguous", hint="3.7 and 3.8 drop samples differently")
+        return cls.N_PLUS_1_BY_LAST if (major, int(match["minor"] or 0)) >= (3, 8) else cls.N_BY_START
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindows:
+    """`quota.window.num` and `quota.window.size.seconds` of a broker; both static, at least 1. Raises InputError."""
+
+    samples: int = 11
+    window_seconds: int = 1
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise InputError(f"quota.window.num must be at least 1, not {self.samples}")
+        if self.window_seconds < 1:
+            raise InputError(f"quota.window.size.seconds must be at least 1, not {self.window_seconds}")
+
+    @property
+    def window_ms(self) -> int:
+        """The length of one sample in ms."""
+        return self.window_seconds * 1000

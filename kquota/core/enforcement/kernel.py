@@ -1,0 +1,185 @@
+"""One implementation, two ways to run it: the functions marked `@compilable`, through numba or as they are.
+
+Nothing is compiled, and neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled kernel. Both
+kernels give identical results; the compiled one is about a hundred times faster after about a second to load.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kquota.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from kquota.core.enforcement.check import Verdict
+    from kquota.core.enforcement.combined import Throttle
+    from kquota.core.enforcement.generation import Generation, QuotaWindows
+    from kquota.core.enforcement.rate import Rate
+    from kquota.core.enforcement.replay import Summaries, Summary
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMPILABLE: list[FunctionType] = []
+_INLINED: set[FunctionType] = set()
+
+
+def compilable(function: F) -> F:
+    """Marks a function that is written in the subset of Python that numba compiles; returns it as it is.
+
+    Such a function uses scalars, sequences by index, NamedTuples, module constants and other compilable functions. It
+    allocates nothing: the caller hands in lists or arrays. Integer division and powers that differ between Java, numba
+    and Python are spelled out.
+    """
+    assert isinstance(function, FunctionType)
+    _COMPILABLE.append(function)
+    return function
+
+
+def inlined(function: F) -> F:
+    """`@compilable` for what runs at every event: its body replaces the call, which keeps the state in registers."""
+    assert isinstance(function, FunctionType)
+    _INLINED.add(function)
+    return compilable(function)
+
+
+class Mode(enum.Enum):
+    """How a kernel runs."""
+
+    AUTO = "auto"
+    """Compiled where numba is installed, else plain."""
+    COMPILED = "compiled"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The functions of `rate`, `check`, `combined` and `replay`, all in one mode; documented there."""
+
+    mode: Mode
+    new_rate: Callable[[QuotaWindows, Generation], Rate]
+    """An empty statistic, of lists or of arrays."""
+    new_summaries: Callable[[int], Summaries]
+    """Room for the summaries of that many sensors."""
+    column: Callable[[Sequence[Any], str], Any]
+    """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
+    clear: Callable[[Rate], None]
+    record: Callable[[Rate, float, int], None]
+    measure: Callable[[Rate, int], float]
+    window: Callable[[Rate, int], int]
+    throttle_time: Callable[[float, float, int, int], int]
+    record_and_check: Callable[[Rate, float, int, float, int], Verdict]
+    produce: Callable[[Rate, int, int, float], Verdict]
+    fetch: Callable[[Rate, int, int, float], Verdict]
+    request: Callable[[Rate, int, int, float], Verdict]
+    network: Callable[[Rate, int, int], None]
+    max_fetch_bytes: Callable[[float, int, int], int]
+    produce_with_request: Callable[[Rate, Rate, int, int, int, int, float, float], Throttle]
+    fetch_with_request: Callable[[Rate, Rate, int, int, int, float, float], Throttle]
+    replay_sensor: Callable[..., Summary]
+    replay_many: Callable[..., None]
+
+
+_MADE_HERE = ("mode", "new_rate", "new_summaries", "column")
+_NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
+_MODULES = ("arithmetic", "rate", "check", "combined", "replay")
+
+
+def kernel(mode: Mode = Mode.AUTO) -> Kernel:
+    """The kernel of that mode, made once. Raises MissingDependency for COMPILED without numba."""
+    if mode is not Mode.PLAIN:
+        try:
+            return _compiled_kernel()
+        except ImportError as error:
+            if mode is Mode.COMPILED:
+                hint = "pip install 'kquota[audit]'; without numba the same code runs plain, only slower"
+                raise MissingDependency("the compiled kernel needs numba", hint=hint) from error
+    return _plain_kernel()
+
+
+@functools.cache
+def _plain_kernel() -> Kernel:
+    functions = {function.__name__: function for function in _functions()}
+    return _assemble(Mode.PLAIN, functions, lambda values, dtype: _as_list(values))
+
+
+@functools.cache
+def _compiled_kernel() -> Kernel:
+    import numba
+    import numpy
+
+    # numba names its cache files after the function and checks the time stamp of the function's own file, not of what
+    # it calls. With a fingerprint of all of them in the name, a change anywhere can never meet stale machine code.
+    functions = _functions()
+    fingerprint = _fingerprint(functions)
+    compiled: dict[FunctionType, Any] = {}
+    namespaces: dict[str, dict[str, Any]] = {}
+    for function in functions:
+        namespace = namespaces.setdefault(function.__module__, dict(function.__globals__))
+        twin = FunctionType(function.__code__, namespace, f"{function.__name__}_{fingerprint}")
+        twin.__qualname__ = twin.__name__
+        twin.__module__ = function.__module__
+        # No kernel allocates, so none needs the reference counts of its arrays: atomic, and ten times the whole work.
+        options = {
+            "error_model": "numpy",
+            "inline": "always" if function in _INLINED else "never",
+            "nogil": True,
+            "_nrt": False,
+        }
+        try:
+            compiled[function] = numba.njit(cache=True, **options)(twin)
+        except RuntimeError:  # no directory to write the cache to: compiled in each process then
+            compiled[function] = numba.njit(**options)(twin)
+    for namespace in namespaces.values():
+        for name, value in namespace.items():
+            if isinstance(value, FunctionType) and value in compiled:
+                namespace[name] = compiled[value]
+    by_name = {function.__name__: dispatcher for function, dispatcher in compiled.items()}
+    return _assemble(Mode.COMPILED, by_name, lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype))
+
+
+def _assemble(mode: Mode, functions: dict[str, Any], column: Callable[[Sequence[Any], str], Any]) -> Kernel:
+    from kquota.core.enforcement import rate, replay
+
+    def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
+        return rate.new_rate(windows, generation, column)
+
+    def new_summaries(count: int) -> Summaries:
+        return replay.new_summaries(count, column)
+
+    return Kernel(mode, new_rate, new_summaries, column, **{name: functions[name] for name in _NAMES})
+
+
+def _functions() -> list[FunctionType]:
+    for name in _MODULES:
+        importlib.import_module(f"kquota.core.enforcement.{name}")
+    return list(_COMPILABLE)
+
+
+def _as_list(values: Sequence[Any]) -> list[Any]:
+    # tolist() turns the scalars of an array into Python's own, which are faster and do not overflow.
+    listed: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
+    return listed
+
+
+def _fingerprint(functions: Sequence[FunctionType]) -> str:
+    """A digest of everything that decides what the functions compute: code, constants and the globals they name."""
+    digest = hashlib.sha256(sys.version.encode())
+    for function in functions:
+        code = function.__code__
+        digest.update(f"{function.__module__}.{function.__name__}{code.co_consts!r}{code.co_varnames!r}".encode())
+        digest.update(code.co_code + bytes([function in _INLINED]))
+        for name in code.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, type):
+                value = getattr(value, "_fields", None)
+            if not isinstance(value, FunctionType | ModuleType):
+                digest.update(f"{name}={value!r}".encode())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,173 @@
+"""Sensors with their limits, and the managers that find the sensor of a client: the enforcement path as objects.
+
+For sequences of events, with quotas that change on the way. For many recorded events of one limit there is `replay`.
+Sources: `ClientQuotaManager` and its subclasses; KIP-13, 55, 124, 219.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from kquota.core.enforcement.check import UNLIMITED, Verdict
+from kquota.core.enforcement.combined import Throttle
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.resolver import Resolution, Resolver, Sensor, enabled_mask
+
+
+class RateSensor:
+    """A counter with a limit; a limit of None is none at all, and recording goes on.
+
+    A changed limit applies from the next event on; the history stays. By default the sensor runs plain: for single
+    events that is faster than crossing into compiled code.
+    """
+
+    def __init__(
+        self,
+        limit: Value | None = None,
+        *,
+        windows: QuotaWindows | None = None,
+        generation: Generation = Generation.N_PLUS_1_BY_LAST,
+        using: Kernel | None = None,
+    ) -> None:
+        self.kernel = using if using is not None else kernel(Mode.PLAIN)
+        self.windows = windows if windows is not None else QuotaWindows()
+        self.rate = self.kernel.new_rate(self.windows, generation)
+        self.limit = limit
+
+    @property
+    def limit(self) -> Value | None:
+        """What applies, in units per second."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: Value | None) -> None:
+        self._limit = limit
+        self.bound = UNLIMITED if limit is None else float(limit)
+        """The limit as the statistics compare it: `Long.MAX_VALUE` as a double where there is none."""
+
+    @property
+    def max_value_in_window(self) -> float | None:
+        """`getMaxValueInQuotaWindow`: what N-1 windows let through at the limit; None without a limit."""
+        if self._limit is None:
+            return None
+        return self.bound * (self.windows.samples - 1) * self.windows.window_seconds
+
+
+class ProduceSensor(RateSensor):
+    """Produced bytes."""
+
+    def produce(self, now: int, size: int) -> Verdict:
+        """A request of `size` bytes, answered at `now` (ms)."""
+        return self.kernel.produce(self.rate, now, size, self.bound)
+
+
+class FetchSensor(RateSensor):
+    """Fetched bytes."""
+
+    def fetch(self, now: int, size: int) -> Verdict:
+        """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
+        return self.kernel.fetch(self.rate, now, size, self.bound)
+
+    @property
+    def max_fetch_bytes(self) -> int:
+        """What one fetch may return at most, before the client's own maximum and the broker's."""
+        return self.kernel.max_fetch_bytes(self.bound, self.windows.samples, self.windows.window_seconds)
+
+
+class RequestSensor(RateSensor):
+    """Thread time; the limit is in percent of one thread. Exempt requests do not come here."""
+
+    def request(self, now: int, nanos: int) -> Verdict:
+        """Request-handler time of a request that is answered at `now` (ms)."""
+        return self.kernel.request(self.rate, now, nanos, self.bound)
+
+    def network(self, now: int, nanos: int) -> None:
+        """Network-thread time, recorded without a check after the response was sent."""
+        self.kernel.network(self.rate, now, nanos)
+
+
+def produce_with_request(
+    bandwidth: ProduceSensor, requests: RequestSensor, now: int, size: int, nanos: int, acks: int
+) -> Throttle:
+    """A produce request under both quotas. The two sensors run on the same kernel."""
+    return bandwidth.kernel.produce_with_request(
+        bandwidth.rate, requests.rate, now, size, nanos, acks, bandwidth.bound, requests.bound
+    )
+
+
+def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int, size: int, nanos: int) -> Throttle:
+    """A consumer's fetch under both quotas. The two sensors run on the same kernel."""
+    return bandwidth.kernel.fetch_with_request(
+        bandwidth.rate, requests.rate, now, size, nanos, bandwidth.bound, requests.bound
+    )
+
+
+S = TypeVar("S", bound=RateSensor)
+
+
+class Charge(NamedTuple, Generic[S]):
+    """Where the usage of a client goes."""
+
+    identity: Sensor
+    sensor: S
+
+
+class ClientQuotaManager(Generic[S]):
+    """One quota key of one broker: who has which quota, and the sensors of the clients seen so far.
+
+    Sensors keep their history while quotas change. A client that a change moves to another sensor finds that one empty,
+    or as it was left. As on a broker before KAFKA-19282, a kind of entity once configured is remembered after its last
+    removal: that decides which sensor is whose.
+    """
+
+    def __init__(
+        self, key: QuotaKey, new_sensor: Callable[[], S], values: Mapping[Entity, Value] | None = None
+    ) -> None:
+        self.key = key
+        self._new_sensor = new_sensor
+        self._values: dict[Entity, Value] = {}
+        self._mask = 0
+        self._sensors: dict[Sensor, S] = {}
+        self._resolver: Resolver | None = None
+        self._resolutions: dict[tuple[str, str], Resolution] = {}
+        for entity, value in (values or {}).items():
+            self.update(entity, value)
+
+    @property
+    def mask(self) -> int:
+        """`quotaTypesEnabled`: the kinds of entity ever configured."""
+        return self._mask
+
+    def update(self, entity: Entity, value: Value | None) -> None:
+        """Sets the quota of an entity, or removes it; it applies from the next event on."""
+        self._mask |= enabled_mask({entity: value})
+        if value is None:
+            self._values.pop(entity, None)
+        else:
+            self._values[entity] = value
+        self._resolver = None
+        self._resolutions.clear()
+
+    def resolve(self, user: str, client_id: str) -> Resolution:
+        """What governs that client now."""
+        if self._resolver is None:
+            self._resolver = Resolver(self.key, dict(self._values), self._mask)
+        client = (user, client_id)
+        if client not in self._resolutions:
+            self._resolutions[client] = self._resolver.resolve(user, client_id)
+        return self._resolutions[client]
+
+    def charge(self, user: str, client_id: str) -> Charge[S] | None:
+        """The sensor to charge, with the limit of now; None while nothing was ever configured (nothing is recorded)."""
+        if self._mask == 0:
+            return None
+        resolution = self.resolve(user, client_id)
+        sensor = self._sensors.get(resolution.sensor)
+        if sensor is None:
+            sensor = self._sensors[resolution.sensor] = self._new_sensor()
+        sensor.limit = resolution.limit
+        return Charge(resolution.sensor, sensor)

@@ -1,0 +1,117 @@
+"""Compiled and plain are the same, everywhere; and nothing is loaded before it is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import (
+    FetchSensor,
+    Generation,
+    Mode,
+    ProduceSensor,
+    QuotaWindows,
+    RequestSensor,
+    fetch_with_request,
+    kernel,
+    produce_with_request,
+)
+from kquota.core.enforcement import kernel as kernel_function
+from kquota.core.enforcement.kernel import _compiled_kernel, _fingerprint, _functions
+from kquota.core.quota import Value
+from kquota.errors import MissingDependency
+from tests.core.enforcement import strategies as given_
+
+PLAIN, COMPILED = kernel(Mode.PLAIN), kernel(Mode.COMPILED)
+event_lists = st.lists(
+    st.tuples(given_.gaps, given_.sizes, given_.nanos, st.sampled_from([-1, 0, 1])), min_size=1, max_size=60
+)
+
+
+def state(sensor: ProduceSensor | FetchSensor | RequestSensor) -> list[object]:
+    rate = sensor.rate
+    return [list(rate.starts), list(rate.lasts), list(rate.sums), list(rate.marks), list(rate.head)]
+
+
+@settings(deadline=None)
+@given(event_lists, given_.windows, given_.generations, given_.byte_limits, given_.byte_limits, given_.request_limits)
+def test_compiled_is_plain(
+    events: list[tuple[int, int, int, int]],
+    windows: QuotaWindows,
+    generation: Generation,
+    limit: Value | None,
+    later: Value | None,
+    request_limit: Value | None,
+) -> None:
+    outcomes = []
+    for using in (PLAIN, COMPILED):
+        produce, fetch, produce2, fetch2 = (
+            kind(limit, windows=windows, generation=generation, using=using)
+            for kind in (ProduceSensor, FetchSensor, ProduceSensor, FetchSensor)
+        )
+        request, produce_request, fetch_request = (
+            RequestSensor(request_limit, windows=windows, generation=generation, using=using) for _ in range(3)
+        )
+        assert isinstance(produce, ProduceSensor)
+        assert isinstance(fetch, FetchSensor)
+        assert isinstance(produce2, ProduceSensor)
+        assert isinstance(fetch2, FetchSensor)
+        outcome: list[object] = [fetch.max_fetch_bytes]
+        now = given_.START
+        for index, (gap, size, nanos, acks) in enumerate(events):
+            now += gap
+            if index == len(events) // 2:
+                produce.limit = fetch.limit = later
+            outcome += [produce.produce(now, size), fetch.fetch(now, size)]
+            if acks:
+                outcome.append(request.request(now, nanos))
+            else:
+                request.network(now, nanos)
+            outcome.append(produce_with_request(produce2, produce_request, now, size, nanos, acks))
+            outcome.append(fetch_with_request(fetch2, fetch_request, now, size, nanos))
+        outcome += [
+            state(sensor) for sensor in (produce, fetch, produce2, fetch2, request, produce_request, fetch_request)
+        ]
+        outcomes.append(outcome)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_importing_the_enforcement_loads_neither_numpy_nor_numba() -> None:
+    script = "import sys, kquota.core.enforcement; print(sorted({'numpy', 'numba'} & sys.modules.keys()))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    _compiled_kernel.cache_clear()
+    yield
+    _compiled_kernel.cache_clear()
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_the_same_code_runs_plain() -> None:
+    assert kernel_function(Mode.AUTO) is PLAIN
+    with pytest.raises(MissingDependency):
+        kernel_function(Mode.COMPILED)
+
+
+def test_with_numba_auto_is_compiled() -> None:
+    assert kernel(Mode.AUTO).mode is Mode.COMPILED
+
+
+def test_the_fingerprint_sees_every_function_and_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kquota.core.enforcement import check
+
+    functions = _functions()
+    before = _fingerprint(functions)
+    assert _fingerprint(functions) == before
+    assert _fingerprint(functions[1:]) != before
+    monkeypatch.setattr(check, "PERCENT_PER_NANO", 1.0)
+    assert _fingerprint(functions) != before

@@ -1,0 +1,109 @@
+"""The slot rules by hand; that they are Kafka's is for tests/differential to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
+
+OLD, NEW = Generation.N_BY_START, Generation.N_PLUS_1_BY_LAST
+
+
+@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
+def using(request: pytest.FixtureRequest) -> Kernel:
+    return kernel(request.param)
+
+
+def windows_after(using: Kernel, generation: Generation, samples: int, times: list[int]) -> list[int]:
+    """The window after each event of 100, read as a check does."""
+    rate = using.new_rate(QuotaWindows(samples), generation)
+    seen = []
+    for now in times:
+        using.record(rate, 100.0, now)
+        using.measure(rate, now)
+        seen.append(using.window(rate, now))
+    return seen
+
+
+@pytest.mark.parametrize(("generation", "window"), [(OLD, 2500), (NEW, 3400)])
+def test_a_dropped_slot_can_become_the_oldest(using: Kernel, generation: Generation, window: int) -> None:
+    # 3.7: the slot of t=100 is reset at 3500 and outlives the slot that started at 2600.
+    assert windows_after(using, generation, 3, [100, 2600, 3500, 6000])[-1] == window
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_missing_windows_count_as_empty(using: Kernel, generation: Generation) -> None:
+    times = [0, 999, 1000, 9999, 10_000]
+    assert windows_after(using, generation, 11, times) == [10_000, 10_999, 10_000, 10_999, 10_000]
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_a_window_is_at_least_one_millisecond(using: Kernel, generation: Generation) -> None:
+    assert windows_after(using, generation, 1, [0, 0, 1, 5]) == [1, 1, 1, 5]
+
+
+@pytest.mark.parametrize(("generation", "longest"), [(OLD, 10_990), (NEW, 11_980)])
+def test_steady_traffic_is_seen_through_one_window_more_since_3_8(
+    using: Kernel, generation: Generation, longest: int
+) -> None:
+    steady = windows_after(using, generation, 11, list(range(0, 60_000, 10)))[3000:]
+    assert max(steady) == longest
+    assert min(steady) == longest - 990
+
+
+@pytest.mark.parametrize(("gap", "rate"), [(10_999, 200 / 10.999), (11_000, 10.0)])
+def test_a_slot_is_dropped_exactly_n_windows_after_its_last_event(using: Kernel, gap: int, rate: float) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    using.record(state, 100.0, 0)
+    using.record(state, 100.0, gap)
+    assert using.measure(state, gap) == rate
+
+
+def test_a_slot_ends_exactly_after_one_window(using: Kernel) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    for now in (0, 999, 1000):
+        using.record(state, 1.0, now)
+    assert list(state.sums)[:2] == [2.0, 1.0]
+
+
+def test_the_sum_is_in_slot_order(using: Kernel) -> None:
+    # 0.1 + 0.2 + 0.3 is 0.6000000000000001; once slot 0 is used again, it still comes first.
+    state = using.new_rate(QuotaWindows(samples=3), OLD)
+    for now, value in enumerate([9.0, 0.2, 0.3, 0.1]):
+        using.record(state, value, now * 1000)
+    assert using.measure(state, 3000) == ((0.1 + 0.2) + 0.3) / 2.0
+    assert (0.1 + 0.2) + 0.3 != (0.2 + 0.3) + 0.1
+
+
+def test_taking_back_prolongs_the_life_of_the_current_slot(using: Kernel) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    using.record(state, 100.0, 0)
+    using.record(state, -50.0, 999)
+    assert using.measure(state, 11_998) == 50 / 11.998
+    assert using.measure(state, 11_999) == 0.0
+
+
+@pytest.mark.parametrize(("scrape", "rate"), [(None, 540.0), (59_500, 5400 / 10.5), (49_100, 5400 / 10.9)])
+def test_reading_the_metric_changes_what_follows(using: Kernel, scrape: int | None, rate: float) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    using.record(state, 1.0, 0)
+    if scrape is not None:
+        using.measure(state, scrape)
+    using.record(state, 5400.0, 60_000)
+    assert using.measure(state, 60_000) == rate
+
+
+def test_measuring_what_was_never_recorded_opens_a_slot(using: Kernel) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    assert using.measure(state, 0) == 0.0
+    assert using.window(state, 500) == 10_500
+
+
+def test_a_cleared_rate_is_a_new_one(using: Kernel) -> None:
+    state = using.new_rate(QuotaWindows(), NEW)
+    for now in range(0, 30_000, 700):
+        using.record(state, 100.0, now)
+        using.measure(state, now)
+    using.clear(state)
+    using.record(state, 100.0, 5)
+    assert using.measure(state, 5) == 10.0

@@ -1,0 +1,162 @@
+"""The bulk replay is the sensors, event by event, for one sensor and for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import (
+    UNLIMITED,
+    FetchSensor,
+    Generation,
+    Kernel,
+    Mode,
+    ProduceSensor,
+    QuotaWindows,
+    RequestSensor,
+    Summary,
+    Verdict,
+    kernel,
+    replay_bytes,
+    replay_requests,
+)
+from kquota.core.enforcement.replay import FETCH, NEVER, PRODUCE, REQUEST
+from kquota.core.quota import Value
+from tests.core.enforcement import strategies as given_
+
+KERNELS = [kernel(Mode.PLAIN), kernel(Mode.COMPILED)]
+Sensor = tuple[int, Value | None, list[tuple[int, int, bool]]]
+"""(kind, limit, events of (time, bytes or ns, checked))"""
+
+
+@st.composite
+def sensors(draw: st.DrawFn) -> Sensor:
+    kind = draw(st.sampled_from([PRODUCE, FETCH, REQUEST]))
+    limit = draw(given_.request_limits if kind == REQUEST else given_.byte_limits)
+    gaps = draw(st.lists(given_.gaps, max_size=40))
+    values = given_.nanos if kind == REQUEST else given_.sizes
+    events = [(now, draw(values), draw(st.booleans())) for now in given_.times(gaps)]
+    return kind, limit, events
+
+
+def event_by_event(
+    sensor: Sensor, windows: QuotaWindows, generation: Generation, *, all_checked: bool
+) -> tuple[Summary, list[int]]:
+    """The summary and the raw delays by the objects."""
+    kind, limit, events = sensor
+    verdicts: list[tuple[int, Verdict]] = []
+    delays: list[int] = []
+    counter = {PRODUCE: ProduceSensor, FETCH: FetchSensor, REQUEST: RequestSensor}[kind](
+        limit, windows=windows, generation=generation
+    )
+    for now, value, checked in events:
+        if not checked and not all_checked:
+            scale = 100.0 / 1e9 if kind == REQUEST else 1.0
+            counter.kernel.record(counter.rate, value * scale, now)
+            delays.append(0)
+            continue
+        match counter:
+            case ProduceSensor():
+                verdict = counter.produce(now, value)
+            case FetchSensor():
+                verdict = counter.fetch(now, value)
+            case RequestSensor():
+                verdict = counter.request(now, value)
+            case _:
+                raise AssertionError
+        verdicts.append((now, verdict))
+        delays.append(verdict.throttle_ms)
+    throttled = [(now, verdict.throttle_ms) for now, verdict in verdicts if verdict.throttle_ms > 0]
+    peak = max((verdict.rate for _, verdict in verdicts), default=0.0)
+    summary = Summary(
+        throttled=len(throttled),
+        violated=sum(verdict.violated for _, verdict in verdicts),
+        total_ms=sum(delay for _, delay in throttled),
+        max_ms=max((delay for _, delay in throttled), default=0),
+        first_ms=throttled[0][0] if throttled else NEVER,
+        last_ms=throttled[-1][0] if throttled else NEVER,
+        peak_rate=peak,
+        peak_ms=next((now for now, verdict in verdicts if verdict.rate == peak and peak > 0), NEVER),
+    )
+    return summary, delays
+
+
+def columns(using: Kernel, many: list[Sensor]) -> dict[str, Any]:
+    offsets = [0]
+    for _, _, events in many:
+        offsets.append(offsets[-1] + len(events))
+    flat = [event for _, _, events in many for event in events]
+    return {
+        "offsets": using.column(offsets, "int64"),
+        "times": using.column([now for now, _, _ in flat], "int64"),
+        "values": using.column([value for _, value, _ in flat], "float64"),
+        "kinds": using.column([kind for kind, _, _ in many], "int8"),
+        "limits": using.column([UNLIMITED if limit is None else float(limit) for _, limit, _ in many], "float64"),
+        "checked": using.column([checked for _, _, checked in flat], "bool"),
+        "delays": using.column([0] * len(flat), "int64"),
+    }
+
+
+@pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
+@pytest.mark.parametrize("all_checked", [True, False])
+@settings(deadline=None)
+@given(st.lists(sensors(), max_size=6), given_.windows, given_.generations)
+def test_many_sensors_at_once(
+    using: Kernel, all_checked: bool, many: list[Sensor], windows: QuotaWindows, generation: Generation
+) -> None:
+    expected = [event_by_event(sensor, windows, generation, all_checked=all_checked) for sensor in many]
+    given_columns = columns(using, many)
+    if all_checked:
+        given_columns["checked"] = None
+    delays = given_columns["delays"]
+    out = using.new_summaries(len(many))
+    using.replay_many(using.new_rate(windows, generation), *given_columns.values(), out)
+    assert [Summary(*row) for row in zip(*out, strict=True)] == [summary for summary, _ in expected]
+    assert list(delays) == [delay for _, row in expected for delay in row]
+
+
+@pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
+@settings(deadline=None)
+@given(sensors(), given_.windows, given_.generations)
+def test_one_sensor(using: Kernel, sensor: Sensor, windows: QuotaWindows, generation: Generation) -> None:
+    kind, limit, events = sensor
+    times, values = [now for now, _, _ in events], [value for _, value, _ in events]
+    checked = [checked for _, _, checked in events]
+    delays = using.column([0] * len(events), "int64")
+    settings_: dict[str, Any] = {"windows": windows, "generation": generation, "delays": delays, "using": using}
+    if kind == REQUEST:
+        got = replay_requests(times, values, limit, checked=checked, **settings_)
+    else:
+        got = replay_bytes(times, values, limit, unrecord=kind == FETCH, **settings_)
+    expected = event_by_event(sensor, windows, generation, all_checked=kind != REQUEST)
+    assert (got, list(delays)) == expected
+
+
+@pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
+def test_arrays_and_lists_are_taken_alike(using: Kernel) -> None:
+    import numpy
+
+    times = numpy.arange(given_.START, given_.START + 60_000, 7)
+    values = numpy.full(len(times), 100)
+    settings_: dict[str, Any] = {"windows": QuotaWindows(), "generation": Generation.N_PLUS_1_BY_LAST, "using": using}
+    from_arrays = replay_bytes(times, values, 10_000, **settings_)
+    assert from_arrays == replay_bytes(times.tolist(), values.tolist(), 10_000, **settings_)
+    assert from_arrays.throttled > 0
+    assert [type(field) for field in from_arrays] == [int] * 6 + [float, int]
+
+
+def test_a_replay_can_go_on_where_another_ended() -> None:
+    events = [(given_.START + 300 * step, 1000 + step) for step in range(200)]
+    times, values = [now for now, _ in events], [float(size) for _, size in events]
+    for using in KERNELS:
+        whole, halves = (using.column([0] * 200, "int64") for _ in range(2))
+        arguments = (using.column(times, "int64"), using.column(values, "float64"), FETCH, 3000.0, None)
+        using.replay_sensor(using.new_rate(QuotaWindows(), Generation.N_BY_START), 0, 200, *arguments, whole)
+        rate = using.new_rate(QuotaWindows(), Generation.N_BY_START)
+        using.replay_sensor(rate, 0, 77, *arguments, halves)
+        using.replay_sensor(rate, 77, 200, *arguments, halves)
+        assert list(whole) == list(halves)
+        assert max(whole) > 0

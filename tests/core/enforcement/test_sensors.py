@@ -1,0 +1,64 @@
+"""The manager: whose sensor, and which limit, while quotas change."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey, Value
+
+KEY = QuotaKey.PRODUCER_BYTE_RATE
+T0 = 1_700_000_000_000
+
+
+def manager(values: dict[Entity, Value] | None = None) -> ClientQuotaManager[ProduceSensor]:
+    return ClientQuotaManager(KEY, ProduceSensor, values)
+
+
+def charged(quotas: ClientQuotaManager[ProduceSensor], user: str, client_id: str) -> tuple[str, Value | None]:
+    charge = quotas.charge(user, client_id)
+    assert charge is not None
+    return str(charge.identity), charge.sensor.limit
+
+
+def test_nothing_is_recorded_before_the_first_quota() -> None:
+    assert manager().charge("alice", "app") is None
+
+
+def test_after_the_last_removal_recording_goes_on() -> None:
+    quotas = manager({Entity(user="alice"): 100})
+    quotas.update(Entity(user="alice"), None)
+    assert charged(quotas, "alice", "app") == ("alice:", None)
+
+
+def test_clients_of_a_user_share_one_sensor() -> None:
+    quotas = manager({Entity(user="alice"): 1000})
+    first, second = quotas.charge("alice", "a"), quotas.charge("alice", "b")
+    assert first is not None
+    assert second is not None
+    assert first.sensor is second.sensor
+    assert first.sensor.produce(T0, 10_000).throttle_ms == 0
+    assert second.sensor.produce(T0, 1000).throttle_ms == 1000
+
+
+def test_defaults_are_templates_not_pools() -> None:
+    quotas = manager({Entity(user=DEFAULT): 1000})
+    assert charged(quotas, "alice", "app") == ("alice:", 1000)
+    assert charged(quotas, "bob", "app") == ("bob:", 1000)
+
+
+def test_a_client_that_moves_comes_back_to_its_old_sensor() -> None:
+    quotas = manager({Entity(user="alice"): 1000, Entity(client_id="other"): 1})
+    before = quotas.charge("alice", "app")
+    quotas.update(Entity(user="alice", client_id="app"), 500)
+    assert charged(quotas, "alice", "app") == ("alice:app", 500)
+    quotas.update(Entity(user="alice", client_id="app"), None)
+    assert quotas.charge("alice", "app") == before
+
+
+@pytest.mark.parametrize(
+    ("user", "tag"), [("CN=app,OU=x", "CN%3Dapp%2COU%3Dx"), ("a~b *", "a%7Eb%20%2A"), ("ü", "%C3%BC")]
+)
+def test_users_are_encoded_in_the_identity(user: str, tag: str) -> None:
+    assert charged(manager({Entity(user=user): 7}), user, "") == (f"{tag}:", 7)

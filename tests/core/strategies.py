@@ -1,0 +1,37 @@
+"""Entities, values and quotas for the tests of the core."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kquota.core.entity import DEFAULT, Entity, Name
+from kquota.core.quota import QuotaKey, Value
+
+# Names that the text form has to escape, and any other text.
+tricky = st.sampled_from(
+    ["<default>", "\\<default>", "a,user=b", ",client-id=", "\\", "a\\,ip=1", "CN=a,OU=b", " ", "é~*"]
+)
+texts = st.one_of(tricky, st.text(st.characters(codec="utf-8"), min_size=1), st.text("\\,=<>uiserp", min_size=1))
+names: st.SearchStrategy[Name] = st.one_of(st.just(DEFAULT), texts)
+
+
+def entities(names: st.SearchStrategy[Name] = names) -> st.SearchStrategy[Entity]:
+    """All ten shapes."""
+    return st.one_of(
+        st.builds(lambda user: Entity(user=user), names),
+        st.builds(lambda client_id: Entity(client_id=client_id), names),
+        st.builds(lambda user, client_id: Entity(user=user, client_id=client_id), names, names),
+        st.builds(lambda ip: Entity(ip=ip), names),
+    )
+
+
+def values(key: QuotaKey) -> st.SearchStrategy[Value]:
+    """Valid values of a key."""
+    maximum = key.value_type.maximum
+    if maximum is not None:
+        return st.integers(1, maximum)
+    return st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
+
+
+keys = st.sampled_from(QuotaKey)
+keys_and_values = keys.flatmap(lambda key: st.tuples(st.just(key), values(key)))

@@ -1,0 +1,95 @@
+"""Kafka's answers to sequences, in the format of the replay; and the repository's own vectors made from them.
+
+python -m tests.differential.answers        rewrites tests/vectors/enforcement_*.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kquota.core.enforcement import Generation
+from tests.differential.oracle import RELEASES, ask
+from tests.differential.sequences import sequences
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+
+
+def answered(generation: Generation, vectors: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The vectors with `expected` and `debug_readout` as Kafka's classes of that generation have them."""
+    asked = (command for number, vector in enumerate(vectors) for command in commands(number, vector))
+    answers = iter(ask(generation, asked))
+    return [{**vector, **_expected(vector, answers)} for vector in vectors]
+
+
+def commands(number: int, vector: dict[str, Any]) -> Iterator[str]:
+    """What to ask for one vector."""
+    config, kind, t0 = vector["config"], vector["type"], vector["t0_ms"]
+    windows = f"{config['window_num']} {config['window_size_s'] * 1000}"
+    cap = config["window_size_s"] * 1000
+    if "+" in kind:
+        yield f"new b{number} {windows} {_limit(config['byte_quota'])} -"
+        yield f"new r{number} {windows} {_limit(config['request_quota'])} {cap}"
+        for t, *fields in vector["events"]:
+            yield f"{kind.split('+')[0]}2 b{number} r{number} {t0 + t} {' '.join(map(str, fields))}"
+        return
+    yield f"new s{number} {windows} {_limit(config['quota'])} {cap if kind == 'request' else '-'}"
+    changes = list(config.get("quota_changes", ()))
+    for t, *fields in vector["events"]:
+        while changes and changes[0][0] <= t:
+            yield f"quota s{number} {_limit(changes.pop(0)[1])}"
+        command, amount = fields if kind == "request" else (kind, *fields)
+        if command != "exempt":
+            yield f"{command} s{number} {t0 + t} {amount}"
+
+
+def _limit(limit: float | None) -> str:
+    return "-" if limit is None else repr(limit)
+
+
+def _expected(vector: dict[str, Any], answers: Iterator[list[str]]) -> dict[str, Any]:
+    kind = vector["type"]
+    if "+" in kind:
+        delays = [tuple(map(int, next(answers))) for _ in vector["events"]]
+        bandwidth = kind.split("+")[0]
+        return {
+            "expected": {
+                "bandwidth_throttle_ms": [bytes_ms for bytes_ms, _ in delays],
+                "request_throttle_ms": [request_ms for _, request_ms in delays],
+                "throttle_ms": [max(pair) for pair in delays],
+                "throttled_by": [
+                    None if max(pair) <= 0 else bandwidth if pair[0] > pair[1] else "request" for pair in delays
+                ],
+            }
+        }
+    checked = [kind != "request" or event[1] == "request" for event in vector["events"]]
+    rows = [next(answers) if check else None for check in checked]
+    return {
+        "expected": {"throttle_ms": [row and int(row[0]) for row in rows]},
+        "debug_readout": {
+            "observed_rate": [row and float(row[1]) for row in rows],
+            "window_ms": [row and int(row[2]) for row in rows],
+        },
+    }
+
+
+def main() -> int:
+    VECTORS.mkdir(exist_ok=True)
+    for generation, release in RELEASES.items():
+        header = {
+            "format_version": 1,
+            "oracle": f"Apache Kafka {release} metrics classes, by python -m tests.differential.answers",
+            "algorithm": generation.value,
+        }
+        vectors = answered(generation, list(sequences(seed=20, events=1500, length=(20, 60))))
+        lines = ",\n".join(json.dumps(vector, separators=(",", ":")) for vector in vectors)  # one line a vector
+        text = f'{json.dumps(header, indent=1)[:-2]},\n "vectors": [\n{lines}\n ]\n}}\n'
+        (VECTORS / f"enforcement_{generation.value}.json").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

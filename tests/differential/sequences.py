@@ -1,0 +1,105 @@
+"""Random event sequences of the kinds that tell implementations apart, as vectors of the replay's format.
+
+Everything comes from the seed, so a failure is reproduced by its id.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+KINDS = ("produce", "fetch", "request", "produce+request", "fetch+request")
+
+
+def sequences(seed: int, events: int, length: tuple[int, int] = (40, 400)) -> Iterator[dict[str, Any]]:
+    """Sequences with that many events in all (or a few more), without `expected`."""
+    chance = random.Random(seed)
+    made = 0
+    while made < events:
+        kind = KINDS[made % len(KINDS)]
+        vector = sequence(chance, kind, chance.randint(*length))
+        vector["id"] = f"{kind}-{seed}-{made}"
+        made += len(vector["events"])
+        yield vector
+
+
+def sequence(chance: random.Random, kind: str, count: int) -> dict[str, Any]:
+    """One sequence of a kind."""
+    samples = chance.choice((1, 1, 2, 3, 5, 11, 11, 11, 11, 30))
+    seconds = chance.choice((1, 1, 1, 2, 5, 10))
+    times = list(_times(chance, samples, seconds, count))
+    config: dict[str, Any] = {"window_num": samples, "window_size_s": seconds}
+    byte_quota = _byte_quota(chance)
+    request_quota = chance.choice((0, 0.01, 0.5, 1, 2, 10, 50, 200.0, round(chance.uniform(0.01, 100), 3)))
+    span_s = max((max(times) - min(times)) / 1000, 1)
+    bytes_mean = (byte_quota or 1) * span_s / count * chance.choice((0.5, 0.9, 1, 1, 1.2, 5))
+    nanos_mean = (request_quota or 1) * 1e7 * span_s / count * chance.choice((0.5, 1, 1, 1.5, 5))
+
+    def size() -> int:
+        return min(_amount(chance, bytes_mean), 2**40)
+
+    def nanos() -> int:
+        return min(_amount(chance, nanos_mean), 2**45)
+
+    match kind:
+        case "produce" | "fetch":
+            config["quota"] = chance.choice((byte_quota, byte_quota, byte_quota, None))
+            events: list[Any] = [[t, size()] for t in times]
+        case "request":
+            config["quota"] = request_quota
+            kinds = ("request", "request", "request", "network", "exempt")
+            events = [[t, chance.choice(kinds), nanos()] for t in times]
+        case "produce+request":
+            config |= {"byte_quota": byte_quota, "request_quota": request_quota}
+            events = [[t, size(), nanos(), chance.choice((0, 1, -1))] for t in times]
+        case _:
+            config |= {"byte_quota": byte_quota, "request_quota": request_quota}
+            events = [[t, size(), nanos()] for t in times]
+    if kind in ("produce", "fetch", "request") and chance.random() < 0.3:
+        at = sorted(chance.choice(times) for _ in range(chance.randint(1, 4)))
+        config["quota_changes"] = [[t, chance.choice((None, _byte_quota(chance)))] for t in at]
+    return {
+        "type": kind,
+        "t0_ms": chance.randint(1_500_000_000_000, 1_800_000_000_000),
+        "config": config,
+        "events": events,
+    }
+
+
+def _byte_quota(chance: random.Random) -> float:
+    return chance.choice((0, 1, 2, 10, 500, 1000, 65536, 10_000_000, 2**30, round(chance.uniform(1, 100_000), 5)))
+
+
+def _amount(chance: random.Random, mean: float) -> int:
+    match chance.randrange(10):
+        case 0:
+            return 0
+        case 1:
+            return int(mean * chance.choice((5, 20, 100)))
+        case _:
+            return int(chance.expovariate(1 / mean)) if mean > 0 else 0
+
+
+def _times(chance: random.Random, samples: int, seconds: int, count: int) -> Iterator[int]:
+    """Offsets: dense, sparse, with exact window edges and silences around N windows; some from a clock set back."""
+    window = seconds * 1000
+    pace = chance.choice((1, 5, 50, 300, 1100)) * seconds
+    set_back = chance.random() < 0.1
+    now = 0
+    for _ in range(count):
+        yield now
+        if set_back and chance.random() < 0.05:
+            now -= chance.choice((1, 20, window, 3 * window + 7))
+            continue
+        match chance.randrange(20):
+            case 0:
+                now += window
+            case 1:
+                now += samples * window + chance.choice((-1, 0, 1))
+            case 2:
+                now += chance.randint(0, 3 * samples * window)
+            case 3 | 4:
+                now += 0
+            case _:
+                now += chance.randint(0, 2 * pace)

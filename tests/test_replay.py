@@ -1,0 +1,158 @@
+"""The replay itself: it finds what differs, and does not call equal what it did not replay."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota.core.enforcement import Mode, kernel
+from tests.replay import main, replay_document
+
+VECTORS = sorted(Path(__file__).with_name("vectors").glob("enforcement_*.json"))
+
+
+def load(path: Path = VECTORS[0]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("options", [[], ["--plain"], ["--types", "fetch,produce+request"]])
+def test_kafkas_answers_are_ours(path: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(path), *options]) == 0
+    equal, _, total, word = capsys.readouterr().out.splitlines()[-1].split()
+    assert equal == total
+    assert word == "equal"
+    assert int(total) > 10
+
+
+@pytest.mark.parametrize("index", range(len(load()["vectors"])))
+def test_any_other_answer_is_a_difference(index: int) -> None:
+    vector = load()["vectors"][index]
+    for part in ("expected", "debug_readout"):
+        for key in vector.get(part, {}):
+            changed = copy.deepcopy(vector)
+            changed[part][key][-1] = "another"
+            document = {"algorithm": load()["algorithm"], "vectors": [changed]}
+            _, _, (difference,) = replay_document(document, kernel(Mode.PLAIN))
+            where = f"{vector['id']}: {key}: event {len(vector['events']) - 1}: expected 'another'"
+            assert difference.startswith(where)
+
+
+@pytest.mark.parametrize("key", ["unheard_of", "throttled_by"])
+def test_an_answer_that_is_not_computed_is_a_difference(key: str) -> None:
+    vector = next(vector for vector in load()["vectors"] if vector["type"] == "produce")
+    vector["expected"][key] = [None] * len(vector["events"])
+    _, _, differences = replay_document({"algorithm": load()["algorithm"], "vectors": [vector]}, kernel(Mode.PLAIN))
+    assert len(differences) == 1
+
+
+def test_a_setting_that_is_not_known_is_a_difference() -> None:
+    vector = load()["vectors"][0]
+    vector["config"]["surprise"] = 1
+    _, _, differences = replay_document({"algorithm": load()["algorithm"], "vectors": [vector]}, kernel(Mode.PLAIN))
+    assert "surprise" in differences[0]
+
+
+def write(path: Path, document: dict[str, Any]) -> str:
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return str(path)
+
+
+def test_types_that_are_not_implemented_are_never_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = load()
+    document["vectors"].append(
+        {"id": "later", "type": "unheard_of", "t0_ms": 0, "config": {}, "events": [], "expected": {}}
+    )
+    path = write(tmp_path / "vectors.json.gz", document)
+    total = len(document["vectors"])
+    assert main([path, "--plain"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "unheard_of: 1 not supported yet" in lines
+    assert lines[-1] == f"{total - 1} of {total} equal"
+    assert main([path, "--plain", "--types", "produce,fetch,request,produce+request,fetch+request"]) == 0
+
+
+def test_nothing_replayed_is_not_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([write(tmp_path / "none.json.gz", {**load(), "vectors": []})]) == 1
+    assert main([str(VECTORS[0]), "--types", "e2e"]) == 1
+    assert capsys.readouterr().out.splitlines() == ["0 of 0 equal", "0 of 0 equal"]
+
+
+@pytest.mark.parametrize("arguments", [["--types", "unheard_of"], ["--types", ""], ["--types", "produce,"]])
+def test_unknown_types_are_an_error(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([str(VECTORS[0]), *arguments])
+    assert caught.value.code == 2
+
+
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    for path in (tmp_path / "broken.json", tmp_path / "absent.json"):
+        with pytest.raises(SystemExit) as caught:
+            main([str(path)])
+        assert caught.value.code == 2
+
+
+RESOLUTION = {
+    "id": "alice",
+    "window_num": 11,
+    "window_size_s": 2,
+    "quotas": [{"user": "alice", "user_default": False, "client_id": None, "client_id_default": True, "value": 300}],
+    "quota_types_enabled": 4,
+    "cases": [
+        {
+            "user": "alice",
+            "client_id": "app",
+            "level": 2,
+            "quota": 300,
+            "tags": {"user": "alice", "client-id": "app"},
+            "sensor_suffix": "alice:app",
+            "max_value_in_window": 6000.0,
+        },
+        {"user": "alice", "client_id": "", "level": None, "quota": None, "max_value_in_window": None},
+    ],
+}
+
+
+def test_resolution_cases() -> None:
+    equal, total, differences = replay_document({"vectors": [RESOLUTION]}, kernel(Mode.PLAIN))
+    assert (equal, total, differences) == ({"resolution": 1}, {"resolution": 1}, [])
+    for key in ("level", "quota", "tags", "sensor_suffix", "max_value_in_window"):
+        changed = copy.deepcopy(RESOLUTION)
+        changed["cases"][0][key] = "another"  # type: ignore[index]
+        _, _, differences = replay_document({"vectors": [changed]}, kernel(Mode.PLAIN))
+        assert differences[0].startswith(f"alice: {key}: event 0:")
+    _, _, differences = replay_document({"vectors": [{**RESOLUTION, "quota_types_enabled": 7}]}, kernel(Mode.PLAIN))
+    assert len(differences) == 1
+
+
+def quota(user: str | None, value: int | None) -> dict[str, Any]:
+    return {"user": user, "user_default": user is None, "client_id": None, "client_id_default": False, "value": value}
+
+
+def test_end_to_end_with_quotas_that_change() -> None:
+    vector = {
+        "id": "moving",
+        "type": "e2e",
+        "t0_ms": 1_700_000_000_000,
+        "config": {
+            "window_num": 11,
+            "window_size_s": 1,
+            "quotas": [],
+            "quota_changes": [[1000, quota(None, 1000)], [2000, quota("bob", 100)], [3000, quota("bob", None)]],
+        },
+        "events": [[0, "bob", "a", 99_999], *([t, "bob", "a", 11_000] for t in (1000, 2000, 3000))],
+        "expected": {
+            # Nothing is recorded before the first quota; then bob's one counter keeps its history.
+            "throttle_ms": [0, 1000, 210_000, 23_000],
+            "sensor": [None, "Produce-bob:", "Produce-bob:", "Produce-bob:"],
+        },
+    }
+    _, _, differences = replay_document({"vectors": [vector]}, kernel(Mode.PLAIN))
+    assert not differences
