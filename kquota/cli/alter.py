@@ -1,0 +1,133 @@
+"""`kquota alter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.quota import QuotaKey, Value, humanize, parse_value
+from kquota.errors import InputError
+
+
+@click.command("alter")
+@params.entity_options
+@click.option(
+    "--add-config",
+    multiple=True,
+    metavar="KEY=VALUE[,…]",
+    help="Values to set; units are understood: 10MB, 10MiB, 50%.",
+)
+@click.option("--delete-config", multiple=True, metavar="KEY[,…]", help="Keys to delete.")
+@click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
+@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
+@params.cluster_options
+@params.output_option("table", "json", "yaml", "csv")
+def command(
+    add_config: tuple[str, ...],
+    delete_config: tuple[str, ...],
+    strict_delete: bool,
+    dry_run: bool,
+    output: str,
+    **options: Any,
+) -> int:
+    """Set and delete quotas of one entity.
+
+    Keys: producer_byte_rate and consumer_byte_rate (bytes/s), request_percentage (% of one thread) and
+    controller_mutation_rate (partitions/s) for users, clients and their pairs; connection_creation_rate
+    (connections/s) for ips. Every quota holds per broker.
+
+    \b
+    Examples:
+      kquota alter --user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB
+      kquota alter --user alice --client app1 --add-config request_percentage=50%
+      kquota alter --client-defaults --delete-config producer_byte_rate
+      kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
+    """
+    entity = params.selected_entity(options)
+    if not add_config and not delete_config:
+        raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+    alteration = Alteration(entity, _additions(add_config), _deletions(delete_config), strict_remove=strict_delete)
+    with session.open_backend(options) as backend:
+        results = backend.alter([alteration], validate_only=dry_run)
+    if len(results) == 1 and results[0].error is not None:
+        raise results[0].error
+    print_results(results, output, dry_run=dry_run)
+    return exit_code_of_results(results)
+
+
+def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
+    """OK when all were altered, PARTIAL when some were, else the code of the first error."""
+    errors = [result.error for result in results if result.error is not None]
+    if not errors:
+        return ExitCode.OK
+    return ExitCode.PARTIAL if len(errors) < len(results) else exit_code_of(errors[0])
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    """The items of comma-separated lists. A trailing comma is harmless, an empty item between commas is not."""
+    items = [item.strip() for text in texts for item in text.strip().removesuffix(",").split(",")]
+    if "" in items:
+        raise InputError("an empty item between commas", hint="KEY=VALUE[,KEY=VALUE…], without thousands separators")
+    return items
+
+
+def _additions(texts: Iterable[str]) -> dict[QuotaKey, Value]:
+    values: dict[QuotaKey, Value] = {}
+    for item in _items(texts):
+        name, separator, text = item.partition("=")
+        if not separator:
+            raise InputError(f"{item!r}: all configs to be added must be in the format key=value")
+        key = QuotaKey.parse(name.strip())
+        if key in values:
+            raise InputError(f"{key} is given twice")
+        values[key] = parse_value(key, text)
+    return values
+
+
+def _deletions(texts: Iterable[str]) -> frozenset[QuotaKey]:
+    return frozenset(QuotaKey.parse(item) for item in _items(texts))
+
+
+def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool) -> None:
+    """Prints what changed, per entity and key."""
+    if output in ("json", "yaml"):
+        from kquota.documents.alter import alter_document
+        from kquota.documents.encoding import to_json, to_yaml
+
+        document = alter_document(results, dry_run=dry_run)
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    from kquota.cli.text import Column, entity_text, print_csv, print_table
+
+    changes = [
+        (result.entity, key, result.before.get(key), result.after.get(key))
+        for result in results
+        for key in QuotaKey
+        if key in result.before or key in result.after
+    ]
+    if output == "csv":
+        print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
+        return
+    different = [change for change in changes if change[2] != change[3]]
+    for result in results:
+        if result.error is not None:
+            click.echo(f"kquota: {entity_text(result.entity)}: {result.error}", err=True)
+    if not different:
+        click.echo("nothing changes", err=True)
+        return
+
+    def shown(key: QuotaKey, value: Value | None) -> str:
+        return "-" if value is None else humanize(key, value)
+
+    print_table(
+        [Column("ENTITY", style="cyan"), Column("KEY"), Column("BEFORE", number=True), Column("AFTER", number=True)],
+        [(entity_text(entity), key, shown(key, before), shown(key, after)) for entity, key, before, after in different],
+        styles=["red" if after is None else "green" if before is None else "yellow" for *_, before, after in different],
+    )
+    if dry_run:
+        click.echo("dry run: nothing was written", err=True)

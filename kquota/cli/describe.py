@@ -1,0 +1,77 @@
+"""`kquota describe`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+
+if TYPE_CHECKING:
+    from kquota.core.snapshot import QuotaSnapshot
+
+
+@click.command("describe")
+@params.entity_options
+@click.option(
+    "--strict/--no-strict",
+    default=True,
+    show_default=True,
+    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
+)
+@params.cluster_options
+@params.output_option("table", "json", "yaml", "csv")
+def command(strict: bool, output: str, **options: Any) -> None:
+    """Show the quotas that are set.
+
+    Without entity options, all of them. --user alice is exactly that user; --entity-type users is every user and the
+    default; --entity-type users --entity-type clients is every <user, client-id> pair.
+
+    \b
+    Examples:
+      kquota describe --zookeeper localhost:2181/kafka
+      kquota describe --user alice --no-strict
+      kquota describe --entity-type clients -o csv
+      kquota describe -o yaml > quotas.yaml
+    """
+    wanted = params.selected_filter(options, strict=strict)
+    with session.open_backend(options) as backend:
+        snapshot = backend.describe(wanted)
+    session.warn_problems(snapshot)
+    print_snapshot(snapshot, output)
+
+
+def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
+    """Prints a snapshot in one of describe's formats."""
+    if output in ("json", "yaml"):
+        from kquota.documents.encoding import to_json, to_yaml
+        from kquota.documents.quotas import quotas_document
+
+        document = quotas_document(snapshot)
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    from kquota.cli.text import Column, entity_text, print_csv, print_table
+    from kquota.core.quota import QuotaKey, format_value, humanize
+
+    if output == "csv":
+        print_csv(
+            ("entity", "key", "value"),
+            [
+                (str(entity), key.value, format_value(key, value))
+                for entity, values in snapshot.items()
+                for key, value in values.items()
+            ],
+        )
+        return
+    if not snapshot:
+        click.echo("no quotas are set", err=True)
+        return
+    keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
+    print_table(
+        [Column("ENTITY", style="cyan"), *(Column(key.value.upper(), number=True) for key in keys)],
+        [
+            (entity_text(entity), *(humanize(key, values[key]) if key in values else "-" for key in keys))
+            for entity, values in snapshot.items()
+        ],
+    )

@@ -1,0 +1,121 @@
+"""The `kquota` command: its subcommands, and how an error becomes one line and an exit code.
+
+Nothing but click is imported here; a subcommand's module is imported when it is used, and what is heavy inside it when
+it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kquota import __version__
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.errors import KquotaError
+
+# What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
+# import all of them.
+COMMANDS = {
+    "describe": "Show the quotas that are set.",
+    "alter": "Set and delete quotas of one entity.",
+    "resolve": "Explain which quota governs a client.",
+    "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands live in a module each, imported on use: `kquota.cli.<name>` holds `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"kquota.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if close:
+                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
+            raise
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Run 'kquota COMMAND --help' for the options and examples of a command.",
+)
+@click.version_option(__version__, prog_name="kquota")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+def cli(debug: bool) -> None:
+    """Kafka client quotas: describe and alter them, explain them, and audit who would be throttled.
+
+    \b
+    Examples:
+      kquota describe --zookeeper localhost:2181
+      kquota alter --zookeeper localhost:2181 --user alice --add-config producer_byte_rate=10MB
+      kquota resolve --zookeeper localhost:2181 --user alice --client app1
+      kquota audit kafka-request.log --quotas quotas.yaml
+    """
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`."""
+    # The process ends in `finally`-safe code paths only: an error is one line on stderr, whatever it was.
+    debug = "--debug" in argv
+    try:
+        result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False)
+        sys.stdout.flush()
+        return int(result) if isinstance(result, int) else ExitCode.OK
+    except click.UsageError as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.INPUT
+    except KquotaError as error:
+        if debug:
+            _traceback()
+        _complain(error.message, error.hint)
+        return exit_code_of(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("kquota: interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:
+        if debug:
+            _traceback()
+        _complain(f"internal error: {type(error).__name__}: {error}", "this is a bug: run again with 'kquota --debug'")
+        return ExitCode.INTERNAL
+
+
+def _complain(message: str, hint: str | None) -> None:
+    line = " ".join(message.split())
+    click.echo(f"kquota: {line}" + (f" ({hint})" if hint else ""), err=True)
+
+
+def _traceback() -> None:
+    import traceback
+
+    click.echo(traceback.format_exc(), err=True, nl=False)

@@ -1,0 +1,171 @@
+"""Options that several commands share, with kafka-configs' own words, and what they mean in the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.filter import ANY, Match, QuotaFilter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ORDER = "kquota.entity_names"
+_TYPES = {kind.plural: kind for kind in EntityType}
+
+
+def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    # --entity-name and --entity-default are paired with --entity-type by their place on the command line. Click calls
+    # back in the order of the command line.
+    names: list[Name] = ctx.meta.setdefault(_ORDER, [])
+    names.extend(value if isinstance(value, tuple) else [DEFAULT] * value)
+    return value
+
+
+def entity_options(function: F) -> F:
+    """`--user … --entity-default`: which entity, in the words of kafka-configs."""
+    return _stack(
+        click.option("--user", metavar="NAME", help="The user's principal name, such as alice or CN=alice,O=acme."),
+        click.option("--user-defaults", is_flag=True, help="The default of users."),
+        click.option("--client", metavar="NAME", help="The client-id."),
+        click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
+        click.option("--ip", metavar="ADDRESS", help="The ip address."),
+        click.option("--ip-defaults", is_flag=True, help="The default of ips."),
+        click.option(
+            "--entity-type",
+            "entity_types",
+            multiple=True,
+            type=click.Choice(list(_TYPES)),
+            help="The long form of the above; repeat it for a pair.",
+        ),
+        click.option(
+            "--entity-name",
+            "entity_names",
+            multiple=True,
+            metavar="NAME",
+            callback=_names_in_order,
+            expose_value=False,
+            help="The name that goes with an --entity-type.",
+        ),
+        click.option(
+            "--entity-default",
+            count=True,
+            callback=_names_in_order,
+            expose_value=False,
+            help="The default that goes with an --entity-type.",
+        ),
+    )(function)
+
+
+def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
+    """What the entity options name: a name, the default or any per entity type.
+
+    Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed).
+    """
+    chosen: dict[EntityType, Match] = {}
+
+    def choose(kind: EntityType, match: Match) -> None:
+        if kind in chosen:
+            raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural}")
+        chosen[kind] = match
+
+    for kind, name, defaults in (
+        (EntityType.USER, options["user"], options["user_defaults"]),
+        (EntityType.CLIENT_ID, options["client"], options["client_defaults"]),
+        (EntityType.IP, options["ip"], options["ip_defaults"]),
+    ):
+        if name is not None:
+            choose(kind, name)
+        if defaults:
+            choose(kind, DEFAULT)
+    types: tuple[str, ...] = options["entity_types"]
+    names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    if (types or names) and chosen:
+        raise click.UsageError(
+            "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
+        )
+    if len(names) > len(types):
+        raise click.UsageError("More entity names specified than entity types")
+    for number, plural in enumerate(types):
+        choose(_TYPES[plural], names[number] if number < len(names) else ANY)
+    return chosen
+
+
+def selected_entity(options: dict[str, Any]) -> Entity:
+    """The one entity to alter. Raises click.UsageError for a missing name, InvalidRequest for an ip with others."""
+    chosen = selection(options)
+    if not chosen:
+        raise click.UsageError("name the entity to alter: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
+    names: dict[EntityType, Name] = {}
+    for kind, match in chosen.items():
+        if match is ANY:
+            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+        names[kind] = match
+    return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+
+
+def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
+    """The filter that the entity options describe; without any, everything."""
+    chosen = selection(options)
+    return QuotaFilter(chosen, strict=strict) if chosen else QuotaFilter()
+
+
+def cluster_options(function: F) -> F:
+    """`--zookeeper` and how to get there."""
+    return _stack(
+        click.option(
+            "--zookeeper",
+            metavar="HOST:PORT[,…][/CHROOT]",
+            envvar="KQUOTA_ZOOKEEPER",
+            show_envvar=True,
+            help="The ZooKeeper ensemble of the cluster.",
+        ),
+        click.option(
+            "--zk-tls-config-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Kafka's ZooKeeper TLS properties; PEM stores.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0.1),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for the cluster.",
+        ),
+    )(function)
+
+
+def quotas_option(function: F) -> F:
+    """`--quotas FILE`: a quotas document instead of the live cluster."""
+    return click.option(
+        "--quotas",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.",
+    )(function)
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    """`-o FORMAT`; the first is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="The format of what is printed on stdout.",
+    )

@@ -1,0 +1,101 @@
+"""`kquota sandbox`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kquota.cli.exit_codes import ExitCode
+
+
+def _default_directory() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "kquota" / "sandbox"
+
+
+_directory = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="KQUOTA_SANDBOX",
+    default=_default_directory,
+    show_default="the user's state folder",
+    metavar="DIR",
+    help="The sandbox's own folder.",
+)
+_output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The format of what is printed on stdout.",
+)
+
+
+@click.group("sandbox")
+def command() -> None:
+    """A real ZooKeeper on the loopback address, for first steps and demos.
+
+    It runs from the jars that PySpark brings; nothing else is downloaded. What it prints is a connect string for
+    --zookeeper.
+
+    \b
+    Examples:
+      export KQUOTA_ZOOKEEPER=$(kquota sandbox start)
+      kquota alter --user alice --add-config producer_byte_rate=10MB
+      kquota sandbox stop
+    """
+
+
+@command.command("start")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to serve on; else a free one.")
+@_directory
+@_output
+def start(port: int | None, directory: Path, output: str) -> None:
+    """Start the sandbox and print its connect string."""
+    from kquota import sandbox
+
+    state = sandbox.start(directory, port)
+    _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
+
+
+@command.command("stop")
+@_directory
+def stop(directory: Path) -> None:
+    """Stop the sandbox; its data stays in its folder."""
+    from kquota import sandbox
+
+    if sandbox.stop(directory):
+        click.echo("stopped", err=True)
+    else:
+        click.echo("not running", err=True)
+
+
+@command.command("status")
+@_directory
+@_output
+def status(directory: Path, output: str) -> ExitCode:
+    """Print the connect string of a running sandbox; exits with 4 when it does not run."""
+    from kquota import sandbox
+
+    state = sandbox.status(directory)
+    if state is None:
+        if output == "json":
+            _print(output, "", running=False)
+        click.echo("not running", err=True)
+        return ExitCode.UNREACHABLE
+    _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
+    return ExitCode.OK
+
+
+def _print(output: str, text: str, **fields: Any) -> None:
+    if output == "json":
+        from kquota.documents.encoding import to_json
+
+        click.echo(to_json({"kind": "kquota.sandbox", "version": 1, **fields}), nl=False)
+    else:
+        click.echo(text)

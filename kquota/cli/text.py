@@ -1,0 +1,99 @@
+"""What people read: tables by rich on stdout, and values as plain safe text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from kquota.core.entity import Entity
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column: its heading, whether its cells are numbers, and a style for terminals."""
+
+    heading: str
+    number: bool = False
+    style: str = ""
+
+
+def safe(text: object) -> str:
+    """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""
+    return "".join(
+        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in str(text)
+    )
+
+
+def entity_text(entity: Entity) -> str:
+    """The canonical text form, safe to print."""
+    return safe(entity)
+
+
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, title: str = "", styles: Iterable[str] = ()
+) -> None:
+    """Prints a table; on a terminal it is coloured and fits the width, in a pipe each row is one whole line.
+
+    `styles` gives a style per row (empty for none).
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    on_terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if on_terminal else 100_000, highlight=False, soft_wrap=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    for column in columns:
+        # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
+        table.add_column(
+            column.heading,
+            justify="right" if column.number else "left",
+            style=column.style or None,
+            no_wrap=column.number,
+            overflow="fold",
+        )
+    row_styles = iter(styles)
+    for row in rows:
+        table.add_row(*(Text(safe(cell)) for cell in row), style=next(row_styles, "") or None)
+    with console.capture() as capture:
+        console.print(table)
+    # rich pads every line to the table's width; trailing blanks are noise in pipes and golden files.
+    lines = capture.get().splitlines()
+    click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints RFC 4180 CSV with a header and Unix line ends; None is an empty field."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(headings)
+    writer.writerows(rows)
+    click.echo(out.getvalue(), nl=False)
+
+
+def duration(milliseconds: int | None) -> str:
+    """A length of time for people: `398 ms`, `12.5 s`, `18 min 10 s`; `?` for an unknown one."""
+    if milliseconds is None:
+        return "?"
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 120_000:
+        return f"{milliseconds / 1000:.1f} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def moment(epoch_ms: int | None) -> str:
+    """A time in UTC to the second; `-` for none."""
+    if epoch_ms is None:
+        return "-"
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

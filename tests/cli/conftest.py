@@ -1,0 +1,68 @@
+"""Running kquota as a process, as scripts do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on stderr; fails when there are more, or a traceback."""
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+class Kquota(Protocol):
+    """Runs `kquota ARGUMENTS…` with more environment."""
+
+    def __call__(self, *arguments: str, **environment: str) -> Ran: ...
+
+
+@pytest.fixture
+def kquota(tmp_path: Path) -> Kquota:
+    """A kquota that runs in an empty folder, without the developer's own settings."""
+
+    def run(*arguments: str, **environment: str) -> Ran:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "kquota", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=clean | {"PYTHONPATH": str(Path(__file__).parents[2])} | environment,
+            timeout=300,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares text with a file in `golden/`; `pytest --update-golden` writes it."""
+
+    def compare(name: str, text: str) -> None:
+        path = Path(__file__).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare

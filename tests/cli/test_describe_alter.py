@@ -1,0 +1,234 @@
+"""`kquota describe` and `kquota alter` against a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.fixture
+def filled(kquota: Kquota, chroot: str) -> str:
+    """A chroot with a quota on each kind of entity."""
+    for arguments in (
+        "--user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB",
+        "--user alice --client app1 --add-config request_percentage=50%",
+        "--user alice --client-defaults --add-config producer_byte_rate=1048576",
+        "--user-defaults --add-config controller_mutation_rate=2.5",
+        "--entity-type clients --entity-name app2 --add-config consumer_byte_rate=1.5MB/s",
+        "--entity-type clients --entity-default --add-config consumer_byte_rate=1000001",
+        "--ip 10.0.0.7 --add-config connection_creation_rate=20",
+        "--ip-defaults --add-config connection_creation_rate=100",
+    ):
+        done = kquota("alter", *arguments.split(), KQUOTA_ZOOKEEPER=chroot)
+        assert (done.code, done.err) == (0, "")
+    return chroot
+
+
+def validated(text: str, name: str) -> dict[str, Any]:
+    """The JSON on stdout, held against its schema."""
+    document: dict[str, Any] = json.loads(text)
+    Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml", "csv"])
+def test_describe_prints_every_format(kquota: Kquota, filled: str, golden: Golden, output: str) -> None:
+    """The whole cluster, as each format shows it."""
+    done = kquota("describe", "--zookeeper", filled, "-o", output)
+
+    assert (done.code, done.err) == (0, "")
+    golden(f"describe.{output}", done.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--user alice", ["user=alice"]),
+        ("--user alice --no-strict", ["user=alice", "user=alice,client-id=<default>", "user=alice,client-id=app1"]),
+        ("--entity-type users", ["user=<default>", "user=alice"]),
+        (
+            "--entity-type users --entity-type clients",
+            ["user=alice,client-id=<default>", "user=alice,client-id=app1"],
+        ),
+        ("--entity-type users --entity-type clients --entity-default --entity-name app1", []),
+        (
+            "--entity-type clients --entity-type users --entity-default --entity-name alice",
+            ["user=alice,client-id=<default>"],
+        ),
+        ("--client-defaults", ["client-id=<default>"]),
+        ("--ip 10.0.0.7", ["ip=10.0.0.7"]),
+        ("--user nobody", []),
+    ],
+)
+def test_describe_selects(kquota: Kquota, filled: str, arguments: str, expected: list[str]) -> None:
+    """Entity options mean what they mean in kafka-configs; names pair with types by place."""
+    done = kquota("describe", "--zookeeper", filled, *arguments.split(), "-o", "csv")
+
+    assert done.code == 0
+    entities = [line.rsplit(",", 2)[0].strip('"') for line in done.out.splitlines()[1:]]
+    assert list(dict.fromkeys(entities)) == expected
+
+
+def test_json_validates_and_reads_back(kquota: Kquota, filled: str, tmp_path: Path) -> None:
+    """What describe prints is what --quotas reads: the answers are the same."""
+    for output in ("json", "yaml"):
+        text = kquota("describe", "--zookeeper", filled, "-o", output).out
+        if output == "json":
+            validated(text, "quotas")
+        (tmp_path / f"quotas.{output}").write_text(text)
+        client = ("--user", "alice", "--client", "app1", "--ip", "10.0.0.7", "-o", "json")
+
+        live = kquota("resolve", *client, "--zookeeper", filled)
+        offline = kquota("resolve", *client, "--quotas", f"quotas.{output}")
+
+        assert live.code == offline.code == 0
+        assert live.out == offline.out
+        validated(live.out, "resolution")
+
+
+def test_alter_reports_before_and_after(kquota: Kquota, filled: str) -> None:
+    """The report validates, and a dry run writes nothing."""
+    arguments = ("--zookeeper", filled, "--user", "alice", "--add-config", "producer_byte_rate=2MB", "-o", "json")
+
+    dry = validated(kquota("alter", *arguments, "--dry-run").out, "alter")
+    real = validated(kquota("alter", *arguments).out, "alter")
+
+    assert dry == real | {"dry_run": True}
+    (result,) = real["results"]
+    assert result["before"]["producer_byte_rate"] == 10_000_000
+    assert result["after"] == {"producer_byte_rate": 2_000_000, "consumer_byte_rate": 20_971_520}
+
+
+def test_delete(kquota: Kquota, filled: str) -> None:
+    """Deleting what is not set is no error unless asked."""
+    alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")
+
+    assert kquota(*alter, "consumer_byte_rate").code == 0
+    assert kquota(*alter, "consumer_byte_rate").code == 0
+    strict = kquota(*alter, "consumer_byte_rate", "--strict-delete")
+
+    assert strict.code == 3
+    assert "consumer_byte_rate" in strict.complaint
+    assert "20971520" not in kquota("describe", "--zookeeper", filled, "-o", "csv").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("--ip 10.0.0.7 --user alice --add-config connection_creation_rate=1", 3, "INVALID_REQUEST"),
+        ("--ip 10.0.0.7 --client-defaults --add-config connection_creation_rate=1", 3, "INVALID_REQUEST"),
+        (
+            "--entity-type ips --entity-type users --entity-default --entity-default --add-config x=1",
+            3,
+            "INVALID_REQUEST",
+        ),
+        ("--user alice --add-config some_config=1", 3, "some_config"),
+        ("--user alice --delete-config some_config", 3, "some_config"),
+        ("--user alice --add-config controller_mutations_rate=1", 3, "controller_mutation_rate"),
+        ("--user alice --add-config connection_creation_rate=1", 3, "connection_creation_rate"),
+        ("--ip 10.0.0.7 --add-config producer_byte_rate=1", 3, "producer_byte_rate"),
+        ("--ip not_a_host! --add-config connection_creation_rate=1", 3, "not_a_host!"),
+        ("--user alice --add-config producer_byte_rate=-1", 3, "greater than 0"),
+        ("--user alice --add-config producer_byte_rate=0", 3, "greater than 0"),
+        ("--user alice --add-config producer_byte_rate=NaN", 3, "not a number"),
+        ("--user alice --add-config request_percentage=Infinity", 3, "not a number"),
+        ("--user alice --add-config producer_byte_rate=abc", 3, "not a number"),
+        ("--user alice --add-config producer_byte_rate=", 3, "empty"),
+        ("--user alice --add-config producer_byte_rate=1.5", 3, "whole number"),
+        ("--user alice --add-config producer_byte_rate=1,024", 3, "key=value"),
+        ("--user alice --add-config producer_byte_rate", 3, "key=value"),
+        ("--user alice --add-config producer_byte_rate=9223372036854775808", 3, "too large"),
+        ("--ip 10.0.0.7 --add-config connection_creation_rate=2147483648", 3, "too large"),
+        ("--user alice --add-config producer_byte_rate=1,producer_byte_rate=2", 3, "twice"),
+        ("--user alice --add-config producer_byte_rate=1 --delete-config producer_byte_rate", 3, "both"),
+        ("--user . --add-config producer_byte_rate=1", 3, "'.'"),
+        ("--entity-type users --entity-name  --add-config producer_byte_rate=1", 3, "empty"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    kquota: Kquota, chroot: str, znodes: Any, arguments: str, code: int, says: str
+) -> None:
+    """Every kind of bad input: the reason, the code of the table, an untouched cluster."""
+    done = kquota("alter", "--zookeeper", chroot, *arguments.split(" "))
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.complaint
+    assert znodes.get_children("/") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "alter --user alice",
+        "alter --add-config producer_byte_rate=1",
+        "alter --user alice --user-defaults --add-config producer_byte_rate=1",
+        "alter --user alice --entity-type clients --add-config producer_byte_rate=1",
+        "alter --entity-type users --add-config producer_byte_rate=1",
+        "alter --entity-name alice --add-config producer_byte_rate=1",
+        "describe --entity-type topics",
+        "describe --nonsense",
+        "resolve",
+        "nonsense",
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -> None:
+    """Click's own code, and nothing on stdout."""
+    done = kquota(*arguments.split(), KQUOTA_ZOOKEEPER="127.0.0.1:1")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith("Error: ")
+
+
+def test_unreachable(kquota: Kquota) -> None:
+    """Nobody listens: one line, within the time-out."""
+    for command in (["describe"], ["alter", "--user", "a", "--add-config", "producer_byte_rate=1"]):
+        done = kquota(*command, "--zookeeper", "127.0.0.1:1", "--timeout", "3")
+
+        assert (done.code, done.out) == (4, "")
+        assert "127.0.0.1:1" in done.complaint
+
+
+def test_no_cluster_named(kquota: Kquota) -> None:
+    """What to give is said."""
+    done = kquota("describe")
+
+    assert done.code == 2
+    assert "KQUOTA_ZOOKEEPER" in done.err
+
+
+def test_names_cannot_drive_the_terminal(kquota: Kquota, chroot: str) -> None:
+    """Control characters and rich's own markup in a name are shown, not obeyed."""
+    name = "[red]x\x1b[31m\n"
+    assert kquota("alter", "--zookeeper", chroot, "--user", name, "--add-config", "producer_byte_rate=1").code == 0
+
+    done = kquota("describe", "--zookeeper", chroot)
+
+    assert "\x1b" not in done.out
+    assert r"user=[red]x\x1b[31m\n" in done.out
+
+
+def test_scram_credentials_are_never_printed(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """They live in the same node, survive an alter byte for byte, and show nowhere."""
+    secret = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
+    data = {"version": 1, "config": {"SCRAM-SHA-256": secret, "producer_byte_rate": "1024"}}
+    znodes.create("/config/users/alice", json.dumps(data, separators=(",", ":")).encode(), makepath=True)
+    alter = ("alter", "--zookeeper", chroot, "--user", "alice", "--add-config", "consumer_byte_rate=1", "-o", "json")
+
+    ran = [
+        kquota("--debug", *alter),
+        *(kquota("describe", "--zookeeper", chroot, "-o", o) for o in ("table", "json", "yaml", "csv")),
+    ]
+
+    assert [done.code for done in ran] == [0] * 5
+    assert not any(word in done.out + done.err for done in ran for word in ("SCRAM", "c2FsdA", "stored_key"))
+    assert json.loads(znodes.get("/config/users/alice")[0])["config"]["SCRAM-SHA-256"] == secret

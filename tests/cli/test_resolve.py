@@ -1,0 +1,122 @@
+"""`kquota resolve` from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+QUOTAS = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - entity: {user: user1}
+    values: {producer_byte_rate: 1MB, request_percentage: 50%}
+  - entity: {user: user2, client-id: clientA}
+    values: {producer_byte_rate: 10MiB}
+  - entity: {user: user2, client-id: {default: true}}
+    values: {producer_byte_rate: 2000000}
+  - entity: {user: {default: true}}
+    values: {producer_byte_rate: 3000000}
+  - entity: {client-id: clientA}
+    values: {producer_byte_rate: 4000000, consumer_byte_rate: 5000000}
+  - entity: {ip: {default: true}}
+    values: {connection_creation_rate: 100}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """The sample configuration, in YAML and in human units."""
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+    return "quotas.yaml"
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "limit", "level", "znode", "sensor", "shadows"),
+    [
+        ("user1", "clientA", 1000000, 3, "/config/users/user1", "user1:", [6, 7]),
+        ("user2", "clientA", 10485760, 1, "/config/users/user2/clients/clientA", "user2:clientA", [2, 6, 7]),
+        ("user2", "clientB", 2000000, 2, "/config/users/user2/clients/<default>", "user2:clientB", [6]),
+        ("user2", "", 3000000, 6, "/config/users/<default>", "user2:", []),
+        ("CN=a", "clientA", 3000000, 6, "/config/users/<default>", "CN%3Da:", [7]),
+    ],
+)
+def test_the_produce_quota_of_a_client(
+    kquota: Kquota,
+    file: str,
+    user: str,
+    client: str,
+    limit: int,
+    level: int,
+    znode: str,
+    sensor: str,
+    shadows: list[int],
+) -> None:
+    """Limit, level, znode, counter (KIP-55's quota-id) and what is shadowed."""
+    done = kquota("resolve", "--user", user, "--client", client, "--quotas", file, "-o", "json")
+
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)["resolutions"][0]
+    assert (found["limit"], found["level"], found["znode"], found["sensor"]) == (limit, level, znode, sensor)
+    assert [shadow["level"] for shadow in found["shadows"]] == shadows
+
+
+def test_table(kquota: Kquota, file: str, golden: Callable[[str, str], None]) -> None:
+    """All keys of a client, for people."""
+    done = kquota("resolve", "--user", "user2", "--client", "clientA", "--ip", "10.0.0.7", "--quotas", file)
+
+    assert (done.code, done.err) == (0, "")
+    golden("resolve.table", done.out)
+
+
+def test_a_file_wins_over_the_environment(kquota: Kquota, file: str) -> None:
+    """KQUOTA_ZOOKEEPER is no obstacle to working offline."""
+    done = kquota("resolve", "--user", "user1", "--quotas", file, KQUOTA_ZOOKEEPER="127.0.0.1:1")
+
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (QUOTAS.replace("10MiB", "-1"), "quotas[1]: producer_byte_rate: -1 must be greater than 0"),
+        (QUOTAS.replace("10MiB", ".nan"), "quotas[1]: producer_byte_rate: NaN is not a finite number"),
+        (QUOTAS.replace("10MiB", "many"), "quotas[1]: producer_byte_rate: 'many' is not a number"),
+        (QUOTAS.replace("10MiB", "[1]"), "quotas[1].values.producer_byte_rate"),
+        (QUOTAS.replace("producer_byte_rate: 10MiB", "some_config: 1"), "quotas[1]: unknown quota key 'some_config'"),
+        (QUOTAS.replace("user: user1}", "user: user1, ip: 10.0.0.7}"), "quotas[0]: INVALID_REQUEST"),
+        (
+            QUOTAS.replace("{user: user1}", "{user: user2, client-id: clientA}"),
+            "quotas[1]: user=user2,client-id=clientA is given twice",
+        ),
+        (QUOTAS.replace("{user: user1}", "{group: g}"), "quotas[0].entity"),
+        (QUOTAS.replace("version: 1", "version: 2"), "version"),
+        (QUOTAS.replace("  - entity: {user: user2, client-id: clientA}", "  - entity: {user: user2"), "line "),
+        ('{"kind": "kquota.quotas", "version": 1,\n "quotas": [}', "line 2"),
+        ("", "mapping"),
+        ("[1, 2]", "mapping"),
+    ],
+)
+def test_a_bad_file_is_one_line(kquota: Kquota, tmp_path: Path, text: str, says: str) -> None:
+    """The file, the place in it, the reason."""
+    (tmp_path / "bad.yaml").write_text(text)
+
+    done = kquota("resolve", "--user", "user1", "--quotas", "bad.yaml")
+
+    assert (done.code, done.out) == (3, "")
+    assert "bad.yaml" in done.complaint
+    assert says in done.complaint
+
+
+@pytest.mark.parametrize("path", ["missing.yaml", "."])
+def test_a_file_that_cannot_be_read(kquota: Kquota, path: str) -> None:
+    """One line, naming it."""
+    done = kquota("resolve", "--user", "user1", "--quotas", path)
+
+    assert (done.code, done.out) == (3, "")
+    assert path in done.complaint
