@@ -85,11 +85,10 @@ def print_resolutions(
 
     print_table(
         [
-            Column("KEY"),
+            Column("KEY", whole=True),
             Column("LIMIT", number=True, style="bold"),
             Column("LEVEL"),
-            Column("ENTITY", style="cyan"),
-            Column("ZNODE", style="dim"),
+            Column("FROM", style="cyan", whole=True),
             Column("COUNTER"),
             Column("SHADOWS", style="dim"),
         ],
@@ -98,8 +97,7 @@ def print_resolutions(
                 item.key,
                 _limit(item.key, item.limit),
                 "-" if item.level is None else f"{item.level.number} {item.level.label}",
-                "-" if item.entity is None else entity_text(item.entity),
-                "-" if item.entity is None else znode_path(item.entity),
+                "-" if item.entity is None else (entity_text(item.entity), znode_path(item.entity)),
                 item.sensor,
                 ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
             )

@@ -16,11 +16,12 @@ from kquota.core.entity import Entity
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column: its heading, whether its cells are numbers, and a style for terminals."""
+    """A table's column: its heading, whether its cells are numbers or never broken, and a style for terminals."""
 
     heading: str
     number: bool = False
     style: str = ""
+    whole: bool = False
 
 
 def safe(text: object) -> str:
@@ -40,7 +41,7 @@ def print_table(
 ) -> None:
     """Prints a table; on a terminal it is coloured and fits the width, in a pipe each row is one whole line.
 
-    `styles` gives a style per row (empty for none).
+    A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
     """
     from rich.console import Console
     from rich.table import Table
@@ -55,12 +56,18 @@ def print_table(
             column.heading,
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=column.number,
+            no_wrap=column.number or column.whole,
             overflow="fold",
         )
+    between = "\n" if on_terminal else " "
+
+    def shown(cell: object) -> Text:
+        parts = cell if isinstance(cell, tuple) else (cell,)
+        return Text(between.join(safe(part) for part in parts if part != ""))
+
     row_styles = iter(styles)
     for row in rows:
-        table.add_row(*(Text(safe(cell)) for cell in row), style=next(row_styles, "") or None)
+        table.add_row(*map(shown, row), style=next(row_styles, "") or None)
     with console.capture() as capture:
         console.print(table)
     # rich pads every line to the table's width; trailing blanks are noise in pipes and golden files.
@@ -77,10 +84,8 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     click.echo(out.getvalue(), nl=False)
 
 
-def duration(milliseconds: int | None) -> str:
-    """A length of time for people: `398 ms`, `12.5 s`, `18 min 10 s`; `?` for an unknown one."""
-    if milliseconds is None:
-        return "?"
+def duration(milliseconds: int) -> str:
+    """A length of time for people: `398 ms`, `12.5 s`, `18 min 10 s`."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     if milliseconds < 120_000:
@@ -90,10 +95,13 @@ def duration(milliseconds: int | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def moment(epoch_ms: int | None) -> str:
-    """A time in UTC to the second; `-` for none."""
-    if epoch_ms is None:
-        return "-"
+def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
+    """Two moments in UTC to the second, the day once where it is the same; `-` for none."""
+    if first_ms is None or last_ms is None:
+        return ("-",)
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    first, last = (datetime.fromtimestamp(time / 1000, UTC) for time in (first_ms, last_ms))
+    if first.date() == last.date():
+        return f"{first:%Y-%m-%d}", f"{first:%H:%M:%S} to", f"{last:%H:%M:%S}"
+    return f"{first:%Y-%m-%d %H:%M:%S} to", f"{last:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,119 @@
+"""A batch of usage events as columns: what every source produces and the packer consumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+PRODUCE, FETCH, OTHER = 0, 1, 2
+"""The kinds of request: what its bytes are charged to."""
+
+API_KINDS = {"produce": PRODUCE, "fetch": FETCH}
+
+UNKNOWN = -1
+"""The bytes of a throttled fetch: the broker sent, and logged, an empty response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of strings, dictionary-encoded: `values[codes[row]]`."""
+
+    codes: Int32s
+    values: Sequence[str]
+
+    @classmethod
+    def encode(cls, texts: Sequence[str]) -> Column:
+        """Encodes plain strings."""
+        index: dict[str, int] = {}
+        codes = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int32, len(texts))
+        return cls(codes, list(index))
+
+    @classmethod
+    def constant(cls, value: str, rows: int) -> Column:
+        """The same string in every row."""
+        return cls(np.zeros(rows, np.int32), [value])
+
+    def take(self, rows: Any) -> Column:
+        """The column at those rows (a mask or indexes)."""
+        return Column(self.codes[rows], self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Usage events, a row each, in the order of the export.
+
+    `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
+    throttled fetch without its size); `request_ns` thread time in ns; `throttle_ms` what the broker itself answered;
+    `connection` an id that repeats for the requests of one connection, `position` what a fetch asked for (0 where that
+    is not known). Optional columns are None where the export does not have them.
+    """
+
+    broker: Column
+    user: Column
+    client_id: Column
+    kind: npt.NDArray[np.uint8]
+    time_ms: Int64s
+    bytes: Int64s
+    request_ns: Int64s | None = None
+    request_complete: bool = False
+    """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
+    throttle_ms: Int64s | None = None
+    connection: Int64s | None = None
+    position: Int64s | None = None
+    shows_outcome: bool = False
+    """Whether the export tells which fetches the broker took back: those of UNKNOWN size, and no other."""
+
+    def __len__(self) -> int:
+        return len(self.time_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be read."""
+
+    source: str
+    place: str
+    """Where in the source: `line 12`, `byte 4711`, `row 3`."""
+    reason: str
+    text: str
+    """The record's beginning."""
+
+
+MAX_REJECT_TEXT = 500
+MAX_REJECTS_PER_SPLIT = 10_000
+"""Rejects beyond this are counted and not kept: a quarantine is to be looked at, not a second copy of the input."""
+
+
+@dataclass
+class Tally:
+    """What became of the records of a split."""
+
+    events: int = 0
+    exempt: int = 0
+    """Requests that brokers do not charge: follower fetches, the controller's copies of forwarded requests."""
+    rejected: int = 0
+    rejects: list[Reject] = field(default_factory=list)
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def reject(self, source: str, place: str, reason: str, text: str) -> None:
+        """Counts a record that could not be read and keeps its beginning."""
+        self.rejected += 1
+        if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
+            self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
+
+    def saw(self, batch: Batch) -> None:
+        """Counts the events of a batch and widens the time range."""
+        if len(batch) == 0:
+            return
+        self.events += len(batch)
+        first, last = int(batch.time_ms.min()), int(batch.time_ms.max())
+        self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
+        self.last_ms = last if self.last_ms is None else max(last, self.last_ms)

@@ -1,0 +1,139 @@
+"""What an audit finds: one row per counter, and an account of the data that it looked at."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kquota.audit.batch import Reject, Tally
+from kquota.errors import InputError
+
+
+class Verdict(enum.Enum):
+    """What can be said about a counter."""
+
+    THROTTLED = "throttled"
+    NOT_THROTTLED = "not throttled"
+    UNDETERMINED = "undetermined"
+    """The export does not hold what the answer depends on."""
+
+
+_CLIENT = pa.struct(
+    [
+        pa.field("user", pa.string(), nullable=False),
+        pa.field("client_id", pa.string(), nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+        pa.field("value", pa.int64(), nullable=False),
+    ]
+)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("broker", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("sensor", pa.string(), nullable=False),
+        pa.field("entity", pa.string(), nullable=False),
+        pa.field("level", pa.int8(), nullable=False),
+        pa.field("limit", pa.float64(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+        pa.field("throttled_events", pa.int64()),
+        pa.field("throttle_time_ms", pa.int64()),
+        pa.field("throttle_time_max_ms", pa.int64()),
+        pa.field("peak_rate", pa.float64(), nullable=False),
+        pa.field("first_throttled_ms", pa.int64()),
+        pa.field("last_throttled_ms", pa.int64()),
+        pa.field("logged_throttled_events", pa.int64()),
+        pa.field("logged_throttle_time_ms", pa.int64()),
+        pa.field("logged_throttle_time_max_ms", pa.int64()),
+        pa.field("estimated_events", pa.int64(), nullable=False),
+        pa.field("client_count", pa.int64(), nullable=False),
+        pa.field("clients", pa.list_(_CLIENT), nullable=False),
+    ]
+)
+"""The findings table, as `--out` writes it.
+
+`level` is 1 to 8 (KIP-55). `limit` and `peak_rate` are in the key's unit per second and per broker; `peak_rate` of an
+undetermined counter is a lower bound. `throttled_*` is the prediction (null when undetermined), `logged_*` what the
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
+estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, or ns of thread
+time.
+"""
+
+
+@dataclass(frozen=True)
+class DataQuality:
+    """What was read, and what could not be."""
+
+    events: int = 0
+    ungoverned: int = 0
+    """Events of clients without a limit."""
+    exempt: int = 0
+    rejected: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    @classmethod
+    def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
+        """The account of one task."""
+        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+
+    def __add__(self, other: DataQuality) -> DataQuality:
+        def pick(choose: Any, *times: int | None) -> int | None:
+            known = [time for time in times if time is not None]
+            return choose(known) if known else None
+
+        return DataQuality(
+            self.events + other.events,
+            self.ungoverned + other.ungoverned,
+            self.exempt + other.exempt,
+            self.rejected + other.rejected,
+            pick(min, self.first_ms, other.first_ms),
+            pick(max, self.last_ms, other.last_ms),
+        )
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The findings in order of suffering, the account of the data, and the records that could not be read."""
+
+    findings: pa.Table
+    quality: DataQuality
+    rejects: tuple[Reject, ...] = ()
+
+    @property
+    def throttled(self) -> bool:
+        """Whether any counter would be throttled."""
+        return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
+
+    def write(self, folder: Path) -> None:
+        """Writes `findings.parquet` into a folder, which is made. Raises InputError when that cannot be."""
+        import pyarrow.parquet as pq
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Written aside and renamed: a reader never sees half a file.
+            aside = folder / ".findings.parquet.part"
+            pq.write_table(self.findings, aside)
+            aside.replace(folder / "findings.parquet")
+        except OSError as error:
+            raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
+
+
+def ordered(tables: Iterable[pa.Table]) -> pa.Table:
+    """All findings as one table: throttled first, most throttle time first; then by name, so that runs compare."""
+    table = pa.concat_tables([SCHEMA.empty_table(), *tables])
+    return table.sort_by(
+        [
+            ("throttle_time_ms", "descending"),
+            ("peak_rate", "descending"),
+            ("broker", "ascending"),
+            ("key", "ascending"),
+            ("sensor", "ascending"),
+        ]
+    )

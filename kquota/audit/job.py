@@ -1,0 +1,218 @@
+"""The Spark job: splits → pack on the executors → shuffle of segments by counter → replay → findings.
+
+Spark distributes; the executors read, resolve, order and enforce. What crosses the shuffle are packed segments, which
+cost a tenth of what rows of strings do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kquota.audit.batch import Reject, Tally
+from kquota.audit.findings import AuditResult, DataQuality, ordered
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import Split, read
+from kquota.errors import InputError, MissingDependency
+
+ROWS_PER_BUCKET = 4_000_000
+"""Bounds a reducer's memory: some 40 bytes a row."""
+
+_PACKED = pa.schema([("bucket", pa.int32()), ("blob", pa.binary())])
+_REPLAYED = pa.schema([("kind", pa.string()), ("blob", pa.binary())])
+
+
+def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: str) -> AuditResult:
+    """Audits the usage exports in these splits on a Spark session; errors call them `what`.
+
+    Raises InputError when there is nothing to audit: not one record, or not one that can be read.
+    """
+    tasks = _tasks(splits, 4 * _cores(session))
+    buckets = max(2 * _cores(session), -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
+    plan = session.createDataFrame(
+        [(number, pickle.dumps(task, protocol=5)) for number, task in enumerate(tasks)], "id int, task binary"
+    )
+    # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
+    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), "bucket int, blob binary")
+    rows = packed.repartitionById(buckets, "bucket").mapInArrow(_reducer(settings), "kind string, blob binary")
+    return _result(_collect(rows), what)
+
+
+def _collect(rows: Any) -> pa.Table:
+    from pyspark.errors import PySparkException
+
+    try:
+        return rows.toArrow()
+    except PySparkException as error:
+        # The message holds the worker's whole traceback; its last line is the reason.
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("JVM stacktrace")]
+        raise RuntimeError(f"the Spark job failed: {lines[-1].strip() if lines else type(error).__name__}") from error
+
+
+def _tasks(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
+    """The splits, numbered in the order of the export, dealt to at most that many tasks."""
+    count = min(most, len(splits))
+    tasks: list[list[tuple[int, Split]]] = [[] for _ in range(count)]
+    for number, split in enumerate(splits):
+        tasks[number % count].append((number, split))
+    return tasks
+
+
+def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from kquota.audit.pack import Packer
+
+        packer = Packer(settings.quotas, buckets)
+        tally = Tally()
+        for batch in batches:
+            for blob in batch.column("task"):
+                for number, split in pickle.loads(blob.as_py()):  # noqa: S301 - written by this job's own driver
+                    for part, events in enumerate(read(split, settings.read, tally)):
+                        for bucket, segment in packer.pack(events, (number, part)):
+                            yield _row(_PACKED, bucket, segment.dumps())
+        account = (DataQuality.of(tally, packer.ungoverned), tally.rejects)
+        yield _row(_PACKED, 0, pickle.dumps(account, protocol=5))
+
+    return run
+
+
+def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from kquota.audit.pack import Segment
+        from kquota.audit.replay import find
+
+        segments = []
+        for batch in batches:
+            for blob in batch.column("blob"):
+                item = pickle.loads(blob.as_buffer())  # noqa: S301 - written by this job's own workers
+                if isinstance(item, Segment):
+                    segments.append(item)
+                else:
+                    yield _row(_REPLAYED, "account", blob.as_py())
+        if segments:
+            sink = pa.BufferOutputStream()
+            table = find(segments, settings)
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table)
+            yield _row(_REPLAYED, "findings", sink.getvalue().to_pybytes())
+
+    return run
+
+
+def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)], schema=schema
+    )
+
+
+def _result(rows: pa.Table, what: str) -> AuditResult:
+    quality = DataQuality()
+    rejects: list[Reject] = []
+    tables = []
+    for kind, blob in zip(rows.column("kind").to_pylist(), rows.column("blob"), strict=True):
+        if kind == "findings":
+            tables.append(pa.ipc.open_stream(blob.as_buffer()).read_all())
+        else:
+            part, rejected = pickle.loads(blob.as_buffer())  # noqa: S301 - written by this job's own workers
+            quality += part
+            rejects += rejected
+    if quality.events == 0:
+        if quality.rejected:
+            first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
+            raise InputError(
+                f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
+                hint="expected Kafka's request log (2.8 or later), or a usage table in Parquet, CSV or JSON lines",
+            )
+        raise InputError(f"{what}: no usage events in it")
+    rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
+    return AuditResult(ordered(tables), quality, tuple(rejects))
+
+
+def _cores(session: Any) -> int:
+    return max(1, int(session.sparkContext.defaultParallelism))
+
+
+def under_spark_submit() -> bool:
+    """Whether spark-submit started this process and has configured Spark."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def progress(session: Any) -> tuple[int, int]:
+    """(tasks done, tasks known) of the stages that run now."""
+    tracker = session.sparkContext.statusTracker()
+    done = known = 0
+    for stage in tracker.getActiveStageIds():
+        info = tracker.getStageInfo(stage)
+        if info is not None:
+            done, known = done + info.numCompletedTasks, known + info.numTasks
+    return done, known
+
+
+def open_session(master: str | None = None) -> Any:
+    """A Spark session: the one that spark-submit set up, else one of our own that is quiet.
+
+    Raises MissingDependency without PySpark or Java.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingDependency("the audit needs PySpark", hint="pip install 'kquota[audit]'") from None
+    builder = SparkSession.builder.appName("kquota audit").config("spark.ui.showConsoleProgress", False)
+    if not under_spark_submit():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+        builder = (
+            builder.master(master or "local[*]")
+            .config("spark.ui.enabled", False)
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
+        )
+        if (master or "local").startswith("local"):
+            # Nothing leaves the machine, so nothing needs its outside name, which may not resolve.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    try:
+        with _quiet_launch():
+            session = builder.getOrCreate()
+    except Exception as error:
+        if "JAVA" in str(error).upper():
+            raise MissingDependency(
+                "Spark needs Java 17 or later",
+                hint="install a JDK, for example apt-get install openjdk-17-jdk-headless",
+            ) from error
+        raise
+    session.sparkContext.setLogLevel("FATAL")
+    return session
+
+
+@contextlib.contextmanager
+def _quiet_launch() -> Iterator[None]:
+    """Gives the JVM that is launched inside another stderr: it announces its incubator modules to everybody's.
+
+    What it says is shown when the launch fails.
+    """
+    if under_spark_submit():
+        yield
+        return
+    ours = os.dup(2)
+    with tempfile.TemporaryFile() as theirs:
+        sys.stderr.flush()
+        os.dup2(theirs.fileno(), 2)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+            if failed:
+                theirs.seek(0)
+                sys.stderr.write(theirs.read().decode(errors="replace"))

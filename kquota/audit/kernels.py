@@ -1,0 +1,156 @@
+"""The audit's loops over rows: compiled where numba is installed, by numpy where it is not, with the same results."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kquota.audit.batch import Int64s
+
+
+@cache
+def _compiled() -> Any:
+    """The compiled loops, or None without numba. Compiled code is cached on disk, so workers do not compile again."""
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    jit = njit(cache=True, nogil=True)
+    return jit(_dense_codes), jit(_sort_by_rank), jit(_member_totals), jit(_place), jit(_unsorted)
+
+
+def dense_codes(keys: Int64s) -> tuple[Any, Int64s]:
+    """(code per row, distinct keys): `distinct[codes] == keys`."""
+    loops = _compiled()
+    if loops is None:
+        distinct, codes = np.unique(keys, return_inverse=True)
+        return codes.astype(np.int32), distinct
+    codes = np.empty(len(keys), np.int32)
+    table_size = 1 << 12
+    while True:
+        distinct, complete = loops[0](keys, codes, table_size)
+        if complete:
+            return codes, distinct
+        table_size <<= 3
+
+
+def _dense_codes(keys, codes, table_size):  # type: ignore[no-untyped-def]
+    """Open addressing; gives up when the table is half full, so that the caller takes a larger one."""
+    slots = np.full(table_size, -1, np.int32)
+    distinct = np.empty(table_size // 2 + 1, np.int64)
+    mask = table_size - 1
+    found = 0
+    for row in range(len(keys)):
+        key = keys[row]
+        mixed = key * np.int64(-7046029254386353131)  # Fibonacci hashing: 2^64 / golden ratio
+        slot = (mixed ^ (mixed >> 29)) & mask
+        while True:
+            code = slots[slot]
+            if code < 0:
+                if found > table_size // 2:
+                    return distinct[:found], False
+                code = found
+                slots[slot] = code
+                distinct[found] = key
+                found += 1
+                break
+            if distinct[code] == key:
+                break
+            slot = (slot + 1) & mask
+        codes[row] = code
+    return distinct[:found], True
+
+
+def sort_by_rank(codes: Any, rank_of: Int64s, ranks: int) -> tuple[Int64s, Int64s]:
+    """(row numbers sorted by `rank_of[codes]`, stable; rows per rank)."""
+    loops = _compiled()
+    if loops is None:
+        ranked = rank_of[codes]
+        return np.argsort(ranked, kind="stable"), np.bincount(ranked, minlength=ranks)
+    rows, counts = loops[1](codes, rank_of, ranks)
+    return rows, counts
+
+
+def _sort_by_rank(codes, rank_of, ranks):  # type: ignore[no-untyped-def]
+    counts = np.zeros(ranks, np.int64)
+    for row in range(len(codes)):
+        counts[rank_of[codes[row]]] += 1
+    cursor = np.zeros(ranks, np.int64)
+    for rank in range(1, ranks):
+        cursor[rank] = cursor[rank - 1] + counts[rank - 1]
+    rows = np.empty(len(codes), np.int64)
+    for row in range(len(codes)):
+        rank = rank_of[codes[row]]
+        rows[cursor[rank]] = row
+        cursor[rank] += 1
+    return rows, counts
+
+
+def member_totals(codes: Any, values: Int64s, members: int) -> tuple[Int64s, Int64s]:
+    """(events, sum of the known values) per code."""
+    loops = _compiled()
+    if loops is None:
+        events = np.bincount(codes, minlength=members)
+        sums = np.zeros(members, np.int64)
+        np.add.at(sums, codes, np.maximum(values, 0))
+        return events, sums
+    events, sums = loops[2](codes, values, members)
+    return events, sums
+
+
+def _member_totals(codes, values, members):  # type: ignore[no-untyped-def]
+    events = np.zeros(members, np.int64)
+    sums = np.zeros(members, np.int64)
+    for row in range(len(codes)):
+        code = codes[row]
+        events[code] += 1
+        if values[row] > 0:
+            sums[code] += values[row]
+    return events, sums
+
+
+def place(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, out: Any) -> None:
+    """Copies runs: the next `counts[i]` values of `source` go to `out` at `cursor[target[i]]`."""
+    loops = _compiled()
+    (loops[3] if loops is not None else _place_runs)(counts, target, cursor, source, out)
+
+
+def _place(counts, target, cursor, source, out):  # type: ignore[no-untyped-def]
+    read = 0
+    for run in range(len(counts)):
+        write = cursor[target[run]]
+        for _ in range(counts[run]):
+            out[write] = source[read]
+            write += 1
+            read += 1
+
+
+def _place_runs(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, out: Any) -> None:
+    read = 0
+    for count, write in zip(counts.tolist(), cursor[target].tolist(), strict=True):
+        out[write : write + count] = source[read : read + count]
+        read += count
+
+
+def unsorted(offsets: Int64s, times: Int64s) -> Any:
+    """The segments (`offsets[i]` to `offsets[i+1]`) whose times are not in order."""
+    loops = _compiled()
+    if loops is None:
+        if len(times) < 2:
+            return np.zeros(0, np.int64)
+        drops = np.flatnonzero(np.diff(times) < 0) + 1
+        inside = drops[~np.isin(drops, offsets)]
+        return np.unique(np.searchsorted(offsets, inside, side="right") - 1)
+    return np.flatnonzero(loops[4](offsets, times))
+
+
+def _unsorted(offsets, times):  # type: ignore[no-untyped-def]
+    flags = np.zeros(len(offsets) - 1, np.bool_)
+    for segment in range(len(offsets) - 1):
+        for row in range(offsets[segment] + 1, offsets[segment + 1]):
+            if times[row] < times[row - 1]:
+                flags[segment] = True
+                break
+    return flags

@@ -1,0 +1,272 @@
+"""Kafka's JSON request log, line by line: what each request was charged, when, to whom, and what the broker answered.
+
+The logger `kafka.request.logger` at DEBUG writes a line for each completed request: `Completed request:` and a JSON
+object (KIP-673, Kafka 2.8 and later; `RequestConvertToJson.requestDescMetrics`). In front of it stands what the layout
+of the logger and the collectors behind it put there; the last timestamp before the object counts. An object in a JSON
+layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too.
+
+Pure parsing: no files, no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from kquota.audit.sizes import fetch_response_size, produce_request_size
+
+UNKNOWN: Final = -1
+"""The bytes of a throttled fetch."""
+
+
+class UsageEvent(NamedTuple):
+    """One request as the quota managers met it."""
+
+    time_ms: int
+    """When it was charged, epoch ms: the time of the line less the time the response then took to be sent."""
+    broker: str | None
+    """As given by the caller; the log does not name its broker."""
+    user: str
+    """The principal's name, without its type."""
+    client_id: str
+    """Empty for null, as the quota managers take it."""
+    ip: str
+    """The client's address."""
+    connection: str
+    """Repeats for the requests of one connection to one broker."""
+    api: str
+    """`produce`, `fetch`, or another API's name in lower case, such as `list_offsets`."""
+    bytes: int
+    """What the byte-rate quota of `produce` or `fetch` is charged, exact; 0 for other APIs; UNKNOWN (-1) for a fetch
+    that was throttled: the broker logs the empty response it sent, not the one it charged and took back."""
+    request_ns: int
+    """Time on the request handler thread; the network threads' share, also charged, is not logged."""
+    throttle_ms: int
+    """The throttle time that the broker applied: the larger of bandwidth and request quota."""
+    acks: int | None
+    """Of a produce request; with 0 its request time is exempt, its bytes are not."""
+    exempt: bool
+    """Not charged to a client quota: follower fetches, other requests among brokers, and the controller's copies of
+    forwarded requests (the mutation quota is charged for exactly those)."""
+    position: int = 0
+    """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
+    fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
+
+
+# Sent by brokers to each other and answered with `sendResponseExemptThrottle` (KafkaApis, ControllerApis).
+_EXEMPT_APIS: Final = frozenset(
+    {
+        "LEADER_AND_ISR",
+        "STOP_REPLICA",
+        "UPDATE_METADATA",
+        "WRITE_TXN_MARKERS",
+        "ALTER_PARTITION",
+        "ALTER_ISR",
+        "VOTE",
+        "BEGIN_QUORUM_EPOCH",
+        "END_QUORUM_EPOCH",
+        "FETCH_SNAPSHOT",
+        "ENVELOPE",
+    }
+)
+
+_START: Final = '{"isForwarded"'
+_TEXT_FORM: Final = "Completed request:RequestHeader("
+_DECODE: Final = json.JSONDecoder().raw_decode
+_STAMP: Final = re.compile(
+    r"(?<![0-9])(?P<second>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,](?P<fraction>[0-9]{1,9}))?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9])"
+)
+_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+-(?:[0-9]+-)?[0-9]+")
+_MESSAGES: Final = ("message", "log", "msg")
+_TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
+
+
+def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
+    """Reads one line of a request log (with or without its line end).
+
+    `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
+
+    Raises ValueError with a short reason for whatever is not a JSON request-log line: no such line, the text form of
+    Kafka 2.7 and older, no timestamp, a truncated or foreign JSON object, an API version whose sizes are not known.
+    """
+    start = line.find(_START)
+    if start >= 0:
+        moment = _moment(line, start, zone)
+    else:
+        line, start, moment = _unwrap(line, zone)
+    if moment is None:
+        raise ValueError("no timestamp before the JSON")
+    try:
+        fields, _ = _DECODE(line, start)
+        return _event(fields, moment, broker)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
+    except KeyError as error:
+        raise ValueError(f"field {error} is missing") from None
+    except (TypeError, AttributeError, OverflowError, IndexError):
+        raise ValueError("a field is not of the type that Kafka logs") from None
+    except RecursionError:
+        raise ValueError("malformed JSON: nested too deeply") from None
+
+
+def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> UsageEvent:
+    header = fields["requestHeader"]
+    api = header["requestApiKeyName"]
+    throttle_ms = fields["throttleTimeMs"]
+    exempt = fields["isForwarded"]
+    if type(throttle_ms) is not int or type(exempt) is not bool:
+        raise TypeError
+    charged = position = 0
+    acks = None
+    if api == "PRODUCE":
+        request = fields["request"]
+        charged = produce_request_size(header, request)
+        acks = request["acks"]
+        if type(acks) is not int:
+            raise TypeError
+    elif api == "FETCH":
+        request = fields["request"]
+        if _is_follower(request):
+            exempt = True
+        position = _position(request["topics"])
+        response = fields["response"]
+        if throttle_ms > 0 and not response["responses"]:
+            charged = UNKNOWN
+        else:
+            charged = fetch_response_size(header["requestApiVersion"], response)
+    elif api in _EXEMPT_APIS:
+        exempt = True
+    if type(charged) is not int or charged < UNKNOWN:
+        raise TypeError
+    _, colon, user = fields["principal"].partition(":")
+    if not colon:
+        raise ValueError("the principal has no type")
+    connection = fields["connection"]
+    client_id = header["clientId"]
+    return UsageEvent(
+        # Floored: brokers charge at System.currentTimeMillis(), which is.
+        math.floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]),
+        broker,
+        user,
+        "" if client_id is None else client_id + "",
+        _client_address(connection),
+        connection,
+        api.lower(),
+        charged,
+        round(fields["localTimeMs"] * 1e6),
+        throttle_ms,
+        acks,
+        exempt,
+        position,
+    )
+
+
+def _position(topics: Sequence[Mapping[str, Any]]) -> int:
+    """A number for the first partition in a fetch and its offset; the same in every process."""
+    for topic in topics:
+        for partition in topic["partitions"]:
+            name = topic.get("topicId") or topic.get("topic")
+            return crc32(f"{name} {partition['partition']} {partition['fetchOffset']}".encode())
+    return 0
+
+
+def _is_follower(request: Mapping[str, Any]) -> bool:
+    """Whether a fetch comes from a broker: those name themselves, consumers are -1 or nobody."""
+    state = request.get("replicaState")
+    replica: int = request.get("replicaId", -1) if state is None else state["replicaId"]
+    return replica >= 0
+
+
+@lru_cache(maxsize=16384)
+def _client_address(connection: str) -> str:
+    """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
+
+    IPv6 addresses stand there without brackets.
+    """
+    match = _ADDRESSES.fullmatch(connection)
+    if match is None:
+        raise ValueError(f"the connection is not one: {connection[:60]!r}")
+    return match["client"]
+
+
+def _moment(line: str, end: int, zone: tzinfo) -> float | None:
+    """The last timestamp before `end` in epoch ms, or None."""
+    # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
+    if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
+        fraction = line[21:24]
+        if fraction.isascii() and fraction.isdigit() and line[20] in ",.":
+            return _second(line[1:20], None, zone) + int(fraction) + _UNSEEN[3]
+    stamps = list(_STAMP.finditer(line, 0, end))
+    return _epoch_ms(stamps[-1], zone) if stamps else None
+
+
+# Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
+_UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
+
+
+def _epoch_ms(stamp: re.Match[str], zone: tzinfo) -> float:
+    fraction = stamp["fraction"] or ""
+    part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
+    return _second(stamp["second"], stamp["zone"], zone) + part + _UNSEEN[len(fraction)]
+
+
+@lru_cache(maxsize=4096)
+def _second(text: str, offset: str | None, zone: tzinfo) -> float:
+    """Epoch ms of `YYYY-MM-DD HH:MM:SS` in the given zone, or at the offset that stands with it. Raises ValueError."""
+    if offset is not None and offset != "Z":
+        minutes = int(offset[1:3]) * 60 + int(offset[-2:])
+        zone = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
+    elif offset == "Z":
+        zone = UTC
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a time") from None
+
+
+def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
+    """For a line of a JSON layout: its message, where the request starts in it, and the moment. Raises ValueError."""
+    reason = "not a line of a JSON request log"
+    if _TEXT_FORM in line:
+        raise ValueError("the text form of Kafka 2.7 and older is not supported")
+    if '{\\"isForwarded\\"' not in line:
+        raise ValueError(reason)
+    try:
+        outer, _ = _DECODE(line, line.index("{"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError("malformed JSON: nested too deeply") from None
+    messages = [outer[name] for name in _MESSAGES if isinstance(outer.get(name), str)]
+    for message in messages:
+        start = message.find(_START)
+        if start >= 0:
+            inner = _moment(message, start, zone)
+            return message, start, _outer_moment(outer, zone) if inner is None else inner
+    raise ValueError(reason)
+
+
+def _outer_moment(outer: Mapping[str, Any], zone: tzinfo) -> float | None:
+    """The time of a JSON layout's event: log4j2's `instant` or `timeMillis`, or a timestamp as text."""
+    instant = outer.get("instant")
+    if isinstance(instant, dict):
+        seconds, nanos = instant.get("epochSecond"), instant.get("nanoOfSecond")
+        if type(seconds) is int and type(nanos) is int:
+            # log4j2's default clock has milliseconds, whatever the unit of the field.
+            return seconds * 1000 + nanos / 1e6 + (_UNSEEN[3] if nanos % 1_000_000 == 0 else 0)
+    millis = outer.get("timeMillis")
+    if type(millis) is int:
+        return millis + _UNSEEN[3]
+    for name in _TIMES:
+        text = outer.get(name)
+        stamp = _STAMP.match(text) if isinstance(text, str) else None
+        if stamp is not None:
+            return _epoch_ms(stamp, zone)
+    return None

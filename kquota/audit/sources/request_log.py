@@ -1,0 +1,76 @@
+"""Kafka's own request log as a source: files, rotated and gzip ones, into batches of what each request was charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
+from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines
+from kquota.audit.sources.request_line import UsageEvent, parse_line
+
+DIALECT = "request-log"
+BATCH_ROWS = 200_000
+_BYTES_PER_LINE = 900
+
+
+def splits(file: Path) -> list[Split]:
+    """Pieces of a plain file; a gzip file whole. Raises InputError when it cannot be opened."""
+    return line_splits(DIALECT, file, _BYTES_PER_LINE)
+
+
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
+    """The charged requests of one split, in the order of the log."""
+    zone = ZoneInfo(settings.zone)
+    broker = broker_of(split, settings)
+    events: list[UsageEvent] = []
+    for place, raw in lines(split):
+        try:
+            event = parse_line(raw.decode(), broker, zone)
+        except ValueError as error:  # UnicodeDecodeError is one
+            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+            tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
+            continue
+        if event.exempt:
+            tally.exempt += 1
+            continue
+        events.append(event)
+        if len(events) == BATCH_ROWS:
+            yield _batch(events, broker)
+            events = []
+    if events:
+        yield _batch(events, broker)
+
+
+def _batch(events: list[UsageEvent], broker: str) -> Batch:
+    rows = len(events)
+
+    def column(values: Iterator[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.fromiter(values, np.int64, rows)
+
+    return Batch(
+        broker=Column.constant(broker, rows),
+        user=Column.encode([event.user for event in events]),
+        client_id=Column.encode([event.client_id for event in events]),
+        kind=np.fromiter((API_KINDS.get(event.api, OTHER) for event in events), np.uint8, rows),
+        time_ms=column(event.time_ms for event in events),
+        bytes=column(event.bytes for event in events),
+        # acks=0: the broker counts the thread time as exempt, the bytes as any other.
+        request_ns=column(0 if event.acks == 0 else event.request_ns for event in events),
+        request_complete=False,
+        throttle_ms=column(event.throttle_ms for event in events),
+        connection=column(_fingerprint(event.connection) for event in events),
+        position=column(event.position for event in events),
+        shows_outcome=True,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _fingerprint(connection: str) -> int:
+    # The retry of a throttled fetch may be in another file, read by another process: the id must be the same there.
+    return int.from_bytes(blake2b(connection.encode(), digest_size=8).digest(), "little", signed=True)

@@ -1,0 +1,292 @@
+"""The canonical usage table: Parquet, CSV or JSON lines (schemas/usage.schema.json describes a row).
+
+Columns: `time_ms` (epoch ms of the charge; Parquet may have a timestamp), `broker`, `user`, `client_id`, `api`
+(`produce`, `fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled fetch whose size
+is not known), and optionally `request_time_ns` (all thread time of the request: handler and network),
+`throttle_time_ms` (what the broker answered), `connection`. Other columns are ignored. A null client_id is the empty
+one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota.audit.batch import API_KINDS, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
+from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines, open_text
+from kquota.errors import InputError
+
+DIALECT = "usage"
+REQUIRED = ("time_ms", "user", "api", "bytes")
+TEXTS = ("broker", "user", "client_id", "api", "connection")
+NUMBERS = ("time_ms", "bytes", "request_time_ns", "throttle_time_ms")
+BATCH_ROWS = 1 << 20
+
+# Before 2001 or after 2100: a time in seconds or microseconds, or a parse gone wrong.
+_EARLIEST_MS, _LATEST_MS = 978_307_200_000, 4_102_444_800_000
+_MAX_BYTES = 2**53
+"""Kafka adds bytes up as doubles: beyond this a sum is not exact, and no request is as large."""
+
+
+def splits(file: Path) -> list[Split]:
+    """Row groups of Parquet; pieces of JSON lines; a CSV file whole. Raises InputError for what is not one of them."""
+    if _format(file) == "parquet":
+        return _parquet_splits(file)
+    if _format(file) == "csv":
+        (split, *_) = line_splits(DIALECT, file, 80)
+        return [Split(DIALECT, split.path, 0, -1, file.stat().st_size // 80)]
+    return line_splits(DIALECT, file, 150)
+
+
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
+    """The events of one split."""
+    match _format(Path(split.path)):
+        case "parquet":
+            batches = _read_parquet(split)
+        case "csv":
+            batches = _read_csv(split, tally)
+        case _:
+            batches = _read_json_lines(split, tally)
+    broker = broker_of(split, settings) if settings.broker is not None else None
+    row = 0
+    for table in batches:
+        yield _to_batch(table, split, broker, row, tally)
+        row += table.num_rows
+
+
+def _format(file: Path) -> str:
+    name = file.name.removesuffix(".gz")
+    for suffix in ("parquet", "csv"):
+        if name.endswith(f".{suffix}"):
+            return suffix
+    return "jsonl"
+
+
+def _parquet_splits(file: Path) -> list[Split]:
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(file)
+        names = set(pq.read_schema(file).names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file}: not a Parquet file: {_first_line(error)}") from None
+    _require(file, names)
+    return [
+        Split(DIALECT, str(file), group, group + 1, metadata.row_group(group).num_rows)
+        for group in range(metadata.num_row_groups)
+    ]
+
+
+def _require(file: Path | str, names: set[str]) -> None:
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise InputError(
+            f"{file}: column {', '.join(missing)} is missing",
+            hint=f"a usage table has {', '.join(REQUIRED)} and optionally broker, client_id, request_time_ns, …",
+        )
+
+
+def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    # Dictionary pages arrive as dictionaries: strings are decoded once per distinct value, not once per row.
+    names = set(pq.read_schema(split.path).names)
+    texts = [name for name in TEXTS if name in names]
+    present = texts + [name for name in NUMBERS if name in names]
+    with pq.ParquetFile(split.path, read_dictionary=texts) as file:
+        yield from file.iter_batches(
+            BATCH_ROWS, row_groups=list(range(split.start, split.end)), columns=present, use_threads=False
+        )
+
+
+def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    from pyarrow import csv
+
+    # Everything is read as text: a bad number is then one rejected row and not the end of the file.
+    texts = {name: pa.string() for name in (*TEXTS, *NUMBERS)}
+
+    def on_invalid(row: Any) -> str:
+        reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
+        tally.reject(split.path, f"line {row.number}", reason, row.text)
+        return "skip"
+
+    with open_text(split.path) as stream:
+        try:
+            reader = csv.open_csv(
+                stream,
+                parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
+                convert_options=csv.ConvertOptions(
+                    column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+                ),
+                read_options=csv.ReadOptions(use_threads=False, block_size=32 << 20),
+            )
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
+        _require(split.path, set(reader.schema.names))
+        yield from reader
+
+
+def _read_json_lines(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    rows: list[Mapping[str, Any]] = []
+    for place, line in lines(split):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            tally.reject(split.path, place, f"not JSON: {error}", line.decode(errors="replace").rstrip("\n"))
+            continue
+        problem = _json_problem(row)
+        if problem:
+            tally.reject(split.path, place, problem, line.decode(errors="replace").rstrip("\n"))
+            continue
+        rows.append(row)
+        if len(rows) == 100_000:
+            yield _json_table(rows)
+            rows = []
+    if rows:
+        yield _json_table(rows)
+
+
+def _json_problem(row: Any) -> str | None:
+    if not isinstance(row, dict):
+        return "not a JSON object"
+    for name in TEXTS:
+        if not isinstance(row.get(name), str | None):
+            return f"{name} is not a string"
+    for name in NUMBERS:
+        value = row.get(name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63):
+            return f"{name} is not a whole number"
+    return None
+
+
+def _json_table(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
+    columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in TEXTS}
+    columns |= {name: pa.array([row.get(name) for row in rows], pa.int64()) for name in NUMBERS}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row: int, tally: Tally) -> Batch:
+    rows = table.num_rows
+    columns = {name: table.column(name) for name in table.schema.names}
+    good = np.ones(rows, bool)
+    reasons: list[tuple[Any, str]] = []
+
+    def check(ok: Any, reason: str) -> None:
+        bad = good & ~ok
+        if bad.any():
+            reasons.append((bad, reason))
+            good[bad] = False
+
+    numbers = {name: _integers(columns[name]) for name in NUMBERS if name in columns}
+    for name, (_, valid, present) in numbers.items():
+        check(valid | ~present, f"{name} is not a whole number")
+    time_ms, _, has_time = numbers["time_ms"]
+    check(has_time & (time_ms >= _EARLIEST_MS) & (time_ms < _LATEST_MS), "time_ms is not a time in epoch ms")
+    user = _texts(columns["user"])
+    check(user.codes >= 0, "user is missing")
+    api = _texts(columns["api"])
+    check(api.codes >= 0, "api is missing")
+    kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api.codes]
+    size, _, has_size = numbers["bytes"]
+    check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
+    size = np.where(has_size, size, np.where(kinds == OTHER, 0, UNKNOWN))
+    check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
+    for bad, reason in reasons:
+        for row in np.flatnonzero(bad):
+            text = json.dumps(table.slice(int(row), 1).to_pylist()[0], default=str, ensure_ascii=False)
+            tally.reject(split.path, f"row {first_row + int(row) + 1}", reason, text)
+
+    client = _texts(columns["client_id"]) if "client_id" in columns else Column.constant("", rows)
+    if broker is not None:
+        brokers = Column.constant(broker, rows)
+    elif "broker" in columns:
+        brokers = _known(_texts(columns["broker"]))
+    else:
+        brokers = Column.constant(Path(split.path).parent.name, rows)
+    keep: Any = slice(None) if good.all() else good
+
+    def optional(name: str) -> Int64s | None:
+        if name not in numbers:
+            return None
+        values, _, present = numbers[name]
+        result: Int64s = np.where(present, values, 0)[keep]
+        return result
+
+    connection = None
+    if "connection" in columns and (size == UNKNOWN).any():
+        # Only a throttled fetch needs its connection, to find the retry; hash() differs between processes.
+        connection = _fingerprints(_known(_texts(columns["connection"])))[keep]
+    return Batch(
+        broker=brokers.take(keep),
+        user=user.take(keep),
+        client_id=_known(client).take(keep),
+        kind=kinds[keep],
+        time_ms=time_ms[keep],
+        bytes=size[keep],
+        request_ns=optional("request_time_ns"),
+        request_complete=True,
+        throttle_ms=optional("throttle_time_ms"),
+        connection=connection,
+    )
+
+
+def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
+    """(values, readable, present) of a column of numbers, texts or timestamps."""
+    present = np.asarray(pc.is_valid(array))
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    elif pa.types.is_string(array.type):
+        # At most 18 digits always fit; longer texts are no byte count and no time.
+        readable = pc.match_substring_regex(array, r"^\s*[+-]?\d{1,18}\s*$")
+        array = pc.utf8_trim_whitespace(pc.if_else(readable, array, None)).cast(pa.int64())
+    elif pa.types.is_floating(array.type):
+        whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2.0**53))
+        array = pc.if_else(whole, array, None).cast(pa.int64())
+    elif pa.types.is_integer(array.type):
+        array = array.cast(pa.int64(), safe=False)
+    elif pa.types.is_null(array.type):
+        array = array.cast(pa.int64())
+    else:
+        array = pa.nulls(len(array), pa.int64())
+    valid = np.asarray(pc.is_valid(array))
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    values: Int64s = array.to_numpy(zero_copy_only=False)
+    return values, valid, present
+
+
+def _texts(array: pa.Array) -> Column:
+    """A column of strings; a null has code -1."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.cast(pa.string()).dictionary_encode()
+    indices = array.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int32()), -1)
+    codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    return Column(codes, array.dictionary.cast(pa.string()).to_pylist())
+
+
+def _known(column: Column) -> Column:
+    """The column with nulls as empty strings."""
+    if len(column.codes) == 0 or column.codes.min() >= 0:
+        return column
+    return Column(np.where(column.codes < 0, len(column.values), column.codes).astype(np.int32), [*column.values, ""])
+
+
+def _fingerprints(column: Column) -> Int64s:
+    from hashlib import blake2b
+
+    ids = [
+        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in column.values
+    ]
+    return np.array(ids or [0], np.int64)[column.codes]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

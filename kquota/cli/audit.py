@@ -1,0 +1,312 @@
+"""`kquota audit`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.errors import InputError, MissingDependency
+
+if TYPE_CHECKING:
+    from kquota.audit.batch import Reject
+    from kquota.audit.findings import AuditResult
+    from kquota.audit.settings import AuditSettings
+
+
+@click.command("audit")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@params.quotas_option
+@click.option(
+    "--source",
+    type=click.Choice(["auto", "request-log", "usage"]),
+    default="auto",
+    show_default=True,
+    help="What the files are: Kafka's request log, or usage tables (Parquet, CSV, JSON lines).",
+)
+@click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
+@click.option(
+    "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
+)
+@click.option(
+    "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
+)
+@click.option(
+    "--quota-window-num",
+    type=click.IntRange(min=1),
+    default=11,
+    show_default=True,
+    metavar="N",
+    help="The brokers' quota.window.num.",
+)
+@click.option(
+    "--quota-window-size-seconds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The brokers' quota.window.size.seconds.",
+)
+@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
+@click.option("--all", "show_all", is_flag=True, help="Table and CSV: also the counters that were never throttled.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
+@click.option(
+    "--quarantine",
+    type=click.Path(path_type=Path),
+    default=Path("kquota-quarantine.jsonl"),
+    show_default=True,
+    metavar="FILE",
+    help="Where records that cannot be read go; written only when there are some.",
+)
+@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
+@params.cluster_options
+@params.output_option("table", "json", "csv")
+def command(
+    paths: tuple[str, ...],
+    source: str,
+    out: Path | None,
+    quarantine: Path,
+    fail_on: str | None,
+    master: str | None,
+    show_all: bool,
+    output: str,
+    **options: Any,
+) -> int:
+    """Show who would be throttled, when, by which quota and by how much.
+
+    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log in its
+    JSON form (2.8 and later), or a usage table. Times are per broker; every quota holds per broker.
+
+    \b
+    Examples:
+      kquota audit kafka-request.log --quotas quotas.yaml
+      kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --kafka-version 3.7
+      kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled -o json
+      spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
+    """
+    settings = _settings(options)
+    result = _run(paths, source, settings, master)
+    _keep_rejects(result, quarantine)
+    if out is not None:
+        result.write(out)
+    print_result(result, settings, output, show_all=show_all)
+    return ExitCode.DIFFERENT if fail_on == "throttled" and result.throttled else ExitCode.OK
+
+
+def _settings(options: dict[str, Any]) -> AuditSettings:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(options["log_timezone"])
+    except (ValueError, KeyError, OSError):
+        raise InputError(
+            f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
+        ) from None
+    from kquota.core.enforcement.generation import Generation, QuotaWindows
+
+    generation = Generation.for_version(options["kafka_version"])
+    quotas = session.load_quotas(options)
+    try:
+        from kquota.audit.settings import AuditSettings
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
+    return AuditSettings(
+        quotas=quotas,
+        generation=generation,
+        windows=QuotaWindows(options["quota_window_num"], options["quota_window_size_seconds"]),
+        top_clients=options["top"],
+        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+    )
+
+
+def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, master: str | None) -> AuditResult:
+    from kquota.audit import job
+    from kquota.audit.sources import plan_splits
+
+    if not settings.quotas:
+        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+    # What is wrong with the input is said at once, not after ten seconds of starting Spark.
+    splits = plan_splits(paths, source)
+    with _progress() as show:
+        spark = job.open_session(master)
+        show(lambda: job.progress(spark))
+        try:
+            return job.audit(spark, splits, settings, ", ".join(paths))
+        finally:
+            spark.stop()
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
+    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
+    if not sys.stderr.isatty():
+        yield lambda poll: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    over = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        task = bar.add_task("starting Spark", total=None)
+
+        def show(poll: Callable[[], tuple[int, int]]) -> None:
+            def watch() -> None:
+                while not over.wait(0.3):
+                    try:
+                        done, known = poll()
+                    except Exception:  # Spark is being stopped: there is nothing left to show
+                        return
+                    if known:
+                        bar.update(task, description="auditing", completed=done, total=known)
+
+            threading.Thread(target=watch, daemon=True).start()
+
+        try:
+            yield show
+        finally:
+            over.set()
+
+
+def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    rejected = result.quality.rejected
+    if not rejected:
+        return
+    try:
+        with open(quarantine, "w", encoding="utf-8") as file:
+            for reject in result.rejects:
+                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
+    what = "record" if rejected == 1 else "records"
+    click.echo(
+        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
+        err=True,
+    )
+
+
+def _why(rejects: tuple[Reject, ...]) -> str:
+    counts: dict[str, int] = {}
+    for reject in rejects:
+        counts[reject.reason] = counts.get(reject.reason, 0) + 1
+    busiest = sorted(counts.items(), key=lambda item: -item[1])[:3]
+    return "; ".join(f"{count} × {reason}" for reason, count in busiest)
+
+
+def print_result(result: AuditResult, settings: AuditSettings, output: str, *, show_all: bool) -> None:
+    """Prints the findings in one of audit's formats."""
+    rows: list[dict[str, Any]] = result.findings.to_pylist()
+    if output == "json":
+        from kquota.documents.audit import audit_document
+        from kquota.documents.encoding import to_json
+
+        enforcement = {
+            "generation": settings.generation.value,
+            "quota_window_num": settings.windows.samples,
+            "quota_window_size_seconds": settings.windows.window_seconds,
+        }
+        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement)), nl=False)
+        return
+    shown = [row for row in rows if show_all or row["verdict"] != "not throttled"]
+    if output == "csv":
+        from kquota.cli.text import print_csv
+
+        headings = [name for name in result.findings.schema.names if name != "clients"]
+        print_csv(headings, [[row[name] for name in headings] for row in shown])
+        return
+    _print_table(result, rows, shown)
+
+
+def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
+    from kquota.cli.text import Column, duration, period, print_table
+    from kquota.core.quota import QuotaKey, humanize
+
+    if shown:
+        brokers = len({row["broker"] for row in rows}) > 1
+        logs = any(row["logged_throttled_events"] is not None for row in rows)
+        print_table(
+            [
+                *([Column("BROKER")] if brokers else []),
+                Column("COUNTER", style="bold"),
+                Column("QUOTA", style="cyan", whole=True),
+                Column("LIMIT", number=True),
+                Column("THROTTLED", number=True),
+                Column("TIME", number=True),
+                *([Column("LOGGED", number=True, style="dim")] if logs else []),
+                Column("WHEN (UTC)"),
+                Column("CLIENTS"),
+            ],
+            [
+                (
+                    *([row["broker"]] if brokers else []),
+                    row["sensor"],
+                    _quota(row),
+                    (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
+                    _throttled(row["throttled_events"], row["events"]),
+                    _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
+                    *([(row["logged_throttled_events"], duration(row["logged_throttle_time_ms"]))] if logs else []),
+                    period(row["first_throttled_ms"], row["last_throttled_ms"]),
+                    _clients(row),
+                )
+                for row in shown
+            ],
+            styles=["red" if row["verdict"] == "throttled" else "yellow" for row in shown],
+        )
+    throttled = sum(row["verdict"] == "throttled" for row in rows)
+    undetermined = sum(row["verdict"] == "undetermined" for row in rows)
+    quality = result.quality
+    summary = f"{throttled} of {len(rows)} counters throttled"
+    if undetermined:
+        summary += f", {undetermined} undetermined (the export does not hold all thread time)"
+    click.echo(
+        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt",
+        err=True,
+    )
+
+
+def _peak(row: dict[str, Any]) -> str:
+    share = f"{100 * row['peak_rate'] / row['limit']:.0f}%"
+    return f"peak ≥ {share}" if row["verdict"] == "undetermined" else f"peak {share}"
+
+
+def _quota(row: dict[str, Any]) -> tuple[str, ...]:
+    from kquota.core.entity import Entity
+
+    entity = Entity.parse(row["entity"])
+    return row["key"], *(f"{kind.value}={name if isinstance(name, str) else name.value}" for kind, name in entity.parts)
+
+
+def _throttled(throttled: int | None, events: int) -> tuple[str, str]:
+    if throttled is None:
+        return "undetermined", f"of {events}"
+    return f"{throttled} ({100 * throttled / events:.0f}%)", f"of {events}"
+
+
+def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
+    from kquota.cli.text import duration
+
+    if total_ms is None or longest_ms is None:
+        return ("-",)
+    return duration(total_ms), f"longest {duration(longest_ms)}"
+
+
+def _clients(row: dict[str, Any]) -> str:
+    """The clients behind a counter, without what the counter's own name says of them."""
+    user, _, client_id = row["sensor"].partition(":")
+    if user and client_id:
+        return "-"
+    names = [client["user"] if client_id else client["client_id"] or "(empty client-id)" for client in row["clients"]]
+    more = row["client_count"] - len(names)
+    return ", ".join(names) + (f" and {more} more" if names and more > 0 else "") or "-"

@@ -1,0 +1,180 @@
+"""The audit said again in the plainest way: one process, one list per counter, plain Python. And random usage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
+from kquota.audit.settings import AuditSettings
+from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.replay import replay_bytes, replay_requests
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.resolver import Resolver
+from kquota.core.snapshot import QuotaSnapshot
+
+
+class Event(NamedTuple):
+    """One request."""
+
+    time_ms: int
+    broker: str
+    user: str
+    client_id: str
+    api: str
+    bytes: int
+    request_ns: int
+    throttle_ms: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a finding should say."""
+
+    limit: float
+    events: int
+    throttled: int
+    total_ms: int
+    max_ms: int
+    first_ms: int | None
+    last_ms: int | None
+    peak_rate: float
+    logged: int
+    logged_ms: int
+
+
+def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str, str, str], Expected]:
+    """The expected findings by (broker, key, sensor); events of one moment in the order given."""
+    keys = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
+    resolvers = {key: Resolver.of(settings.quotas, key) for key in (*keys.values(), QuotaKey.REQUEST_PERCENTAGE)}
+    charged: dict[tuple[str, QuotaKey, str], list[tuple[int, int, int]]] = defaultdict(list)
+    limits: dict[tuple[str, QuotaKey, str], float] = {}
+    for event in sorted(events, key=lambda event: event.time_ms):
+        uses = [(QuotaKey.REQUEST_PERCENTAGE, event.request_ns)]
+        if event.api in keys:
+            uses.append((keys[event.api], event.bytes))
+        for key, value in uses:
+            resolution = resolvers[key].resolve(event.user, event.client_id)
+            if resolution.limit is not None:
+                name = (event.broker, key, str(resolution.sensor))
+                limits[name] = resolution.limit
+                charged[name].append((event.time_ms, value, event.throttle_ms))
+    found = {}
+    for (broker, key, sensor), rows in charged.items():
+        times, values, logged = [list(column) for column in zip(*rows, strict=True)]
+        common: dict[str, Any] = {
+            "windows": settings.windows,
+            "generation": settings.generation,
+            "using": kernel(Mode.PLAIN),
+        }
+        limit = limits[broker, key, sensor]
+        if key is QuotaKey.REQUEST_PERCENTAGE:
+            summary = replay_requests(times, values, limit, **common)
+        else:
+            summary = replay_bytes(times, values, limit, unrecord=key is QuotaKey.CONSUMER_BYTE_RATE, **common)
+        found[broker, key.value, sensor] = Expected(
+            limit=limit,
+            events=len(rows),
+            throttled=summary.throttled,
+            total_ms=summary.total_ms,
+            max_ms=summary.max_ms,
+            first_ms=summary.first_ms if summary.throttled else None,
+            last_ms=summary.last_ms if summary.throttled else None,
+            peak_rate=summary.peak_rate,
+            logged=sum(value > 0 for value in logged),
+            logged_ms=sum(logged),
+        )
+    return found
+
+
+def as_expected(table: pa.Table) -> dict[tuple[str, str, str], Expected]:
+    """A findings table in the oracle's form."""
+    return {
+        (row["broker"], row["key"], row["sensor"]): Expected(
+            limit=row["limit"],
+            events=row["events"],
+            throttled=row["throttled_events"],
+            total_ms=row["throttle_time_ms"],
+            max_ms=row["throttle_time_max_ms"],
+            first_ms=row["first_throttled_ms"],
+            last_ms=row["last_throttled_ms"],
+            peak_rate=row["peak_rate"],
+            logged=row["logged_throttled_events"],
+            logged_ms=row["logged_throttle_time_ms"],
+        )
+        for row in table.to_pylist()
+    }
+
+
+def batch(events: Sequence[Event]) -> Batch:
+    """The events as columns."""
+
+    def numbers(name: str) -> Any:
+        return np.array([getattr(event, name) for event in events], np.int64)
+
+    return Batch(
+        broker=Column.encode([event.broker for event in events]),
+        user=Column.encode([event.user for event in events]),
+        client_id=Column.encode([event.client_id for event in events]),
+        kind=np.array([API_KINDS.get(event.api, OTHER) for event in events], np.uint8),
+        time_ms=numbers("time_ms"),
+        bytes=numbers("bytes"),
+        request_ns=numbers("request_ns"),
+        request_complete=True,
+        throttle_ms=numbers("throttle_ms"),
+    )
+
+
+def usage_table(events: Sequence[Event]) -> pa.Table:
+    """The events as a canonical usage table."""
+    names = {"request_ns": "request_time_ns", "throttle_ms": "throttle_time_ms"}
+    return pa.table({names.get(name, name): [getattr(event, name) for event in events] for name in Event._fields})
+
+
+USERS, CLIENTS, BROKERS = ["alice", "bob", "CN=c,O=x"], ["app1", "app2", ""], ["1", "2"]
+START_MS = 1_700_000_000_000
+
+
+@st.composite
+def event_lists(draw: st.DrawFn) -> list[Event]:
+    """Bursts, idle gaps and equal times; a few events out of order, as in a log of many threads."""
+    count = draw(st.integers(1, 120))
+    seed = draw(st.integers(0, 2**32 - 1))
+    random = np.random.default_rng(seed)
+    gaps = random.choice([0, 1, 7, 300, 1000, 12_000], count, p=[0.3, 0.3, 0.2, 0.1, 0.07, 0.03])
+    times = START_MS + np.cumsum(gaps) - random.choice([0, 3], count, p=[0.9, 0.1])
+    return [
+        Event(
+            int(time),
+            str(random.choice(BROKERS)),
+            str(random.choice(USERS)),
+            str(random.choice(CLIENTS)),
+            str(random.choice(["produce", "fetch", "metadata"], p=[0.5, 0.4, 0.1])),
+            int(random.integers(0, 5000)),
+            int(random.integers(0, 40_000_000)),
+            int(random.choice([0, 0, 0, 25])),
+        )
+        for time in times
+    ]
+
+
+@st.composite
+def quota_snapshots(draw: st.DrawFn) -> QuotaSnapshot:
+    """Quotas on any of the eight levels, near what the events use."""
+    user = st.sampled_from([None, DEFAULT, *USERS])
+    client = st.sampled_from([None, DEFAULT, *(name for name in CLIENTS if name)])
+    names = st.tuples(user, client).filter(lambda pair: pair != (None, None))
+    entities = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    values = st.dictionaries(
+        st.sampled_from([QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE]),
+        st.integers(1, 3000),
+        min_size=1,
+    )
+    return QuotaSnapshot({Entity(user=u, client_id=c): draw(values) for u, c in entities})

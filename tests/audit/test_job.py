@@ -1,0 +1,243 @@
+"""The audit on a real Spark: from files to findings."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from kquota.audit import job, sources
+from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+from tests.audit import oracle
+from tests.audit.oracle import Event
+
+QUOTAS = QuotaSnapshot(
+    {
+        Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 2000, QuotaKey.REQUEST_PERCENTAGE: 5.0},
+        Entity(user=DEFAULT, client_id=DEFAULT): {QuotaKey.CONSUMER_BYTE_RATE: 1500},
+    }
+)
+
+
+def run(spark: Any, path: Path, audit_settings: AuditSettings, dialect: str = "auto") -> AuditResult:
+    """Audits a file or a folder."""
+    return job.audit(spark, plan_splits([str(path)], dialect), audit_settings, str(path))
+
+
+def many_events() -> list[Event]:
+    """A few thousand events, the same in every run."""
+    events = []
+    for number in range(4000):
+        user, client = oracle.USERS[number % 3], oracle.CLIENTS[number % 2]
+        api = "produce" if number % 5 < 3 else "fetch"
+        time = oracle.START_MS + number * 37 + (number // 700) * 15_000
+        events.append(Event(time, oracle.BROKERS[number % 2], user, client, api, number * 7919 % 4000, 3_000_000, 0))
+    return events
+
+
+def write_parquet(events: list[Event], folder: Path) -> Path:
+    """Two files of several row groups, with timestamps instead of numbers in the second."""
+    table = oracle.usage_table(events)
+    half = len(events) // 2
+    pq.write_table(table.slice(0, half), folder / "a.parquet", row_group_size=300)
+    stamped = table.slice(half)
+    index = stamped.schema.get_field_index("time_ms")
+    stamped = stamped.set_column(index, "time_ms", stamped.column(index).cast(pa.timestamp("ms", "UTC")))
+    pq.write_table(stamped, folder / "b.parquet", row_group_size=700)
+    return folder
+
+
+def write_csv(events: list[Event], folder: Path) -> Path:
+    """One CSV file."""
+    pyarrow.csv.write_csv(oracle.usage_table(events), folder / "usage.csv")
+    return folder / "usage.csv"
+
+
+def write_json_lines(events: list[Event], folder: Path) -> Path:
+    """JSON lines, packed."""
+    with gzip.open(folder / "usage.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in oracle.usage_table(events).to_pylist())
+    return folder / "usage.jsonl.gz"
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json_lines])
+def test_every_form_of_the_usage_table(spark: Any, tmp_path: Path, write: Callable[[list[Event], Path], Path]) -> None:
+    """The findings are those of a plain replay, whatever the file."""
+    events, audit_settings = many_events(), AuditSettings(QUOTAS)
+
+    result = run(spark, write(events, tmp_path), audit_settings)
+
+    expected = oracle.findings(events, audit_settings)
+    assert oracle.as_expected(result.findings) == expected
+    assert sum(row.throttled > 0 for row in expected.values()) > 2
+    assert result.quality.events == len(events)
+    assert result.quality.rejected == 0
+    assert (result.quality.first_ms, result.quality.last_ms) == (events[0].time_ms, events[-1].time_ms)
+
+
+def test_findings_are_in_order(spark: Any, tmp_path: Path) -> None:
+    """Throttled first, the most throttle time first."""
+    found = run(spark, write_csv(many_events(), tmp_path), AuditSettings(QUOTAS)).findings
+
+    totals = found.column("throttle_time_ms").to_pylist()
+    assert totals == sorted(totals, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("x,alice,app1,produce,10", "time_ms is not a whole number"),
+        ("1700000000,alice,app1,produce,10", "time_ms is not a time in epoch ms"),
+        ("1700000000000,,app1,produce,10", "user is missing"),
+        ("1700000000000,alice,app1,,10", "api is missing"),
+        ("1700000000000,alice,app1,produce,-10", "bytes is out of range"),
+        ("1700000000000,alice,app1,produce,1e3", "bytes is not a whole number"),
+        ("1700000000000,alice,app1,produce,", "bytes is missing"),
+        ("1700000000000,alice,app1,produce,99999999999999999999", "bytes is not a whole number"),
+        ("1700000000000,alice,app1,produce", "4 fields instead of 5"),
+        ("1700000000000,alice,app1,produce,10,11", "6 fields instead of 5"),
+    ],
+)
+def test_a_bad_row_costs_only_itself(tmp_path: Path, row: str, reason: str) -> None:
+    """It is kept with its reason, and the rest is read."""
+    path = tmp_path / "usage.csv"
+    path.write_text(
+        f"time_ms,user,client_id,api,bytes\n1700000000000,alice,,produce,7\n{row}\n1700000000001,bob,b,fetch,8\n"
+    )
+
+    tally, batches = read(path)
+
+    assert [reject.reason for reject in tally.rejects] == [reason]
+    assert row.split(",")[0] in tally.rejects[0].text
+    assert [size for batch in batches for size in batch.bytes] == [7, 8]
+
+
+def read(path: Path) -> tuple[Any, list[Any]]:
+    """(tally, batches) of a file, in this process."""
+    from kquota.audit.batch import Tally
+
+    tally = Tally()
+    batches = [
+        batch
+        for split in plan_splits([str(path)], "auto")
+        for batch in sources.read(split, ReadSettings(broker="1"), tally)
+    ]
+    return tally, batches
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"time_ms": "1700000000000", "user": "a", "api": "fetch", "bytes": 1}', "time_ms is not a whole number"),
+        ('{"time_ms": 1700000000000, "user": 5, "api": "fetch", "bytes": 1}', "user is not a string"),
+        ('{"time_ms": 1700000000000, "user": "a", "api": "fetch", "bytes": true}', "bytes is not a whole number"),
+        ('{"user": "a", "api": "fetch", "bytes": 1}', "time_ms is not a time"),
+    ],
+)
+def test_a_bad_json_line_costs_only_itself(tmp_path: Path, line: str, reason: str) -> None:
+    """As for CSV."""
+    good = '{"time_ms": 1700000000000, "user": "a", "api": "fetch", "bytes": 9}'
+    path = tmp_path / "usage.jsonl"
+    path.write_text(f"{good}\n{line}\n\n{good}\n")
+
+    tally, batches = read(path)
+
+    assert len(tally.rejects) == 1
+    assert reason in tally.rejects[0].reason
+    assert sum(len(batch) for batch in batches) == 2
+
+
+def test_a_throttled_fetch_without_a_size_takes_that_of_its_retry(spark: Any, tmp_path: Path) -> None:
+    """The next fetch that got through on the same connection; other connections do not matter."""
+    quotas = QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONSUMER_BYTE_RATE: 1000}})
+    rows = [(0, 9000, "c1"), (10, None, "c1"), (20, 100, "c2"), (5000, 8000, "c1")]
+    path = tmp_path / "usage.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(
+                {"time_ms": oracle.START_MS + time, "user": "alice", "api": "fetch", "bytes": size, "connection": name}
+            )
+            + "\n"
+            for time, size, name in rows
+        )
+    )
+    full = [
+        Event(oracle.START_MS + time, tmp_path.name, "alice", "", "fetch", size or 8000, 0, 0) for time, size, _ in rows
+    ]
+
+    (row,) = run(spark, path, AuditSettings(quotas)).findings.to_pylist()
+
+    (expected,) = oracle.findings(full, AuditSettings(quotas)).values()
+    assert row["estimated_events"] == 1
+    assert (row["throttled_events"], row["throttle_time_ms"]) == (expected.throttled, expected.total_ms)
+    assert expected.throttled == 2
+
+
+def test_a_table_without_thread_time_leaves_the_request_quota_undetermined(spark: Any, tmp_path: Path) -> None:
+    """Never a number that the export cannot support."""
+    table = oracle.usage_table(many_events()).drop_columns(["request_time_ns"])
+    pq.write_table(table, tmp_path / "usage.parquet")
+
+    rows = run(spark, tmp_path / "usage.parquet", AuditSettings(QUOTAS)).findings.to_pylist()
+
+    requests = [row for row in rows if row["key"] == "request_percentage"]
+    assert requests
+    assert {row["verdict"] for row in requests} == {Verdict.UNDETERMINED.value}
+    assert all(row["throttled_events"] is None for row in requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("empty.log", b"", "empty"),
+        ("garbage.log", b"\xff\x00garbage\n" * 50, "none of 50 records can be read"),
+        ("text.log", b"[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=PRODUCE)\n", "2.7"),
+        ("usage.csv", b"a,b\n1,2\n", "column time_ms"),
+        ("usage.parquet", b"PAR1 not", "not a Parquet file"),
+        ("broken.log.gz", gzip.compress(b"x\n" * 100_000)[:15], "damaged gzip"),
+    ],
+)
+def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    """One clear error."""
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(InputError, match=says):
+        run(spark, tmp_path / name, AuditSettings(QUOTAS))
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its beginning is read, and it counts once."""
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 64)
+    (tmp_path / "kafka-request.log").write_bytes(b"x" * 1000 + b"\n" + b"y" * 10)
+
+    tally, _ = read(tmp_path / "kafka-request.log")
+
+    assert [(reject.place, len(reject.text)) for reject in tally.rejects] == [("line 1", 64), ("line 2", 10)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000, 10**6])
+def test_text_is_cut_without_losing_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whatever the size of the pieces, each line is in exactly one."""
+    monkeypatch.setattr(sources, "LINE_SPLIT_BYTES", size)
+    wanted = [f"line {number} {'x' * (number % 13)}\n".encode() for number in range(60)]
+    path = tmp_path / "kafka-request.log"
+    path.write_bytes(b"".join(wanted))
+
+    found = [line for split in plan_splits([str(path)], "auto") for _, line in sources.lines(split)]
+
+    assert found == wanted

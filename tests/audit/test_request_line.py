@@ -1,0 +1,363 @@
+"""Lines of Kafka's request log: every form that is known to occur, and garbage."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+
+STAMP = "2026-05-04 10:20:30,456"
+MOMENT = 1777890030456
+"""`STAMP` in UTC, epoch ms."""
+
+
+def fields(api: str = "PRODUCE", key: int = 0, version: int = 11, **changes: Any) -> dict[str, Any]:
+    """A request's fields as Kafka logs them; times that round the moment of the charge down by 2 ms."""
+    made: dict[str, Any] = {
+        "isForwarded": False,
+        "requestHeader": {
+            "requestApiKey": key,
+            "requestApiVersion": version,
+            "correlationId": 7,
+            "clientId": "app",
+            "requestApiKeyName": api,
+        },
+        "request": {
+            "transactionalId": None,
+            "acks": -1,
+            "timeoutMs": 1000,
+            "topicData": [{"name": "pears", "partitionData": [{"index": 0, "recordsSizeInBytes": 100}]}],
+        },
+        "response": {"responses": [], "throttleTimeMs": 0},
+        "connection": "10.0.0.1:9092-10.0.0.2:50000-0-3",
+        "totalTimeMs": 3.5,
+        "requestQueueTimeMs": 0.1,
+        "localTimeMs": 1.25,
+        "remoteTimeMs": 0.0,
+        "throttleTimeMs": 0,
+        "responseQueueTimeMs": 0.7,
+        "sendTimeMs": 1.3,
+        "securityProtocol": "SASL_SSL",
+        "principal": "User:ann",
+        "listener": "SASL_SSL",
+        "clientInformation": {"softwareName": "a", "softwareVersion": "1"},
+    }
+    return made | changes
+
+
+def fetch(partitions: list[dict[str, Any]], version: int = 16, **changes: Any) -> dict[str, Any]:
+    responses = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": partitions}] if partitions else []
+    response = {"throttleTimeMs": 0, "errorCode": 0, "sessionId": 0, "responses": responses}
+    request = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 100, "isolationLevel": 0, "topics": []}
+    return fields("FETCH", 1, version, **({"request": request, "response": response} | changes))
+
+
+PARTITION = {"partitionIndex": 0, "errorCode": 0, "abortedTransactions": None, "recordsSizeInBytes": 1000}
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def line(value: dict[str, Any]) -> str:
+    """The line that Kafka's own pattern makes of it."""
+    return f"[{STAMP}] DEBUG Completed request:{compact(value)} (kafka.request.logger)\n"
+
+
+def parse(value: dict[str, Any]) -> UsageEvent:
+    return parse_line(line(value), "1", UTC)
+
+
+def test_a_produce_request() -> None:
+    # header 8 + 2 + 3 + 1, acks and time-out 6, tags 1, transactional id 1, topics 1, name 6, partitions 1 + 1,
+    # partition 4 + 1 + 1 + 100
+    expected = UsageEvent(
+        time_ms=MOMENT - 2,
+        broker="1",
+        user="ann",
+        client_id="app",
+        ip="10.0.0.2",
+        connection="10.0.0.1:9092-10.0.0.2:50000-0-3",
+        api="produce",
+        bytes=137,
+        request_ns=1_250_000,
+        throttle_ms=0,
+        acks=-1,
+        exempt=False,
+    )
+    assert parse(fields()) == expected
+
+
+JSON = compact(fields())
+OTHER_ZONE = timezone(timedelta(hours=-3, minutes=-30))
+LAYOUT = {"level": "DEBUG", "loggerName": "kafka.request.logger", "message": "Completed request:" + JSON}
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        pytest.param(line(fields()), MOMENT, id="Kafka's pattern"),
+        pytest.param(f"[{STAMP}] DEBUG Completed request:{JSON} (kafka.request.logger)\r\n", MOMENT, id="CR LF"),
+        pytest.param(
+            f"2026-05-04T10:20:30.456Z DEBUG [thread-3] k.r.l - Completed request:{JSON}", MOMENT, id="ISO, Z"
+        ),
+        pytest.param(f"2026-05-04T12:50:30.456+02:30 Completed request:{JSON}", MOMENT, id="ISO, offset"),
+        pytest.param(f"2026-05-04T06:20:30,456-0400 Completed request:{JSON}", MOMENT, id="ISO, offset without colon"),
+        pytest.param(f"2026-05-04 10:20:30.456789 Completed request:{JSON}", MOMENT, id="microseconds"),
+        pytest.param(f"2026-05-04T10:20:31.000111222Z stdout F {line(fields())}", MOMENT, id="CRI"),
+        pytest.param(f"[2026-05-04 10:20:31,000] [{STAMP}] Completed request:{JSON}", MOMENT, id="two in brackets"),
+        pytest.param(f"<135>May  4 10:20:31 host kafka[1]: {line(fields())}", MOMENT, id="syslog"),
+        pytest.param(
+            compact({"instant": {"epochSecond": 1777890030, "nanoOfSecond": 456000000}, **LAYOUT}), MOMENT, id="log4j2"
+        ),
+        pytest.param(json.dumps({"timeMillis": MOMENT, **LAYOUT}), MOMENT, id="log4j2, timeMillis"),
+        pytest.param(compact({"@timestamp": "2026-05-04T10:20:30.456Z", **LAYOUT}), MOMENT, id="ECS"),
+        pytest.param(
+            compact({"log": line(fields()), "stream": "stdout", "time": "2026-05-04T10:20:31.1Z"}), MOMENT, id="docker"
+        ),
+    ],
+)
+def test_every_form_of_a_line(text: str, moment: int) -> None:
+    event = parse_line(text, None, UTC)
+    assert event == parse(fields())._replace(broker=None, time_ms=event.time_ms)
+    assert event.time_ms == moment - 2
+
+
+def test_seconds_alone_are_taken_from_their_middle() -> None:
+    assert parse_line(f"2026-05-04 10:20:30 {JSON}", None, UTC).time_ms == MOMENT - 456 + 500 - 2
+
+
+def test_a_time_without_zone_is_in_the_given_one() -> None:
+    elsewhere = parse_line(line(fields()), None, OTHER_ZONE)
+    assert elsewhere.time_ms - parse(fields()).time_ms == 3.5 * 3600 * 1000
+    own = parse_line(f"2026-05-04T10:20:30.456Z {JSON}", None, OTHER_ZONE)
+    assert own.time_ms == MOMENT - 2
+
+
+def test_the_charge_is_before_queue_and_sending() -> None:
+    late = fields(responseQueueTimeMs=10.5, sendTimeMs=89.75)
+    assert parse(late).time_ms == MOMENT - 100
+
+
+@pytest.mark.parametrize(
+    ("connection", "ip"),
+    [
+        ("10.0.0.1:9092-10.0.0.2:50000-3", "10.0.0.2"),
+        ("10.0.0.1:9092-10.0.0.2:50000-0-3", "10.0.0.2"),
+        ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-0-3", "2001:db8:0:0:0:0:0:2"),
+        ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-3", "2001:db8:0:0:0:0:0:2"),
+        ("broker-1.example:9092-client-7.example:50000-1-2", "client-7.example"),
+    ],
+)
+def test_the_address_of_the_client(connection: str, ip: str) -> None:
+    assert parse(fields(connection=connection)).ip == ip
+
+
+@pytest.mark.parametrize(
+    ("principal", "user"),
+    [("User:CN=ann,OU=a:b", "CN=ann,OU=a:b"), ("User:ANONYMOUS", "ANONYMOUS"), ("User:größe", "größe"), ("Role:", "")],
+)
+def test_the_user_is_the_principals_name(principal: str, user: str) -> None:
+    assert parse(fields(principal=principal)).user == user
+
+
+def test_a_null_client_id_is_empty_and_shorter() -> None:
+    value = fields()
+    value["requestHeader"]["clientId"] = None
+    assert (parse(value).client_id, parse(value).bytes) == ("", 134)
+
+
+def test_names_count_in_utf8() -> None:
+    value = fields()
+    value["requestHeader"]["clientId"] = 'a"é日'
+    assert (parse(value).client_id, parse(value).bytes) == ('a"é日', 137 - 3 + 7)
+
+
+def test_acks_0_has_no_response_and_a_throttle() -> None:
+    value = fields(response="", throttleTimeMs=300)
+    value["request"]["acks"] = 0
+    event = parse(value)
+    assert (event.acks, event.throttle_ms, event.bytes) == (0, 300, 137)
+
+
+def test_a_fetch() -> None:
+    event = parse(fetch([PARTITION]))
+    # 4, throttle time 4, error and session 6, tags 1, topics 1; id 16, partitions 1, tags 1; 4 + 2 + 8 + 8 + 8,
+    # aborted 1, replica 4, records 2 + 1000, tags 1
+    assert (event.api, event.bytes, event.acks) == ("fetch", 1072, None)
+
+
+def test_a_throttled_fetch_hides_its_bytes() -> None:
+    assert parse(fetch([], throttleTimeMs=1500)).bytes == UNKNOWN
+
+
+def test_an_empty_fetch_that_was_not_throttled_is_charged() -> None:
+    assert parse(fetch([])).bytes == 16
+
+
+def asking(*partitions: tuple[int, int]) -> dict[str, Any]:
+    """A fetch request for (partition, offset) pairs of one topic."""
+    asked = [{"partition": partition, "fetchOffset": offset} for partition, offset in partitions]
+    return {"topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": asked}] if partitions else []}
+
+
+def test_the_position_is_that_of_the_first_partition() -> None:
+    def position(*partitions: tuple[int, int]) -> int:
+        return parse(fetch([PARTITION], request=asking(*partitions))).position
+
+    assert position((0, 5), (1, 7)) == position((0, 5), (1, 9)) == position((0, 5)) != 0
+    assert len({position((0, 5)), position((1, 5)), position((0, 6)), position()}) == 4
+    assert position() == parse(fields()).position == 0
+
+
+def test_the_position_is_the_same_in_every_process() -> None:
+    assert parse(fetch([PARTITION], request=asking((3, 77)))).position == 2574832109
+
+
+@pytest.mark.parametrize(
+    ("request_", "exempt"),
+    [
+        ({"replicaId": -1}, False),
+        ({"replicaId": 2}, True),
+        ({"replicaState": {"replicaId": 2, "replicaEpoch": 1}}, True),
+        ({"replicaState": {"replicaId": -1, "replicaEpoch": -1}}, False),
+        ({}, False),
+    ],
+)
+def test_fetches_of_followers_are_exempt(request_: dict[str, Any], exempt: bool) -> None:
+    assert parse(fetch([PARTITION], request={"topics": []} | request_)).exempt is exempt
+
+
+@pytest.mark.parametrize(
+    ("api", "forwarded", "exempt"),
+    [
+        ("LIST_OFFSETS", False, False),
+        ("CREATE_TOPICS", False, False),
+        ("CREATE_TOPICS", True, True),
+        ("WRITE_TXN_MARKERS", False, True),
+        ("ALTER_PARTITION", False, True),
+        ("BROKER_HEARTBEAT", False, False),
+    ],
+)
+def test_other_apis(api: str, forwarded: bool, exempt: bool) -> None:
+    event = parse(fields(api, 99, 3, request={}, response={}, isForwarded=forwarded))
+    assert (event.api, event.bytes, event.acks, event.exempt) == (api.lower(), 0, None, exempt)
+
+
+def test_fields_that_newer_brokers_add_are_ignored() -> None:
+    value = fields(temporaryMemoryBytes=5, messageConversionsTime=0.5, somethingNew={"a": [1]})
+    value["requestHeader"]["requestApiVersionDeprecated"] = True
+    assert parse(value) == parse(fields())
+
+
+TEXT_FORM = (
+    f"[{STAMP}] DEBUG Completed request:RequestHeader(apiKey=PRODUCE, apiVersion=7, clientId=c, correlationId=1) -- "
+    "{acks=1,timeout=5,numPartitions=1},response:{} from connection 10.0.0.1:9092-10.0.0.2:4-0;totalTime:0.1"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not a line of a JSON request log"),
+        ("\n", "not a line of a JSON request log"),
+        (f"[{STAMP}] INFO [BrokerServer id=1] Transition from STARTING to STARTED", "not a line of a JSON request log"),
+        (TEXT_FORM, "the text form of Kafka 2.7 and older is not supported"),
+        (JSON, "no timestamp before the JSON"),
+        (f"DEBUG Completed request:{JSON}", "no timestamp before the JSON"),
+        (compact(LAYOUT), "no timestamp before the JSON"),
+        (line(fields())[:200], "truncated or malformed JSON"),
+        (line(fields()).replace("2026-05", "2026-13"), "is not a time"),
+        (line(fields(principal="ann")), "the principal has no type"),
+        (line(fields(connection="nowhere")), "the connection is not one"),
+        (line(fields(version=14)), "produce version 14 is not known"),
+        (line(fetch([PARTITION], version=19)), "fetch version 19 is not known"),
+        (line(fields(request={})), "field 'topicData' is missing|field 'transactionalId' is missing"),
+        (line(fields(request=None)), "a field is not of the type that Kafka logs"),
+        (line(fields(throttleTimeMs="1")), "a field is not of the type that Kafka logs"),
+        (line(fields()).replace('Bytes":100', 'Bytes":1.5'), "a field is not of the type that Kafka logs"),
+        (line(fields()).replace('Bytes":100', 'Bytes":-999'), "a field is not of the type that Kafka logs"),
+        (line(fields(sendTimeMs=None)), "a field is not of the type that Kafka logs"),
+        (line(fields(sendTimeMs=float("inf"))), "a field is not of the type that Kafka logs"),
+        (f'[{STAMP}] {{"isForwarded":false}}', "field 'requestHeader' is missing"),
+        (f'[{STAMP}] {{"isForwarded":' + "[" * 100_000, "malformed JSON"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_line(text, None, UTC)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def only_value_errors(text: str) -> None:
+    try:
+        event = parse_line(text, None, UTC)
+    except ValueError:
+        return
+    kinds: tuple[Any, ...] = (int, type(None), *[str] * 5, int, int, int, (int, type(None)), bool, int)
+    assert all(isinstance(value, kind) for value, kind in zip(event, kinds, strict=True)), event
+
+
+@given(st.text())
+@example('{"isForwarded"')
+@example('0000-00-00 00:00:00 {"isForwarded":1}')
+def test_any_text_is_read_or_a_value_error(text: str) -> None:
+    only_value_errors(text)
+    only_value_errors(f'[{STAMP}] Completed request:{{"isForwarded"{text}')
+    only_value_errors(f"{text}{JSON}")
+
+
+@given(st.text(max_size=20), st.integers(0, 2000))
+def test_a_line_cut_anywhere_is_read_or_a_value_error(middle: str, place: int) -> None:
+    whole = line(fields())
+    only_value_errors(whole[:place] + middle)
+    only_value_errors(whole[:place] + middle + whole[place:])
+
+
+PATHS = [
+    (),
+    *((name,) for name in fields()),
+    *(("requestHeader", name) for name in fields()["requestHeader"]),
+    *(("request", name) for name in fields()["request"]),
+    ("request", "topics"),
+    ("request", "topics", 0, "partitions"),
+    ("request", "topics", 0, "partitions", 0, "fetchOffset"),
+    ("request", "topicData", 0),
+    ("request", "topicData", 0, "partitionData"),
+    ("request", "topicData", 0, "partitionData", 0),
+    ("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"),
+    ("response", "responses"),
+    ("response", "responses", 0, "partitions"),
+    ("response", "responses", 0, "partitions", 0, "recordsSizeInBytes"),
+    ("response", "responses", 0, "partitions", 0, "abortedTransactions"),
+]
+
+
+@given(st.sampled_from(PATHS), ANY_JSON, st.sampled_from([0, 2, 9, 12, 13, 16, 99]), st.booleans())
+def test_any_value_in_any_field_is_read_or_a_value_error(
+    path: tuple[str | int, ...], value: Any, version: int, fetching: bool
+) -> None:
+    made: Any = fetch([dict(PARTITION)], version, request=asking((0, 5))) if fetching else fields(version=version)
+    at = made
+    for step in path[:-1]:
+        try:
+            at = at[step]
+        except (KeyError, IndexError):  # a path of the other API
+            return
+    if path:
+        at[path[-1]] = value
+    else:
+        made = {"isForwarded": value}
+    only_value_errors(line(made))

@@ -1,0 +1,240 @@
+"""A real Kafka broker from Maven artifacts: KRaft combined mode, loopback only, JSON request log on.
+
+Version: 4.3.1 is the newest release whose artifacts are all on Maven Central; of 4.4.0 the broker, the clients and the
+server are there, `kafka-tools` and `kafka-tools-api` (which the broker's pom names) are not. Kafka's own quota tool,
+`kafka.admin.ConfigCommand`, is in `kafka_2.13` up to that version.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tests.brokers.maven import retrieve
+
+VERSION = "4.3.1"
+COORDINATES = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    # The binding of slf4j 1.7 to the log4j-core that kafka-server brings; Kafka itself leaves it to its distribution.
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
+USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
+"""The users of the SASL listener; the password of each is made from the name (`password_of`)."""
+
+_LOG4J2 = """\
+status = error
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {request_log}
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d] %p %m (%c)%n
+appender.server.type = File
+appender.server.name = server
+appender.server.fileName = {server_log}
+appender.server.layout.type = PatternLayout
+appender.server.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+rootLogger.level = warn
+rootLogger.appenderRef.server.ref = server
+"""
+
+_SERVER = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas}
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+
+
+def password_of(user: str) -> str:
+    """The made-up password of a user of the test broker."""
+    return f"{user}-secret"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that are free now, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def java() -> str:
+    """The java launcher on PATH. Raises RuntimeError without one: tests on real brokers fail, they never skip."""
+    found = shutil.which("java")
+    if found is None:
+        raise RuntimeError("java is not on PATH; the tests on real brokers need a JDK 17 or newer")
+    return found
+
+
+class KafkaBroker:
+    """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
+
+    `settings` are added to server.properties (later lines win, so they also replace). Raises RuntimeError with the tail
+    of the broker's output when it does not start within `ready_seconds`.
+    """
+
+    def __init__(
+        self, *, settings: Mapping[str, str] | None = None, heap: str = "512m", ready_seconds: float = 60
+    ) -> None:
+        self.version = VERSION
+        self._settings = dict(settings or {})
+        self._heap = heap
+        self._ready_seconds = ready_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._jars: Path | None = None
+        self.bootstrap = ""
+        """host:port of the PLAINTEXT listener (principal User:ANONYMOUS)."""
+        self.sasl_bootstrap = ""
+        """host:port of the SASL_PLAINTEXT listener, mechanism PLAIN, users `USERS`."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the broker keeps its files while it runs."""
+        assert self._folder is not None, "the broker is not started"
+        return self._folder
+
+    @property
+    def request_log(self) -> Path:
+        """The JSON request log, times in UTC; complete up to the last answered request."""
+        return self.folder / "kafka-request.log"
+
+    def __enter__(self) -> KafkaBroker:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def client(self, user: str | None = None) -> dict[str, str | int | float | bool]:
+        """Connection settings for confluent-kafka: as that user, or on the PLAINTEXT listener without one."""
+        if user is None:
+            return {"bootstrap.servers": self.bootstrap}
+        return {
+            "bootstrap.servers": self.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": password_of(user),
+        }
+
+    def kafka_configs(self, *args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Runs Kafka's own kafka-configs against this broker (`--bootstrap-server` is added); output is captured."""
+        command = self._java("kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, *args)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+    def stop(self) -> None:
+        """Ends the broker that was started here, and removes its files."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(15)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _java(self, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
+        assert self._jars is not None, "the broker is not started"
+        small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+        return [java(), "-Xmx256m", *small, *options, "-cp", f"{self._jars}/*", main, *args]
+
+    def _start(self) -> None:
+        self._jars = retrieve(f"kafka-{VERSION}", COORDINATES)
+        self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
+        plain, sasl, controller = free_ports(3)
+        self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
+        users = " ".join(f'user_{user}="{password_of(user)}"' for user in USERS)
+        server = _SERVER.format(
+            plain=plain,
+            sasl=sasl,
+            controller=controller,
+            data=self.folder / "data",
+            jaas=f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
+        )
+        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        properties = self.folder / "server.properties"
+        properties.write_text(server + extra)
+        logging = self.folder / "log4j2.properties"
+        logging.write_text(_LOG4J2.format(request_log=self.request_log, server_log=self.folder / "server.log"))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        format_storage = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+        done = subprocess.run(format_storage, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")
+        options = (
+            f"-Xmx{self._heap}",
+            "-Duser.timezone=UTC",
+            f"-Dlog4j2.configurationFile={logging}",
+            f"-Dkafka.logs.dir={self.folder}",
+        )
+        with (self.folder / "output.log").open("wb") as output:
+            command = self._java("kafka.Kafka", str(properties), options=options)
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        """Returns once the broker answers on both listeners."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        deadline = time.monotonic() + self._ready_seconds
+        for user in (None, "admin"):
+            # Quiet: refused connections are what waiting looks like.
+            client = AdminClient({**self.client(user), "log_level": 0, "reconnect.backoff.max.ms": 200})
+            while True:
+                assert self._process is not None
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the broker did not start:\n{self._tail()}")
+                try:
+                    if client.list_topics(timeout=1).brokers:
+                        break
+                except KafkaException:
+                    time.sleep(0.05)
+
+    def _tail(self) -> str:
+        """The last output of the broker, for an error message."""
+        names = ("output.log", "server.log")
+        texts = [(self.folder / name).read_text(errors="replace") for name in names if (self.folder / name).exists()]
+        return "\n".join("\n".join(text.splitlines()[-20:]) for text in texts)

@@ -1,0 +1,60 @@
+"""The real broker of the tests does what tests rely on: quotas through Kafka's own tool, throttling, a request log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer, ThrottleEvent
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.brokers.kafka import VERSION, KafkaBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as started:
+        yield started
+
+
+def test_kafka_configs_sets_and_describes_a_quota(broker: KafkaBroker) -> None:
+    where = ("--entity-type", "users", "--entity-name", "bob")
+    altered = broker.kafka_configs("--alter", "--add-config", "producer_byte_rate=2048", *where)
+    assert (altered.returncode, altered.stdout) == (0, "Completed updating config for user bob.\n"), altered.stderr
+    described = broker.kafka_configs("--describe", *where)
+    assert described.returncode == 0, described.stderr
+    assert "Quota configs for user-principal 'bob' are producer_byte_rate=2048.0" in described.stdout
+
+
+def test_a_producer_over_its_quota_is_throttled_and_logged(broker: KafkaBroker) -> None:
+    quota = ("--alter", "--add-config", "producer_byte_rate=20000", "--entity-type", "users", "--entity-name", "alice")
+    altered = broker.kafka_configs(*quota)
+    assert altered.returncode == 0, altered.stderr
+    admin = AdminClient(broker.client("admin"))  # named: its futures fail once it is gone
+    admin.create_topics([NewTopic("load", 1, 1)])["load"].result(10)
+    throttled: list[float] = []
+
+    def on_throttle(event: ThrottleEvent) -> None:
+        throttled.append(event.throttle_time)
+
+    settings = {"client.id": "writer", "linger.ms": 0, "throttle_cb": on_throttle}
+    producer = Producer({**broker.client("alice"), **settings})
+    deadline = time.monotonic() + 20
+    while not any(throttled) and time.monotonic() < deadline:
+        producer.produce("load", b"x" * 50_000)
+        producer.flush(5)
+        producer.poll(0.05)
+    assert max(throttled) > 0, "20 kB/s and yet no throttle"
+
+    lines = [line for line in broker.request_log.read_text().splitlines() if '"clientId":"writer"' in line]
+    requests = [json.loads(line[line.index("{") : line.rindex("}") + 1]) for line in lines]
+    produced = [request for request in requests if request["requestHeader"]["requestApiKeyName"] == "PRODUCE"]
+    assert {request["principal"] for request in produced} == {"User:alice"}
+    assert max(request["throttleTimeMs"] for request in produced) > 0
+
+
+def test_it_is_the_release_that_was_asked_for(broker: KafkaBroker) -> None:
+    assert broker.version == VERSION
+    assert (broker.folder / "kafka-request.log").exists()

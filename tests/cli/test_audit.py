@@ -1,0 +1,82 @@
+"""`kquota audit` as a process: what goes wrong is one line, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+QUOTAS = (
+    '{"kind":"kquota.quotas","version":1,"quotas":[{"entity":{"user":"alice"},"values":{"producer_byte_rate":1000}}]}'
+)
+LINE = (
+    '[2026-03-11 09:00:0%d,113] DEBUG Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":0,'
+    '"requestApiVersion":11,"correlationId":1,"clientId":"app-%d","requestApiKeyName":"PRODUCE"},"request":'
+    '{"transactionalId":null,"acks":-1,"timeoutMs":30000,"topicData":[{"name":"orders","partitionData":[{"index":0,'
+    '"recordsSizeInBytes":40105}]}]},"response":{"responses":[],"throttleTimeMs":0},"connection":'
+    '"10.0.0.1:9093-10.0.0.2:51822-0-118","totalTimeMs":4.3,"requestQueueTimeMs":0.05,"localTimeMs":2.1,'
+    '"remoteTimeMs":1.9,"throttleTimeMs":398,"responseQueueTimeMs":0.04,"sendTimeMs":0.18,"securityProtocol":'
+    '"SASL_SSL","principal":"User:alice","listener":"SASL_SSL","clientInformation":{"softwareName":"x",'
+    '"softwareVersion":"1"}} (kafka.request.logger)\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """A file of each kind."""
+    (tmp_path / "quotas.json").write_text(QUOTAS)
+    (tmp_path / "none.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
+    (tmp_path / "bad.json").write_text(QUOTAS.replace("1000", "-1"))
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "broker-7").mkdir()
+    (tmp_path / "broker-7" / "kafka-request.log").write_text("".join(LINE % (n, n % 2) for n in range(9)) + "garbage\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("folder --quotas quotas.json", 3, "folder without files"),
+        ("empty.log --quotas quotas.json", 3, "empty"),
+        ("missing.log --quotas quotas.json", 3, "no such file"),
+        ("quotas.json --quotas quotas.json", 3, "none of 1 records can be read"),
+        ("broker-7 --quotas bad.json", 3, "greater than 0"),
+        ("broker-7 --quotas folder", 3, "is a directory"),
+        ("broker-7 --quotas none.json", 3, "no quotas"),
+        ("broker-7 --quotas quotas.json --kafka-version latest", 3, "not a Kafka version"),
+        ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
+        ("broker-7 --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
+    """The reason and the code of the table; nothing on stdout, no file left."""
+    before = sorted(tmp_path.rglob("*"))
+
+    done = kquota("audit", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.complaint
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("output", ["table", "csv"])
+def test_garbage_is_quarantined_and_the_rest_is_audited(
+    kquota: Kquota, tmp_path: Path, golden: Callable[[str, str], None], output: str
+) -> None:
+    """The broker's name is the folder's; the bad line is kept with its reason."""
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", "-o", output)
+
+    assert done.code == 0
+    golden(f"audit.{output}", done.out)
+    warning, *rest = done.err.splitlines()
+    assert "1 record cannot be read, quarantined in kquota-quarantine.jsonl" in warning
+    assert rest == (
+        ["1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt"] if output == "table" else []
+    )
+    (reject,) = map(json.loads, (tmp_path / "kquota-quarantine.jsonl").read_text().splitlines())
+    assert reject["place"] == "line 10"
+    assert reject["text"] == "garbage"

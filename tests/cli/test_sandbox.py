@@ -1,0 +1,51 @@
+"""`kquota sandbox` from start to stop."""
+
+from __future__ import annotations
+
+import json
+
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+
+def test_start_use_status_stop(kquota: Kquota) -> None:
+    """Stdout is the connect string; the data outlives a stop; a second start is refused and a second stop harmless."""
+    kept = {"KQUOTA_SANDBOX": "here"}
+    assert kquota("sandbox", "status", **kept).code == 4
+
+    started = kquota("sandbox", "start", **kept)
+    try:
+        assert (started.code, started.err) == (0, "")
+        connect = started.out.strip()
+        alter = ("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", "--zookeeper", connect)
+        assert kquota(*alter).code == 0
+        status = kquota("sandbox", "status", "-o", "json", **kept)
+        assert status.code == 0
+        Draft202012Validator(schema("sandbox")).validate(json.loads(status.out))
+        assert json.loads(status.out)["connect"] == connect
+        again = kquota("sandbox", "start", **kept)
+        assert (again.code, again.out) == (8, "")
+        assert connect in again.complaint
+    finally:
+        stopped = kquota("sandbox", "stop", **kept)
+    assert (stopped.code, stopped.complaint) == (0, "stopped")
+    assert kquota("sandbox", "stop", **kept).complaint == "not running"
+    gone = kquota("sandbox", "status", "-o", "json", **kept)
+    assert gone.code == 4
+    Draft202012Validator(schema("sandbox")).validate(json.loads(gone.out))
+
+    restarted = kquota("sandbox", "start", **kept).out.strip()
+    try:
+        assert "alice" in kquota("describe", "--zookeeper", restarted).out
+    finally:
+        kquota("sandbox", "stop", **kept)
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(kquota: Kquota) -> None:
+    """One line, and nothing of it is touched."""
+    done = kquota("sandbox", "start", "--dir", "/")
+
+    assert done.code == 3
+    assert done.complaint

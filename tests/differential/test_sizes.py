@@ -1,0 +1,83 @@
+"""`kquota.audit.sizes` against Kafka's own message classes, every version that two releases know between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota.audit.sizes import FETCH_VERSIONS, PRODUCE_VERSIONS, fetch_response_size, produce_request_size
+from tests.brokers.maven import class_path, retrieve
+
+SOURCE = Path(__file__).with_name("RequestSizes.java")
+JACKSON = "com.fasterxml.jackson.core:jackson-databind:2.21.2"
+RELEASES = ("3.9.1", "4.4.0")
+"""Kafka 4 dropped the oldest versions, 3.9 is the last to know them; 4.4.0 is the newest release."""
+CASES = 150
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, str]:
+    """What `RequestSizes.java` prints, by release."""
+    java = shutil.which("java")
+    assert java is not None, "java is not on PATH"
+    found = {}
+    for release in RELEASES:
+        jars = retrieve(f"kafka-clients-{release}", [f"org.apache.kafka:kafka-clients:{release}", JACKSON])
+        command = [java, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-cp", class_path(jars), str(SOURCE)]
+        run = subprocess.run([*command, "20261120", str(CASES)], capture_output=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stderr.decode()
+        found[release] = run.stdout.decode()
+    return found
+
+
+@pytest.fixture(scope="module")
+def cases(outputs: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    return {release: [json.loads(line) for line in text.splitlines()] for release, text in outputs.items()}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_sizes_are_those_of_kafka(cases: dict[str, list[dict[str, Any]]], release: str) -> None:
+    wrong = []
+    for case in cases[release]:
+        if case["api"] == "produce":
+            size = produce_request_size(case["header"], case["body"])
+        else:
+            size = fetch_response_size(case["version"], case["body"])
+        if size != case["size"]:
+            wrong.append((case["api"], case["version"], size, case["size"]))
+    assert not wrong, f"{len(wrong)} of {len(cases[release])} differ: {wrong[:10]}"
+
+
+def test_every_version_was_compared(cases: dict[str, list[dict[str, Any]]]) -> None:
+    compared = Counter((case["api"], case["version"]) for each in cases.values() for case in each)
+    expected = {("produce", version) for version in PRODUCE_VERSIONS} | {
+        ("fetch", version) for version in FETCH_VERSIONS
+    }
+    assert compared.keys() == expected
+    assert min(compared.values()) >= CASES
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    "rare", ["divergingEpoch", "currentLeader", "snapshotId", "nodeEndpoints", '"records":null', "producerId"]
+)
+def test_the_cases_have_what_is_rare(outputs: dict[str, str], release: str, rare: str) -> None:
+    assert rare in outputs[release]
+
+
+@pytest.mark.parametrize("version", [-1, 14, 99])
+def test_an_unknown_produce_version_is_refused(version: int) -> None:
+    with pytest.raises(ValueError, match=f"produce version {version} is not known"):
+        produce_request_size({"requestApiVersion": version, "clientId": ""}, {})
+
+
+@pytest.mark.parametrize("version", [-1, 19, 99])
+def test_an_unknown_fetch_version_is_refused(version: int) -> None:
+    with pytest.raises(ValueError, match=f"fetch version {version} is not known"):
+        fetch_response_size(version, {})

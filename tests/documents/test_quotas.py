@@ -1,0 +1,77 @@
+"""What is written as a document reads back as the same snapshot."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey, Value, ValueType
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.encoding import schema, to_json, to_yaml
+from kquota.documents.quotas import quotas_document, read_quotas, values_document
+
+ROOT = Path(__file__).parents[2]
+NAMES = st.one_of(st.just(DEFAULT), st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable()))
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> QuotaSnapshot:
+    """Any entities and values."""
+    pair = st.tuples(st.none() | NAMES, st.none() | NAMES).filter(lambda names: names != (None, None))
+    entities = [Entity(user=user, client_id=client) for user, client in draw(st.lists(pair, max_size=5, unique=True))]
+    entities += [Entity(ip=ip) for ip in draw(st.lists(NAMES, max_size=2, unique=True))]
+
+    def value(key: QuotaKey) -> st.SearchStrategy[Value]:
+        if key.value_type is ValueType.DOUBLE:
+            return st.floats(min_value=1e-3, max_value=1e15)
+        return st.integers(1, key.value_type.maximum)
+
+    return QuotaSnapshot(
+        {
+            entity: draw(
+                st.fixed_dictionaries({}, optional={key: value(key) for key in QuotaKey if key.allowed_for(entity)})
+            )
+            for entity in entities
+        }
+    )
+
+
+@given(snapshots())
+def test_reads_back(snapshot: QuotaSnapshot) -> None:
+    """In JSON and in YAML, exactly; and the document validates."""
+    document = quotas_document(snapshot)
+    Draft202012Validator(schema("quotas")).validate(document)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("q.json", to_json(document)), ("q.yaml", to_yaml(document))):
+            path = Path(folder) / name
+            path.write_text(text, encoding="utf-8")
+
+            assert read_quotas(path) == snapshot
+
+
+def test_numbers_that_json_does_not_have() -> None:
+    """A cluster can hold NaN: it prints as Java's word, never as invalid JSON."""
+    values = values_document(
+        {QuotaKey.REQUEST_PERCENTAGE: float("nan"), QuotaKey.CONTROLLER_MUTATION_RATE: float("inf")}
+    )
+
+    assert values == {"request_percentage": "NaN", "controller_mutation_rate": "Infinity"}
+    json.dumps(values, allow_nan=False)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "schemas").iterdir()), ids=lambda path: str(path.name))
+def test_schemas_are_schemas(path: Path) -> None:
+    """Each is valid itself, and those that list the quota keys list all of them."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+
+    Draft202012Validator.check_schema(document)
+    text = json.dumps(document)
+    if "connection_creation_rate" in text:
+        assert all(key.value in text for key in QuotaKey)
