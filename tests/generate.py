@@ -1,0 +1,127 @@
+"""Writes what is generated from the code: completions, man pages, and the tables of the README.
+
+    python -m tests.generate            writes the files
+    python -m tests.generate --check    exits with 1 when one is stale
+
+`tests/test_generated.py` runs the check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+
+from kquota import __version__
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_SHELLS: dict[str, type[ShellComplete]] = {
+    "kquota.bash": BashComplete,
+    "_kquota": ZshComplete,
+    "kquota.fish": FishComplete,
+}
+
+
+@cache
+def files() -> dict[Path, str]:
+    """Every generated file and what should be in it."""
+    generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
+    generated |= {ROOT / "man" / f"{name}.1": page for name, page in man_pages()}
+    readme = ROOT / "README.md"
+    generated[readme] = fill(readme.read_text(encoding="utf-8"))
+    return generated
+
+
+def completion(shell: type[ShellComplete]) -> str:
+    """The script that teaches a shell to complete kquota's command lines."""
+    return shell(cli, {}, "kquota", "_KQUOTA_COMPLETE").source()
+
+
+def man_pages() -> Iterator[tuple[str, str]]:
+    """(name, troff) of kquota and each command."""
+    yield from _man_pages(cli, click.Context(cli, info_name="kquota"))
+
+
+def _man_pages(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    from click_man.core import generate_man_page
+
+    page = generate_man_page(context, version=__version__, date=__version__)
+    # click-man runs the lines of a \b paragraph together; examples are to be copied as they stand.
+    page = re.sub(
+        r"\.PP\n\n?Examples:\n((?:  .*\n?)+)", lambda match: f".SH EXAMPLES\n.nf\n{_literal(match[1])}.fi\n", page
+    )
+    page = re.sub(r"(\.SH EXAMPLES\n\.nf\n.*?\.fi\n)(.*)\Z", r"\2\n\1", page, flags=re.DOTALL)
+    yield context.command_path.replace(" ", "-"), page.strip() + "\n" + _exit_status()
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _man_pages(child, click.Context(child, info_name=name, parent=context))
+
+
+def _literal(text: str) -> str:
+    return "".join(line.strip().replace("\\", "\\e").replace("-", "\\-") + "\n" for line in text.splitlines())
+
+
+def _exit_status() -> str:
+    rows = "".join(f".TP\n{code.value}\n{code.meaning.replace('`', '')}\n".replace("--", "\\-\\-") for code in ExitCode)
+    return f".SH EXIT STATUS\n{rows}"
+
+
+def exit_code_table() -> str:
+    """The exit codes as a Markdown table."""
+    rows = "".join(f"| {code.value} | {code.name} | {code.meaning} |\n" for code in ExitCode)
+    return f"| code | name | when |\n|---|---|---|\n{rows}"
+
+
+def help_block() -> str:
+    """What `kquota --help` prints."""
+    context = click.Context(cli, info_name="kquota", terminal_width=100, max_content_width=100)
+    return f"```\n{cli.get_help(context)}\n```\n"
+
+
+def accuracy() -> str:
+    """The audit of the recorded log beside what the broker itself wrote into it."""
+    from tests.audit.recorded import accuracy_table
+
+    return accuracy_table()
+
+
+_PARTS = {"exit codes": exit_code_table, "help": help_block, "accuracy": accuracy}
+
+
+def fill(text: str) -> str:
+    """The README with its generated parts renewed."""
+    for name, render in _PARTS.items():
+        begin, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+        assert begin in text, f"the README lacks {begin!r}"
+        head, rest = text.split(begin, 1)
+        _, tail = rest.split(end, 1)
+        text = f"{head}{begin}{render()}{end}{tail}"
+    return text
+
+
+def main() -> int:
+    """Writes or checks; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        print(f"{'stale' if check else 'wrote'} {path.relative_to(ROOT)}")
+        if not check:
+            path.write_text(files()[path], encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The demo that the README promises, as a newcomer runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """It ends with the audit of the recorded log; no process and no file is left."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    before = {item.name for item in ROOT.iterdir()}
+
+    done = subprocess.run(
+        ["bash", str(ROOT / "tests" / "demo.sh")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": path, "TMPDIR": str(tmp_path)},
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    audit = done.stdout.split("$ kquota audit")[1]
+    assert all(name in audit for name in ("billing-1", "report-1", "bob:fraud-reader", ":sensor-gw", "bob:etl"))
+    assert "counters throttled" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert {item.name for item in ROOT.iterdir()} <= before | {"__pycache__", ".pytest_cache", ".hypothesis"}
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in processes
