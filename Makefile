@@ -18,7 +18,7 @@ help:
 
 prerequisites:
 	@command -v $(PYTHON) >/dev/null || { echo "kquota needs Python 3.11 or later: apt-get install python3 python3-venv" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kquota needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1): apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "kquota needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo none): apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11" >&2; exit 1; }
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "kquota's sandbox and audit need a JDK 17 or later: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1 | { read major; test "$${major:-0}" -ge 17; } || { echo "kquota's sandbox and audit need a JDK 17 or later, and java on the path is older: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
 

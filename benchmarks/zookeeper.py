@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kquota.backends import znode
-from kquota.backends.zookeeper import ENTITIES_PER_TRANSACTION, READS_PER_REQUEST, WINDOW, ZooKeeperBackend, _MultiRead
+from kquota.backends.zookeeper import ZooKeeperBackend
+from kquota.backends.zookeeper.limits import ENTITIES_PER_TRANSACTION, READS_PER_REQUEST, WINDOW
+from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -55,7 +57,7 @@ def bare_describe(client: Any) -> None:
     paths = [f"/config/users/{name}" for name in client.get_children("/config/users")]
     reads = [(4, path) for path in paths]
     chunks = [reads[start : start + READS_PER_REQUEST] for start in range(0, len(reads), READS_PER_REQUEST)]
-    pipelined([lambda chunk=chunk: call(_MultiRead(chunk, "")) for chunk in chunks])  # type: ignore[misc]
+    pipelined([lambda chunk=chunk: call(MultiRead(chunk, "")) for chunk in chunks])  # type: ignore[misc]
 
 
 def bare_alter(client: Any, paths: Sequence[str]) -> None:
@@ -64,7 +66,7 @@ def bare_alter(client: Any, paths: Sequence[str]) -> None:
     nodes: list[Any] = []
     for start in range(0, len(reads), READS_PER_REQUEST):
         handle = client.handler.async_result()
-        client._call(_MultiRead(reads[start : start + READS_PER_REQUEST], ""), handle)
+        client._call(MultiRead(reads[start : start + READS_PER_REQUEST], ""), handle)
         nodes += handle.get(timeout=60)
     requests = []
     for start in range(0, len(paths), ENTITIES_PER_TRANSACTION):

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     help="The brokers' quota.window.size.seconds.",
 )
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
-@click.option("--all", "show_all", is_flag=True, help="Table and CSV: also the counters that were never throttled.")
+@click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
 @click.option(
     "--quarantine",
@@ -219,14 +219,13 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
         }
         click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement)), nl=False)
         return
-    shown = [row for row in rows if show_all or row["verdict"] != "not throttled"]
     if output == "csv":
         from kquota.cli.text import print_csv
 
         headings = [name for name in result.findings.schema.names if name != "clients"]
-        print_csv(headings, [[row[name] for name in headings] for row in shown])
+        print_csv(headings, [[row[name] for name in headings] for row in rows])
         return
-    _print_table(result, rows, shown)
+    _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:

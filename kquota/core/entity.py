@@ -21,6 +21,9 @@ class EntityType(enum.Enum):
     CLIENT_ID = "client-id"
     IP = "ip"
 
+    # Members are singletons: their identity is a hash as good as that of their names, and much cheaper.
+    __hash__ = object.__hash__
+
     @property
     def plural(self) -> str:
         """The name of the znode directory and of `--entity-type`: `users`, `clients`, `ips`."""
@@ -31,6 +34,8 @@ class Default(enum.Enum):
     """The default entity's name: a type of its own, so that the literal name `<default>` stays an ordinary name."""
 
     DEFAULT = "<default>"
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return "DEFAULT"
@@ -53,26 +58,26 @@ class Entity:
     ip: Name | None = None
 
     def __post_init__(self) -> None:
-        if self.ip is not None and (self.user is not None or self.client_id is not None):
+        user, client_id, ip = self.user, self.client_id, self.ip
+        if ip is not None and (user is not None or client_id is not None):
             raise InvalidRequest(
                 "INVALID_REQUEST: an ip entity cannot be combined with a user or a client-id",
                 hint="set the connection quota of the ip in a command of its own",
             )
-        parts = self.parts
-        if not parts:
+        if user is None and client_id is None and ip is None:
             raise InvalidRequest("INVALID_REQUEST: an entity needs a user, a client-id or an ip")
-        for entity_type, name in parts:
-            if name == "":
-                raise InputError(
-                    f"empty {entity_type.value} is not supported",
-                    hint=f"the default has a flag of its own: --{entity_type.value.removesuffix('-id')}-defaults",
-                )
+        if user == "" or client_id == "" or ip == "":
+            empty = next(entity_type.value for entity_type, name in self.parts if name == "")
+            raise InputError(
+                f"empty {empty} is not supported",
+                hint=f"the default has a flag of its own: --{empty.removesuffix('-id')}-defaults",
+            )
 
     @property
     def parts(self) -> tuple[tuple[EntityType, Name], ...]:
         """The (type, name) pairs that are present, user before client-id."""
         named = ((EntityType.USER, self.user), (EntityType.CLIENT_ID, self.client_id), (EntityType.IP, self.ip))
-        return tuple((entity_type, name) for entity_type, name in named if name is not None)
+        return tuple([(entity_type, name) for entity_type, name in named if name is not None])
 
     @property
     def types(self) -> frozenset[EntityType]:
@@ -92,9 +97,10 @@ class Entity:
     @property
     def sort_key(self) -> tuple[tuple[int, int, str], ...]:
         """Users, then clients, then pairs by user, then ips; defaults before names."""
-        kinds = {EntityType.USER: 0, EntityType.CLIENT_ID: 1, EntityType.IP: 3}
-        kind = 2 if len(self.parts) == 2 else kinds[self.parts[0][0]]
-        return tuple((kind, 0, "") if name is DEFAULT else (kind, 1, name) for _, name in self.parts)
+        user, client_id, ip = self.user, self.client_id, self.ip
+        kind = 3 if ip is not None else 0 if client_id is None else 1 if user is None else 2
+        names = [name for name in (user, client_id, ip) if name is not None]
+        return tuple([(kind, 0, "") if name is DEFAULT else (kind, 1, name) for name in names])
 
     def __str__(self) -> str:
         return format_entity(self)

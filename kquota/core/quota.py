@@ -27,6 +27,9 @@ class ValueType(enum.Enum):
     INT = "INT"
     DOUBLE = "DOUBLE"
 
+    # Members are singletons: their identity is a hash as good as that of their names, and much cheaper.
+    __hash__ = object.__hash__
+
     @property
     def integral(self) -> bool:
         return self is not ValueType.DOUBLE
@@ -34,7 +37,10 @@ class ValueType(enum.Enum):
     @property
     def maximum(self) -> int | None:
         """The largest value of an integral type; a double has none here."""
-        return {"LONG": LONG_MAX, "INT": INT_MAX}.get(self.value)
+        return _MAXIMA.get(self)
+
+
+_MAXIMA = {ValueType.LONG: LONG_MAX, ValueType.INT: INT_MAX}
 
 
 class QuotaKey(enum.Enum):
@@ -45,6 +51,8 @@ class QuotaKey(enum.Enum):
     REQUEST_PERCENTAGE = "request_percentage"
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+    __hash__ = object.__hash__
 
     @property
     def value_type(self) -> ValueType:
@@ -218,6 +226,8 @@ def humanize(key: QuotaKey, value: Value) -> str:
 # and no `inf`: Python's float() would take both, a broker would not.
 _JAVA_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?)\Z", re.ASCII)
 _JAVA_LONG = re.compile(r"[+-]?\d+\Z", re.ASCII)
+# What `String.trim` cuts off, and so does Double.parseDouble; str.strip knows other blanks.
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def parse_stored(key: QuotaKey, text: str) -> Value | None:
@@ -226,14 +236,16 @@ def parse_stored(key: QuotaKey, text: str) -> Value | None:
     LONG and INT follow `Long.parseLong` and `Integer.parseInt` (no blanks, no fractions); DOUBLE follows
     `Double.parseDouble`. Zero, negative and NaN are read as they are: the cluster may hold them.
     """
-    if key.value_type.integral:
+    maximum = key.value_type.maximum
+    if maximum is not None:
         if not _JAVA_LONG.match(text):
             return None
-        number = int(text)
-        maximum = key.value_type.maximum
-        assert maximum is not None
+        digits = text.lstrip("+-0")
+        if len(digits) > 19:  # beyond every LONG; int() refuses texts of thousands of digits
+            return None
+        number = -int(digits or "0") if text.startswith("-") else int(digits or "0")
         return number if -maximum - 1 <= number <= maximum else None
-    stripped = text.strip()
+    stripped = text.strip(_JAVA_BLANKS)
     if not _JAVA_DOUBLE.match(stripped):
         return None
     return float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped)

@@ -30,9 +30,9 @@ class QuotaSnapshot(Mapping[Entity, Values]):
 
     def __post_init__(self) -> None:
         ordered = {
-            entity: MappingProxyType({key: self.quotas[entity][key] for key in QuotaKey if key in self.quotas[entity]})
-            for entity in sorted(self.quotas, key=lambda entity: entity.sort_key)
-            if self.quotas[entity]
+            entity: MappingProxyType(_ordered(values))
+            for entity, values in sorted(self.quotas.items(), key=lambda item: item[0].sort_key)
+            if values
         }
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
 
@@ -61,3 +61,11 @@ class QuotaSnapshot(Mapping[Entity, Values]):
     def of(cls, pairs: Iterable[tuple[Entity, Values]], problems: Iterable[Problem] = ()) -> QuotaSnapshot:
         """A snapshot of (entity, values) pairs; a later pair replaces an earlier one of the same entity."""
         return cls(dict(pairs), tuple(problems))
+
+
+_KEYS = tuple(QuotaKey)
+
+
+def _ordered(values: Values) -> dict[QuotaKey, Value]:
+    """A copy in the order of the keys."""
+    return dict(values) if len(values) == 1 else {key: values[key] for key in _KEYS if key in values}

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.backends import zookeeper as module
-from kquota.backends.zookeeper import Address, ZooKeeperBackend, ZooKeeperSecurity
+from kquota.backends.zookeeper import Address, ZooKeeperBackend, ZooKeeperSecurity, reader, writer
+from kquota.backends.zookeeper.limits import REQUEST_BYTES
+from kquota.backends.zookeeper.multiread import MultiRead
+from kquota.backends.zookeeper.writer import Writer
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import ANY, QuotaFilter
@@ -41,7 +43,7 @@ class TestZooKeeperBackendWithSingleReads(BackendContract):
     @pytest.fixture
     def backend(self, chroot: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[QuotaBackend]:
         # No server knows this opcode; it answers and cuts the connection as an old one does for MultiRead.
-        monkeypatch.setattr(module._MultiRead, "type", 122)
+        monkeypatch.setattr(MultiRead, "type", 122)
         with ZooKeeperBackend(chroot) as backend:
             yield backend
             assert backend._session is None or backend._session._multi_read is False
@@ -232,22 +234,22 @@ def test_a_migrating_cluster_is_left_alone(backend: ZooKeeperBackend, znodes: An
 # --- Conflicts ---------------------------------------------------------------------------------------------------
 
 
-def interfere(backend: ZooKeeperBackend, monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
+def interfere(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """Runs the action between every read and the commit that follows it."""
-    original = backend._read_tasks
+    original = Writer._read_tasks
 
-    def read_tasks(session: Any, tasks: Any) -> Any:
-        nodes = original(session, tasks)
+    def read_tasks(self: Writer, session: Any, tasks: Any) -> Any:
+        nodes = original(self, session, tasks)
         action()
         return nodes
 
-    monkeypatch.setattr(backend, "_read_tasks", read_tasks)
+    monkeypatch.setattr(Writer, "_read_tasks", read_tasks)
 
 
 def test_version_zero_is_compared_too(backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     znodes.create("/config/users/u", b'{"version":1,"config":{}}', makepath=True)
     others = iter([b'{"version":1,"config":{"consumer_byte_rate":"9"}}'])
-    interfere(backend, monkeypatch, lambda: [znodes.set("/config/users/u", data) for data in others])
+    interfere(monkeypatch, lambda: [znodes.set("/config/users/u", data) for data in others])
     (result,) = backend.alter([rate(USER)])
     assert dict(result.before) == {CONSUMER: 9}
     assert dict(result.after) == {PRODUCER: 1024, CONSUMER: 9}
@@ -258,7 +260,7 @@ def test_version_zero_is_compared_too(backend: ZooKeeperBackend, znodes: Any, mo
 def test_nodes_that_appear_meanwhile(
     backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    interfere(backend, monkeypatch, lambda: znodes.ensure_path(path))
+    interfere(monkeypatch, lambda: znodes.ensure_path(path))
     (result,) = backend.alter([rate(USER)])
     assert result.error is None
     assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
@@ -268,8 +270,8 @@ def test_one_hot_entity_does_not_hold_up_the_rest(
     backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     znodes.create("/config/users/hot", b'{"version":1,"config":{}}', makepath=True)
-    monkeypatch.setattr(module, "MAX_CONFLICTS", 5)
-    interfere(backend, monkeypatch, lambda: znodes.set("/config/users/hot", b'{"version":1,"config":{}}'))
+    monkeypatch.setattr(writer, "MAX_CONFLICTS", 5)
+    interfere(monkeypatch, lambda: znodes.set("/config/users/hot", b'{"version":1,"config":{}}'))
     entities = [Entity(user=f"u{number}") for number in range(600)]
     hot, *rest = backend.alter([rate(Entity(user="hot")), *(rate(entity) for entity in entities)])
     assert isinstance(hot.error, Conflict)
@@ -301,7 +303,7 @@ def test_many_entities_in_bounded_requests(
     assert [result.error for result in results if result.error is not None] == []
     snapshot = backend.describe()
     assert len(snapshot) == 20_000
-    assert max(sizes) <= module.REQUEST_BYTES
+    assert max(sizes) <= REQUEST_BYTES
     assert len(sizes) < 300
     assert len(znodes.get_children("/config/changes")) == 20_000
     sizes.clear()
@@ -313,7 +315,7 @@ def test_many_entities_in_bounded_requests(
 
 def test_names_that_java_cannot_list_are_a_problem(backend: ZooKeeperBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     backend.alter([rate(entity) for entity in ALL])
-    monkeypatch.setattr(module, "NAMES_BYTES_WARNING", 10)
+    monkeypatch.setattr(reader, "NAMES_BYTES_WARNING", 10)
     assert {problem.where for problem in backend.describe().problems} == {
         "/config/users",
         "/config/clients",

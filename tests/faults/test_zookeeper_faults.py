@@ -21,6 +21,7 @@ import pytest
 
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
+from kquota.backends.zookeeper.writer import Writer
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -332,15 +333,15 @@ def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.M
         backend.describe()
         pid = server.pid
         assert pid is not None
-        read_tasks = backend._read_tasks
+        read_tasks = Writer._read_tasks
 
-        def stop_after(session: Any, tasks: Any) -> Any:
-            nodes = read_tasks(session, tasks)
+        def stop_after(self: Writer, session: Any, tasks: Any) -> Any:
+            nodes = read_tasks(self, session, tasks)
             os.kill(pid, signal.SIGSTOP)
             return nodes
 
         if when == "before the commit":
-            monkeypatch.setattr(backend, "_read_tasks", stop_after)
+            monkeypatch.setattr(Writer, "_read_tasks", stop_after)
         else:
             os.kill(pid, signal.SIGSTOP)
         started = time.monotonic()

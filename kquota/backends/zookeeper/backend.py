@@ -1,0 +1,62 @@
+"""The backend: a session at the first use, `describe` by the reader, `alter` by the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.reader import Reader
+from kquota.backends.zookeeper.security import ZooKeeperSecurity
+from kquota.backends.zookeeper.session import Session
+from kquota.backends.zookeeper.writer import Writer
+from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.filter import EVERYTHING, QuotaFilter
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+
+
+class ZooKeeperBackend:
+    """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
+
+    `connect` is `host:port[,host:port][/chroot]`, as in the brokers' zookeeper.connect. Connects at the first use;
+    connecting takes at most `timeout_s` seconds, and so does waiting for any answer of the servers. Raises InputError
+    for a malformed address; later also for a chroot that does not exist.
+    """
+
+    def __init__(self, connect: str, *, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None) -> None:
+        if not timeout_s > 0:
+            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
+        self._address = Address.parse(connect)
+        self._timeout_s = timeout_s
+        self._security = security or ZooKeeperSecurity()
+        self._session: Session | None = None
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+        return Reader(self._open, filter).describe()
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
+
+    def _open(self) -> Session:
+        if self._session is not None and not self._session.is_open:
+            self.close()
+        if self._session is None:
+            session = Session(self._address, self._timeout_s, self._security)
+            session.open()
+            self._session = session
+        return self._session

@@ -1,0 +1,124 @@
+"""Describe: which nodes a filter needs, read in bulk, and what a broker makes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from kquota.backends import znode
+from kquota.backends.znode import NodeConfig
+from kquota.backends.zookeeper.limits import NAMES_BYTES_WARNING
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.session import Session
+from kquota.core.entity import Entity, EntityType
+from kquota.core.filter import ANY, QuotaFilter
+from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.errors import InputError
+
+_USER_LEVEL = frozenset({EntityType.USER})
+_CLIENT_LEVEL = frozenset({EntityType.CLIENT_ID})
+_PAIR_LEVEL = frozenset({EntityType.USER, EntityType.CLIENT_ID})
+_IP_LEVEL = frozenset({EntityType.IP})
+# Paths whose names need no decoding, which tells canonical from older ones without encoding every name again.
+_CANONICAL = re.compile(r"/config/[A-Za-z0-9._/<>-]*\Z")
+
+
+class Reader:
+    """One describe. `connect` is asked for a session when something is to be read."""
+
+    def __init__(self, connect: Callable[[], Session], filter: QuotaFilter) -> None:
+        self._connect = connect
+        self._filter = filter
+
+    def describe(self) -> QuotaSnapshot:
+        """The snapshot of what matches the filter, with what a broker could not use."""
+        shapes = _shapes(self._filter)
+        if not shapes:
+            return QuotaSnapshot()
+        session = self._connect()
+        problems: list[Problem] = []
+        quotas: dict[Entity, Values] = {}
+        for path, node in self._nodes(session, shapes, problems):
+            try:
+                entity = znode.entity_of(path)
+            except InputError as error:
+                problems.append(
+                    Problem(path, f"{error}: a ZooKeeper-mode broker that starts with this node stops at once")
+                )
+                continue
+            if not self._filter.matches(entity):
+                continue
+            values, found = NodeConfig.decode(node.data).describe(entity, path)
+            problems.extend(found)
+            if not _CANONICAL.match(path) and entity.ip is None and (own := znode.znode_path(entity)) != path:
+                problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
+                quotas.setdefault(entity, values)
+            elif values or entity in quotas:
+                quotas[entity] = values
+        return QuotaSnapshot(quotas, tuple(problems))
+
+    def _nodes(
+        self, session: Session, shapes: frozenset[frozenset[EntityType]], problems: list[Problem]
+    ) -> Iterator[tuple[str, Node]]:
+        """The nodes that can match, in bulk: names first, then data, then what is below users."""
+        # A pair's node is found through its user's.
+        roots = {next(kind for kind in EntityType if kind in shape) for shape in shapes}
+        listed = [kind for kind in EntityType if kind in roots]
+        names = {kind: _named(self._filter, kind) for kind in listed}
+        unnamed = [kind for kind in listed if names[kind] is None]
+        lists = session.read([(GET_CHILDREN, znode.ENTITY_ROOTS[kind]) for kind in unnamed]) if unnamed else []
+        for kind, answer in zip(unnamed, lists, strict=True):
+            found = answer if isinstance(answer, list) else []
+            names[kind] = found
+            if (size := sum(len(name) + 4 for name in found)) > NAMES_BYTES_WARNING:
+                problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(found), size)))
+        paths = {kind: [f"{znode.ENTITY_ROOTS[kind]}/{name}" for name in names[kind] or ()] for kind in listed}
+
+        clients = _named(self._filter, EntityType.CLIENT_ID)
+        by_name = _PAIR_LEVEL in shapes and clients is not None
+        users = paths.get(EntityType.USER, [])
+        skipped = EntityType.USER if by_name and _USER_LEVEL not in shapes else None
+        wanted = [path for kind in listed if kind is not skipped for path in paths[kind]]
+        if by_name:
+            # A named client-id is looked up under every user at once; most have none, and that is an answer too.
+            wanted += [f"{user}/{znode.CLIENTS}/{client}" for user in users for client in clients or ()]
+        below_users = set(users)
+        parents = []
+        for path, answer in zip(wanted, session.read([(GET_DATA, path) for path in wanted]), strict=True):
+            if isinstance(answer, Node):
+                if path in below_users and answer.children:
+                    parents.append(f"{path}/{znode.CLIENTS}")
+                yield path, answer
+        if _PAIR_LEVEL not in shapes or by_name or not parents:
+            return
+        below = []
+        for parent, answer in zip(parents, session.read([(GET_CHILDREN, path) for path in parents]), strict=True):
+            below += [f"{parent}/{name}" for name in (answer if isinstance(answer, list) else ())]
+        for path, answer in zip(below, session.read([(GET_DATA, path) for path in below]), strict=True):
+            if isinstance(answer, Node):
+                yield path, answer
+
+
+def _shapes(filter: QuotaFilter) -> frozenset[frozenset[EntityType]]:
+    """The combinations of entity types that the filter can match."""
+    asked = filter.components.keys()
+    every = (_USER_LEVEL, _CLIENT_LEVEL, _PAIR_LEVEL, _IP_LEVEL)
+    return frozenset(shape for shape in every if (asked == shape if filter.strict else asked <= shape))
+
+
+def _named(filter: QuotaFilter, kind: EntityType) -> list[str] | None:
+    """The node's name that the filter asks for, no name where none could be stored, None where it asks for any."""
+    match = filter.components.get(kind, ANY)
+    if match is ANY:
+        return None
+    try:
+        return [znode.encode_name(kind, match)]
+    except InputError:
+        return []
+
+
+def _too_many_names(count: int, size: int) -> str:
+    return (
+        f"{count} names take {size} bytes; beyond 1 MB Java clients, brokers among them, cannot list them"
+        " unless jute.maxbuffer is raised"
+    )

@@ -1,0 +1,394 @@
+"""The connection: one kazoo client, its requests in bulk, its errors as ours; every wait ends."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kquota.backends import znode
+from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.limits import SINGLE_WINDOW, WINDOW
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Answer, MultiRead, Node, Read, requests_of
+from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
+from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
+
+# kazoo's thread workers have a logger that cannot be replaced; without a handler it would print warnings on stderr.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
+_READ_ATTEMPTS = 3
+_CLOSE_TIMEOUT_S = 2.0
+
+
+class Lost(Exception):
+    """A request whose answer never came: it may have been executed, or not."""
+
+
+class NotSent(Lost):
+    """A request that never left, because the server had stopped answering."""
+
+
+class Session:
+    """One kazoo client, quiet, with waits that end.
+
+    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. Once one did not come in time the
+    session is over: nothing more is sent, and nothing more is waited for.
+    """
+
+    def __init__(self, address: Address, timeout_s: float, security: ZooKeeperSecurity) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._security = security
+        self._wake = threading.Event()
+        self._failures: Counter[object] = Counter()
+        self._cause = ""
+        self._auth_failed = False
+        self._silent = False
+        self._multi_read: bool | None = None
+        self._client: Any = None
+
+    # Connecting
+
+    def open(self) -> None:
+        """Connects. Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there)."""
+        security = self._security
+        if security.username is not None and importlib.util.find_spec("puresasl") is None:
+            raise MissingDependency("SASL to ZooKeeper needs the package pure-sasl", hint="pip install 'kquota[sasl]'")
+        deadline = time.monotonic() + self._timeout_s
+        if security.uses_tls:
+            check_tls(self.address, security, deadline)
+        self._check_names()
+        self._client = self._new_client()
+        self._client.add_listener(self._on_state)
+        try:
+            self._client.start_async()
+            self._await_connection(deadline, patient=False)
+            if self.address.chroot and self.read([(GET_DATA, "/")]) == [None]:
+                raise InputError(
+                    f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",
+                    hint="the chroot is that of the brokers' zookeeper.connect",
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_names(self) -> None:
+        """Fails at once where kazoo would retry in silence: no host has an address."""
+        for host, port in self.address.hosts:
+            try:
+                socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                self._cause = reason(error)
+            else:
+                return
+        raise self._unreachable()
+
+    def _new_client(self) -> Any:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import SequentialThreadingHandler
+        from kazoo.retry import KazooRetry
+
+        session = self
+
+        class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+            """Tells why connections fail, and lets no thread die on the terminal."""
+
+            def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    return super().create_connection(*args, **kwargs)
+                except Exception as error:
+                    address = kwargs.get("address") or (args[0] if args else None)
+                    session._cause = reason(error)
+                    session._failures[address] += 1
+                    session._wake.set()
+                    raise
+
+            def spawn(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+                def quiet() -> None:
+                    try:
+                        func(*args, **kwargs)
+                    except Exception as error:
+                        session._cause = session._cause or reason(error)
+                    session._wake.set()
+
+                return super().spawn(quiet)
+
+        # kazoo logs requests with their data, which may hold credentials: not even a root handler shall see them.
+        silent = logging.Logger("kquota.zookeeper")
+        silent.disabled = True
+        security = self._security
+        sasl = {"mechanism": "DIGEST-MD5", "username": security.username, "password": security.password}
+        return KazooClient(
+            hosts=str(self.address) + self.address.chroot,
+            # The time-out of the session is also that of connecting to one host: each must get its turn.
+            timeout=self._timeout_s / len(self.address.hosts),
+            handler=Handler(),
+            logger=silent,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
+            read_only=True,
+            randomize_hosts=True,
+            sasl_options=None if security.username is None else sasl,
+            use_ssl=security.uses_tls,
+            verify_certs=security.verify,
+            check_hostname=security.verify,
+            ca=None if security.ca is None else str(security.ca),
+            certfile=None if security.cert is None else str(security.cert),
+            keyfile=None if security.cert is None else str(security.key or security.cert),
+        )
+
+    def _on_state(self, _state: object) -> None:
+        from kazoo.protocol.states import KeeperState
+
+        if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
+            self._auth_failed = True
+        self._wake.set()
+
+    def _await_connection(self, deadline: float, *, patient: bool = True) -> None:
+        """Waits until requests can be sent. Without patience, a round of all hosts that fail is enough."""
+        self._failures.clear()
+        while not self._client.connected:
+            self._wake.clear()
+            remaining = deadline - time.monotonic()
+            if self._auth_failed:
+                raise self._unauthorized()
+            # kazoo tries every host before it tries one again.
+            if remaining <= 0 or (not patient and any(count > 1 for count in self._failures.values())):
+                raise self._unreachable()
+            if not self._client.connected:
+                self._wake.wait(remaining)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session can still be used."""
+        from kazoo.protocol.states import KeeperState
+
+        closed = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        usable = self._client is not None and not self._auth_failed and not self._silent
+        return usable and self._client.client_state not in closed
+
+    def close(self) -> None:
+        """Ends the session; a server that does not answer is not waited for."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+
+        def shut() -> None:
+            with contextlib.suppress(Exception):
+                client.stop()
+            with contextlib.suppress(Exception):
+                client.close()
+
+        closer = threading.Thread(target=shut, daemon=True)
+        closer.start()
+        closer.join(_CLOSE_TIMEOUT_S)
+
+    # Errors
+
+    def _unreachable(self) -> Unreachable:
+        why = self._cause or f"no answer within {self._timeout_s:g} s"
+        hint = "check the address, and that ZooKeeper runs there"
+        if not self._cause and not self._security.uses_tls:
+            hint = "check the address, and that it is neither a TLS port nor something else than ZooKeeper"
+        return Unreachable(f"cannot reach ZooKeeper at {self.address}: {why}", hint=hint)
+
+    def _unauthorized(self) -> Unauthorized:
+        return Unauthorized(
+            f"ZooKeeper at {self.address} refused the authentication", hint="check the username and the password"
+        )
+
+    def translate(self, error: BaseException, path: str | None = None) -> KquotaError:
+        """The error of kazoo's as one of ours."""
+        from kazoo import exceptions as kazoo
+
+        where = f" at {path}" if path else ""
+        if isinstance(error, KquotaError):
+            return error
+        if self._auth_failed or isinstance(error, kazoo.AuthFailedError | kazoo.SASLException):
+            return self._unauthorized()
+        if isinstance(error, kazoo.SessionClosedRequireSaslError):
+            return Unauthorized(f"ZooKeeper at {self.address} requires authentication", hint="SASL: give a username")
+        if isinstance(error, kazoo.NoAuthError):
+            return Unauthorized(
+                f"ZooKeeper's ACLs forbid this{where or f' at {self.address}'}", hint="authenticate as the brokers do"
+            )
+        if isinstance(error, kazoo.NotReadOnlyCallError):
+            return Unreachable(f"ZooKeeper at {self.address} has no quorum: it can only be read")
+        if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, kazoo.ConnectionLoss | _lost_errors()):
+            name = type(error).__name__.removesuffix("Error")
+            return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
+        return self._unreachable()
+
+    # Requests
+
+    def _call(self, request: object) -> Any:
+        handle = self._client.handler.async_result()
+        if self._silent:
+            handle.set_exception(NotSent())
+        else:
+            self._client._call(request, handle)
+        return handle
+
+    def _result(self, handle: Any) -> Any:
+        """The answer. Raises Lost when there is none, or kazoo's own error for a definite no."""
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return handle.get(timeout=0 if self._silent else self._timeout_s)
+        except KazooTimeoutError as error:
+            self._silent = True
+            raise Lost(str(error)) from error
+        except _lost_errors() as error:
+            raise Lost(str(error)) from error
+
+    def read(self, reads: Sequence[Read], *, fresh: bool = False) -> list[Answer]:
+        """The answers in order; `fresh` sees all that any client wrote before. Raises Unreachable or Unauthorized."""
+        from kazoo.exceptions import KazooException
+
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            try:
+                # What is sent without a connection would wait in a queue for as long as an answer may take.
+                if self.is_open:
+                    self._await_connection(time.monotonic() + self._timeout_s)
+                if fresh:
+                    self._sync()
+                return self._read_once(reads)
+            except Lost:
+                if attempt == _READ_ATTEMPTS or not self.is_open:
+                    break
+            except KazooException as error:
+                raise self.translate(error) from None
+        raise self._unauthorized() if self._auth_failed else self._unreachable()
+
+    def _sync(self) -> None:
+        """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""
+        from kazoo.protocol.serialization import Sync
+
+        self._call(Sync(self.address.chroot or "/"))
+
+    def _read_once(self, reads: Sequence[Read]) -> list[Answer]:
+        from kazoo.exceptions import UnimplementedError
+
+        requests = list(requests_of(reads, self.address.chroot))
+        answers: list[Answer] = []
+        if self._multi_read is None and requests:
+            # Servers before 3.6 do not know the request and cut the connection: one of them settles it.
+            try:
+                answers += self._checked(requests[0], self._result(self._call_multi(requests[0])))
+            except UnimplementedError:
+                self._multi_read = False
+                self._await_connection(time.monotonic() + self._timeout_s)
+            else:
+                self._multi_read = True
+                requests = requests[1:]
+        if self._multi_read:
+            for request, reply in zip(requests, self._pipeline(requests, self._call_multi, WINDOW), strict=True):
+                answers += self._checked(request, self._result(reply))
+            return answers
+        for read, reply in zip(reads, self._pipeline(reads, self._call_single, SINGLE_WINDOW), strict=True):
+            answers.append(self._single_answer(read, reply))
+        return answers
+
+    def _call_multi(self, reads: Sequence[Read]) -> Any:
+        return self._call(MultiRead(reads, self.address.chroot))
+
+    def _call_single(self, read: Read) -> Any:
+        opcode, path = read
+        return self._client.get_async(path) if opcode == GET_DATA else self._client.get_children_async(path)
+
+    def _single_answer(self, read: Read, handle: Any) -> Answer:
+        from kazoo.exceptions import NoAuthError, NoNodeError
+
+        try:
+            result = self._result(handle)
+        except NoNodeError:
+            return None
+        except NoAuthError as error:
+            raise self.translate(error, read[1]) from None
+        if read[0] == GET_CHILDREN:
+            names: list[str] = result
+            return names
+        data, stat = result
+        return Node(data, stat.version, stat.numChildren)
+
+    def _checked(self, reads: Sequence[Read], answers: Sequence[Answer | int]) -> list[Answer]:
+        """The answers. Raises the first error that is more than a missing node."""
+        from kazoo.exceptions import EXCEPTIONS
+
+        good: list[Answer] = []
+        for (_, path), answer in zip(reads, answers, strict=True):
+            if isinstance(answer, int):
+                raise self.translate(EXCEPTIONS[answer](), path)
+            good.append(answer)
+        return good
+
+    @staticmethod
+    def _pipeline(items: Iterable[Any], send: Callable[[Any], Any], window: int) -> Iterator[Any]:
+        """Sends every item and hands out the handles in order, with a bounded number unanswered."""
+        handles: deque[Any] = deque()
+        for item in items:
+            if len(handles) >= window:
+                yield handles.popleft()
+            handles.append(send(item))
+        yield from handles
+
+    def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[list[Any] | Lost]:
+        """Executes transactions in order; each one's result per operation, or Lost."""
+        from kazoo.exceptions import KazooException
+        from kazoo.protocol.serialization import Transaction
+
+        def send(operations: Sequence[Any]) -> Any:
+            return self._call(Transaction(operations))
+
+        for operations, handle in zip(transactions, self._pipeline(transactions, send, window), strict=True):
+            try:
+                yield self._result(handle)
+            except Lost as lost:
+                yield lost
+            except KazooException as error:
+                yield [error] * len(operations)
+
+    def settle(self) -> None:
+        """Waits for the connection after a loss. Raises Unreachable or Unauthorized."""
+        if not self.is_open:
+            raise self._unauthorized() if self._auth_failed else self._unreachable()
+        self._await_connection(time.monotonic() + self._timeout_s)
+
+    # Operations of a transaction
+
+    def create(self, path: str, data: bytes | None, *, sequence: bool = False) -> Any:
+        """A persistent node with the ACL that Kafka gives it (`ZkData.defaultAcls`)."""
+        from kazoo.protocol.serialization import Create
+        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+        if not self._security.is_authenticated:
+            acl = OPEN_ACL_UNSAFE
+        elif znode.is_sensitive(path):
+            acl = CREATOR_ALL_ACL
+        else:
+            acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
+        return Create(self.address.chroot + path, data, acl, 2 if sequence else 0)
+
+    def set_data(self, path: str, data: bytes, version: int) -> Any:
+        """A write that fails unless the node still has that version; 0 is a version like any other."""
+        from kazoo.protocol.serialization import SetData
+
+        return SetData(self.address.chroot + path, data, version)
+
+
+def _lost_errors() -> tuple[type[BaseException], ...]:
+    from kazoo import exceptions as kazoo
+
+    return (
+        kazoo.ConnectionLoss,
+        kazoo.SessionExpiredError,  # and its subclass ConnectionClosedError
+        kazoo.OperationTimeoutError,
+        kazoo.RequestTimeoutError,
+        kazoo.SessionMovedError,
+        kazoo.CancelledError,
+    )

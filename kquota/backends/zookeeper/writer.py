@@ -1,0 +1,343 @@
+"""Alter: read, compare and set in transactions, and find out what became of lost ones."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kquota.backends import znode
+from kquota.backends.znode import NodeConfig
+from kquota.backends.zookeeper.limits import (
+    ENTITIES_PER_TRANSACTION,
+    MAX_CONFLICTS,
+    NODE_BYTES,
+    REQUEST_BYTES,
+    SINGLE_WINDOW,
+    WINDOW,
+)
+from kquota.backends.zookeeper.multiread import GET_DATA, Node
+from kquota.backends.zookeeper.session import Lost, NotSent, Session
+from kquota.core.alteration import Alteration, AlterResult, merge
+from kquota.core.entity import Entity
+from kquota.core.snapshot import Values
+from kquota.errors import (
+    Conflict,
+    InputError,
+    InvalidRequest,
+    KquotaError,
+    Rejected,
+    Unauthorized,
+    Unreachable,
+)
+
+# What a transaction of many entities shrinks to after each failure, so that one hot entity does not hold up the rest.
+_TRANSACTION_SIZES = (ENTITIES_PER_TRANSACTION, 60, 8, 1)
+_RESOLVER_THREADS = 16
+# What an operation of a transaction takes beside path and data, ACL included; generous.
+_OP_OVERHEAD = 160
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """One entity on its way through an alter."""
+
+    alteration: Alteration
+    path: str
+    conflicts: int = 0
+    version: int | None = None
+    """The version that was read; None where there is no node."""
+    before: Values = field(default_factory=dict)
+    after: Values = field(default_factory=dict)
+    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def entity(self) -> Entity:
+        return self.alteration.entity
+
+    def done(self) -> AlterResult:
+        return AlterResult(self.entity, self.before, self.after)
+
+    def failed(self, error: KquotaError) -> AlterResult:
+        return AlterResult(self.entity, self.before, self.before, error)
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The tasks of one transaction; `owners` names the task of each operation."""
+
+    tasks: list[_Task] = field(default_factory=list)
+    operations: list[Any] = field(default_factory=list)
+    owners: list[_Task] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, task: _Task, operations: Sequence[Any], size: int) -> None:
+        self.tasks.append(task)
+        self.operations.extend(operations)
+        self.owners.extend([task] * len(operations))
+        self.size += size
+
+
+class Writer:
+    """One alter. `connect` is asked for a session when something is to be read or written."""
+
+    def __init__(self, connect: Callable[[], Session], timeout_s: float, *, validate_only: bool) -> None:
+        self._connect = connect
+        self._timeout_s = timeout_s
+        self._validate_only = validate_only
+        self._results: dict[Entity, AlterResult] = {}
+
+    def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
+        """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
+        merged = merge(alterations)
+        results = self._results
+        pending = self._tasks(merged)
+        if pending:
+            try:
+                self._write(self._connect(), pending)
+            except (Unreachable, Unauthorized, Rejected) as error:
+                if not any(
+                    result.error is None or isinstance(result.error, Unreachable) for result in results.values()
+                ):
+                    raise
+                for task in pending:
+                    results.setdefault(task.entity, task.failed(error))
+        ordered = tuple(results[alteration.entity] for alteration in merged)
+        errors = [result.error for result in ordered]
+        if errors and all(isinstance(error, Unauthorized) for error in errors) and errors[0] is not None:
+            raise errors[0]
+        return ordered
+
+    def _tasks(self, alterations: Sequence[Alteration]) -> list[_Task]:
+        """The alterations that ZooKeeper and the brokers can take; the others get their error."""
+        hosts = {
+            alteration.entity.ip
+            for alteration in alterations
+            if alteration.set
+            and isinstance(alteration.entity.ip, str)
+            and not znode.is_ip_literal(alteration.entity.ip)
+        }
+        unresolved = _unresolvable(hosts, self._timeout_s)
+        tasks = []
+        for alteration in alterations:
+            entity = alteration.entity
+            try:
+                path = znode.znode_path(entity)
+                if entity.ip in unresolved and alteration.set:
+                    raise InvalidRequest(
+                        f"INVALID_REQUEST: {entity.ip} is not a valid IP or resolvable host",
+                        hint="a ZooKeeper-mode broker that cannot resolve the name does not start",
+                    )
+                # The path is in the request twice: as the node's and in the notification.
+                if 2 * len(path) > REQUEST_BYTES:
+                    raise InputError(f"{entity.parts[0][0].value} of {len(path)} characters is too long for ZooKeeper")
+            except KquotaError as error:
+                self._results[entity] = AlterResult(entity, {}, {}, error)
+                continue
+            tasks.append(_Task(alteration, path))
+        # Users before pairs: where both are new, the user's node is created with its data, not as an empty parent.
+        return sorted(tasks, key=lambda task: len(task.entity.parts))
+
+    def _write(self, session: Session, pending: list[_Task]) -> None:
+        """Read, change, commit; what lost a race is read again."""
+        for attempt in range(len(_TRANSACTION_SIZES) + len(pending) * (MAX_CONFLICTS + 1)):
+            existing = self._read_tasks(session, pending)
+            writes = self._changes(pending, existing)
+            size = _TRANSACTION_SIZES[min(attempt, len(_TRANSACTION_SIZES) - 1)]
+            batches = list(_batches(session, writes, set(existing), size))
+            lost = []
+            window = WINDOW if size > 1 else SINGLE_WINDOW
+            outcomes = session.commit([batch.operations for batch in batches], window)
+            for batch, outcome in zip(batches, outcomes, strict=True):
+                if isinstance(outcome, Lost):
+                    # What was not sent stays pending, and fails with the next read.
+                    if not isinstance(outcome, NotSent):
+                        lost.append(batch)
+                else:
+                    self._conclude(session, batch, outcome)
+            if lost:
+                self._settle(session, lost)
+            pending = [task for task in writes if task.entity not in self._results]
+            if not pending:
+                return
+            _back_off(max(task.conflicts for task in pending))
+        raise AssertionError("every conflict is counted")
+
+    def _read_tasks(self, session: Session, tasks: Sequence[_Task]) -> dict[str, Node]:
+        """The nodes of the tasks, and which parents of the missing ones there are. Raises Rejected while migrating."""
+        fixed = [znode.CONFIG, znode.CHANGES, *znode.ENTITY_ROOTS.values()]
+        nodes = self._read_nodes(session, [znode.CONTROLLER, *fixed, *(task.path for task in tasks)], fresh=True)
+        controller = nodes.pop(znode.CONTROLLER, None)
+        if controller is not None and (epoch := znode.kraft_controller_epoch(controller.data)) > 0:
+            raise Rejected(
+                f"the cluster at {session.address}{session.address.chroot} is migrating to KRaft"
+                f" (kraftControllerEpoch {epoch}): quotas written to ZooKeeper would be lost",
+                hint="alter them on a broker: kafka-configs --bootstrap-server",
+            )
+        above = dict.fromkeys(parent for task in tasks if task.path not in nodes for parent in znode.parents(task.path))
+        missing = [path for path in above if path not in nodes and path not in fixed]
+        return {**nodes, **self._read_nodes(session, missing)} if missing else nodes
+
+    @staticmethod
+    def _read_nodes(session: Session, paths: Sequence[str], *, fresh: bool = False) -> dict[str, Node]:
+        answers = session.read([(GET_DATA, path) for path in paths], fresh=fresh)
+        return {path: answer for path, answer in zip(paths, answers, strict=True) if isinstance(answer, Node)}
+
+    def _changes(self, tasks: Sequence[_Task], nodes: dict[str, Node]) -> list[_Task]:
+        """The tasks that have something to write; the others are finished here."""
+        writes = []
+        for task in tasks:
+            node = nodes.get(task.path)
+            config = NodeConfig.decode(None if node is None else node.data)
+            task.before = task.after = config.values(task.entity)
+            try:
+                change = config.change(task.alteration)
+                if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
+                    raise Rejected(
+                        f"{task.entity}: its znode would have {len(change.data)} bytes, too many for ZooKeeper"
+                    )
+            except KquotaError as error:
+                self._results[task.entity] = task.failed(error)
+                continue
+            task.after = change.after
+            if change.data is None or self._validate_only:
+                self._results[task.entity] = task.done()
+                continue
+            task.version, task.data = None if node is None else node.version, change.data
+            writes.append(task)
+        return writes
+
+    def _conclude(self, session: Session, batch: _Batch, outcome: Sequence[Any]) -> None:
+        """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
+        from kazoo import exceptions as kazoo
+
+        followers = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
+        errors = [(index, error) for index, error in enumerate(outcome) if isinstance(error, BaseException)]
+        if not errors:
+            for task in batch.tasks:
+                self._results[task.entity] = task.done()
+            return
+        index, error = next((pair for pair in errors if not isinstance(pair[1], followers)), errors[0])
+        task = batch.owners[index]
+        if isinstance(error, kazoo.BadVersionError | kazoo.NoNodeError | kazoo.NodeExistsError):
+            task.conflicts += 1
+            if task.conflicts > MAX_CONFLICTS:
+                self._results[task.entity] = task.failed(
+                    Conflict(
+                        f"{task.entity}: other writers changed its znode {task.conflicts} times while it was altered",
+                        hint="try again when they are done",
+                    )
+                )
+        else:
+            self._results[task.entity] = task.failed(session.translate(error, batch.operations[index].path))
+
+    def _settle(self, session: Session, batches: Sequence[_Batch]) -> None:
+        """Finds out whether transactions were executed whose answers were lost with the connection.
+
+        A transaction is all or nothing, so one node tells about all: unchanged means no, and our data at the very next
+        version means yes. Tasks that are known to be unaltered are left for another attempt.
+        """
+        try:
+            session.settle()
+            # Behind a sync nothing of the old connection can still arrive.
+            paths = [task.path for batch in batches for task in batch.tasks]
+            nodes = self._read_nodes(session, paths, fresh=True)
+        except KquotaError as error:
+            for batch in batches:
+                for task in batch.tasks:
+                    self._results[task.entity] = task.failed(_uncertain(session, task, error.message))
+            return
+        for batch in batches:
+            verdicts = {_verdict(task, nodes.get(task.path)) for task in batch.tasks}
+            if False in verdicts:
+                continue
+            for task in batch.tasks:
+                self._results[task.entity] = (
+                    task.done()
+                    if True in verdicts
+                    else task.failed(_uncertain(session, task, "another writer altered it since"))
+                )
+
+
+def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size: int) -> Iterator[_Batch]:
+    """Transactions of bounded count and bytes. `existing` are the nodes there are; it grows by those to be created."""
+    batch = _Batch()
+    for task in tasks:
+        operations = []
+        notification = znode.change_notification(task.entity)
+        cost = 3 * len(task.path) + len(task.data) + len(notification) + 2 * _OP_OVERHEAD
+        ancestors = [*znode.parents(task.path)] if task.version is None else []
+        for path in [*ancestors, znode.CONFIG, znode.CHANGES]:
+            if path not in existing:
+                existing.add(path)
+                operations.append(session.create(path, None))
+                cost += len(path) + _OP_OVERHEAD
+        if task.version is None:
+            existing.add(task.path)
+            operations.append(session.create(task.path, task.data))
+        else:
+            operations.append(session.set_data(task.path, task.data, task.version))
+        operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
+        if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
+            yield batch
+            batch = _Batch()
+        batch.add(task, operations, cost)
+    if batch.tasks:
+        yield batch
+
+
+def _verdict(task: _Task, node: Node | None) -> bool | None:
+    """Whether a write was executed, by the node as it is now; None where another writer has covered the trace."""
+    if node is None:
+        return False if task.version is None else None
+    if node.version == task.version:
+        return False
+    expected = 0 if task.version is None else task.version + 1
+    return True if node.version == expected and node.data == task.data else None
+
+
+def _uncertain(session: Session, task: _Task, why: str) -> Unreachable:
+    return Unreachable(
+        f"{task.entity} may or may not have been altered: the connection to ZooKeeper at {session.address} was lost"
+        f" while it was written, and {why}",
+        hint="describe it to see",
+    )
+
+
+def _back_off(conflicts: int) -> None:
+    """Lets rival writers get out of each other's step: up to 0.1 s, at random."""
+    if conflicts:
+        time.sleep(random.uniform(0.0, min(0.1, 0.001 * 2.0 ** min(conflicts, 10))))  # noqa: S311
+
+
+def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
+    """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
+    names = frozenset(hosts)
+    waiting = deque(names)
+    resolved: set[str] = set()
+
+    def resolve() -> None:
+        while True:
+            try:
+                name = waiting.popleft()
+            except IndexError:
+                return
+            with contextlib.suppress(OSError, UnicodeError, ValueError):
+                # A zone is of one machine only; blanks would be cut off by some resolvers.
+                if "%" not in name and not any(character.isspace() for character in name):
+                    socket.getaddrinfo(name, None)
+                    resolved.add(name)
+
+    threads = [threading.Thread(target=resolve, daemon=True) for _ in range(min(len(names), _RESOLVER_THREADS))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + timeout_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return names - resolved
