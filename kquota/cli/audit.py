@@ -244,7 +244,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                 Column("THROTTLED", number=True),
                 Column("TIME", number=True),
                 *([Column("LOGGED", number=True, style="dim")] if logs else []),
-                Column("WHEN (UTC)"),
+                Column("WHEN (UTC)", whole=True),
                 Column("CLIENTS"),
             ],
             [

@@ -52,7 +52,7 @@ def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
     from kquota.cli.text import Column, entity_text, print_csv, print_table
-    from kquota.core.quota import QuotaKey, format_value, humanize
+    from kquota.core.quota import format_value, humanize
 
     if output == "csv":
         print_csv(
@@ -67,11 +67,11 @@ def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
     if not snapshot:
         click.echo("no quotas are set", err=True)
         return
-    keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
     print_table(
-        [Column("ENTITY", style="cyan"), *(Column(key.value.upper(), number=True) for key in keys)],
+        [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],
         [
-            (entity_text(entity), *(humanize(key, values[key]) if key in values else "-" for key in keys))
+            (entity_text(entity), key, humanize(key, value))
             for entity, values in snapshot.items()
+            for key, value in values.items()
         ],
     )

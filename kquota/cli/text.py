@@ -68,6 +68,9 @@ def print_table(
     row_styles = iter(styles)
     for row in rows:
         table.add_row(*map(shown, row), style=next(row_styles, "") or None)
+    # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
+    measured = table.__rich_measure__(console, console.options.update(width=100_000))
+    console.width = max(console.width, measured.minimum)
     with console.capture() as capture:
         console.print(table)
     # rich pads every line to the table's width; trailing blanks are noise in pipes and golden files.
