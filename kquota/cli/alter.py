@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,12 +11,26 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
 from kquota.errors import InputError
 
 
 @click.command("alter")
 @params.entity_options
+@click.option(
+    "--entity",
+    "entities",
+    multiple=True,
+    metavar="TYPE=NAME[,…]",
+    help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it to alter several.",
+)
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
+)
 @click.option(
     "--add-config",
     multiple=True,
@@ -32,14 +47,17 @@ def command(
     delete_config: tuple[str, ...],
     strict_delete: bool,
     dry_run: bool,
+    entities: tuple[str, ...],
+    file: Path | None,
     output: str,
     **options: Any,
 ) -> int:
-    """Set and delete quotas of one entity.
+    """Set and delete quotas.
 
     Keys: producer_byte_rate and consumer_byte_rate (bytes/s), request_percentage (% of one thread) and
     controller_mutation_rate (partitions/s) for users, clients and their pairs; connection_creation_rate
-    (connections/s) for ips. Every quota holds per broker.
+    (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
+    whole or not at all, and when some could not be, the exit code is 9.
 
     \b
     Examples:
@@ -47,17 +65,55 @@ def command(
       kquota alter --user alice --client app1 --add-config request_percentage=50%
       kquota alter --client-defaults --delete-config producer_byte_rate
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
+      kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
+      kquota alter --file quotas.yaml
     """
-    entity = params.selected_entity(options)
-    if not add_config and not delete_config:
-        raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
-    alteration = Alteration(entity, _additions(add_config), _deletions(delete_config), strict_remove=strict_delete)
+    if file is not None:
+        if entities or add_config or delete_config or params.selection(options):
+            raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
+        alterations = _from_file(file)
+    else:
+        chosen = [Entity.parse(text) for text in entities]
+        if not chosen or params.selection(options):
+            chosen.append(params.selected_entity(options))
+        if not add_config and not delete_config:
+            raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+        changes = (_additions(add_config), _deletions(delete_config))
+        alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
     with session.open_backend(options) as backend:
-        results = backend.alter([alteration], validate_only=dry_run)
+        if not dry_run:
+            _warn_of_freezes(backend.alter(alterations, validate_only=True))
+        results = backend.alter(alterations, validate_only=dry_run)
     if len(results) == 1 and results[0].error is not None:
         raise results[0].error
     print_results(results, output, dry_run=dry_run)
     return exit_code_of_results(results)
+
+
+def _from_file(file: Path) -> list[Alteration]:
+    from kquota.documents.quotas import read_quotas
+
+    snapshot = read_quotas(file)
+    if not snapshot:
+        raise InputError(f"{file}: no quotas in it")
+    return [Alteration(entity, values) for entity, values in snapshot.items()]
+
+
+_LONG_FREEZE_S = 60
+
+
+def _warn_of_freezes(results: Iterable[AlterResult]) -> None:
+    """Says before it happens that a busy client will stand still: it is throttled for the rate it had."""
+    for result in results:
+        seconds = result.longest_freeze_s
+        if seconds >= _LONG_FREEZE_S:
+            from kquota.cli.text import duration, entity_text
+
+            click.echo(
+                f"kquota: warning: {entity_text(result.entity)}: a client that uses its present limit in full "
+                f"will stand still for up to {duration(round(1000 * seconds))}",
+                err=True,
+            )
 
 
 def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
 )
 @params.cluster_options
-@params.output_option("table", "json", "yaml", "csv")
+@params.output_option("table", "wide", "json", "yaml", "csv", "name")
 def command(strict: bool, output: str, **options: Any) -> None:
     """Show the quotas that are set.
 
@@ -52,7 +52,7 @@ def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
     from kquota.cli.text import Column, entity_text, print_csv, print_table
-    from kquota.core.quota import format_value, humanize
+    from kquota.core.quota import QuotaKey, format_value, humanize
 
     if output == "csv":
         print_csv(
@@ -64,8 +64,22 @@ def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
             ],
         )
         return
+    if output == "name":
+        for entity in snapshot:
+            click.echo(entity_text(entity))
+        return
     if not snapshot:
         click.echo("no quotas are set", err=True)
+        return
+    if output == "wide":
+        keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
+        print_table(
+            [Column("ENTITY", style="cyan", whole=True), *(Column(key.value.upper(), number=True) for key in keys)],
+            [
+                (entity_text(entity), *(humanize(key, values[key]) if key in values else "-" for key in keys))
+                for entity, values in snapshot.items()
+            ],
+        )
         return
     print_table(
         [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],

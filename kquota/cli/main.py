@@ -21,7 +21,7 @@ from kquota.errors import KquotaError
 # import all of them.
 COMMANDS = {
     "describe": "Show the quotas that are set.",
-    "alter": "Set and delete quotas of one entity.",
+    "alter": "Set and delete quotas.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",

@@ -70,6 +70,9 @@ def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:
     return tuple(merged.values())
 
 
+_DEFAULT_WINDOW_S = 11
+
+
 @dataclass(frozen=True, slots=True)
 class AlterResult:
     """What came of one alteration: the values before and after, or the error that left the entity as it was."""
@@ -78,6 +81,24 @@ class AlterResult:
     before: Values
     after: Values
     error: KquotaError | None = None
+
+    @property
+    def longest_freeze_s(self) -> float:
+        """How long a client that uses its present byte rate in full is throttled when the new limit comes, in s.
+
+        The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it; the
+        window is that of the default quota.window.num and quota.window.size.seconds.
+        """
+        if self.error is not None:
+            return 0.0
+        return max(
+            (
+                (self.before[key] - self.after[key]) / self.after[key] * _DEFAULT_WINDOW_S
+                for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+                if key in self.before and self.after.get(key, 0) > 0
+            ),
+            default=0.0,
+        )
 
     @property
     def changed(self) -> bool:

@@ -41,7 +41,7 @@ def validated(text: str, name: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("output", ["table", "json", "yaml", "csv"])
+@pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])
 def test_describe_prints_every_format(kquota: Kquota, filled: str, golden: Golden, output: str) -> None:
     """The whole cluster, as each format shows it."""
     done = kquota("describe", "--zookeeper", filled, "-o", output)
@@ -109,6 +109,50 @@ def test_alter_reports_before_and_after(kquota: Kquota, filled: str) -> None:
     assert result["after"] == {"producer_byte_rate": 2_000_000, "consumer_byte_rate": 20_971_520}
 
 
+def test_alter_several(kquota: Kquota, filled: str) -> None:
+    """One batch, a report per entity, and code 9 when some of them could not be altered."""
+    alter = ("alter", "--zookeeper", filled, "--entity", "user=alice", "--entity", "user=bob,client-id=<default>")
+
+    both = kquota(*alter, "--add-config", "producer_byte_rate=3MB", "-o", "csv")
+    some = kquota(*alter, "--delete-config", "consumer_byte_rate", "--strict-delete")
+    none = kquota(*alter, "--delete-config", "controller_mutation_rate", "--strict-delete")
+
+    assert (both.code, both.err) == (0, "")
+    assert both.out.splitlines()[1:] == [
+        "user=alice,producer_byte_rate,10000000,3000000",
+        "user=alice,consumer_byte_rate,20971520,20971520",
+        '"user=bob,client-id=<default>",producer_byte_rate,,3000000',
+    ]
+    assert some.code == 9
+    assert "user=bob,client-id=<default>: cannot delete consumer_byte_rate" in some.err
+    assert none.code == 3
+
+
+def test_a_file_describes_what_to_set(kquota: Kquota, filled: str, chroot: str, tmp_path: Path) -> None:
+    """What describe prints can be set again."""
+    text = kquota("describe", "--zookeeper", filled, "-o", "yaml").out
+    (tmp_path / "quotas.yaml").write_text(text)
+    kquota("alter", "--zookeeper", filled, "--user", "alice", "--delete-config", "producer_byte_rate")
+
+    done = kquota("alter", "--zookeeper", filled, "--file", "quotas.yaml")
+
+    assert (done.code, done.err) == (0, "")
+    assert len(done.out.splitlines()) == 2
+    assert kquota("describe", "--zookeeper", filled, "-o", "yaml").out == text
+
+
+def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
+    """Before it happens: a client at the old limit would stand still for minutes under the new one."""
+    alter = ("alter", "--zookeeper", filled, "--user", "alice", "--add-config")
+
+    deep = kquota(*alter, "producer_byte_rate=50kB")
+    light = kquota(*alter, "producer_byte_rate=40kB")
+
+    assert deep.code == 0
+    assert "stand still for up to 36 min 29 s" in deep.complaint
+    assert light.err == ""
+
+
 def test_delete(kquota: Kquota, filled: str) -> None:
     """Deleting what is not set is no error unless asked."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")
@@ -153,6 +197,11 @@ def test_delete(kquota: Kquota, filled: str) -> None:
         ("--user alice --add-config producer_byte_rate=1 --delete-config producer_byte_rate", 3, "both"),
         ("--user . --add-config producer_byte_rate=1", 3, "'.'"),
         ("--entity-type users --entity-name  --add-config producer_byte_rate=1", 3, "empty"),
+        ("--entity alice --add-config producer_byte_rate=1", 3, "malformed entity"),
+        ("--entity user=alice,user=bob --add-config producer_byte_rate=1", 3, "twice"),
+        ("--entity user= --add-config producer_byte_rate=1", 3, "empty"),
+        ("--entity ip=10.0.0.7,user=bob --add-config producer_byte_rate=1", 3, "INVALID_REQUEST"),
+        ("--file missing.yaml", 3, "no such file"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(
@@ -175,6 +224,9 @@ def test_bad_input_is_one_line_and_writes_nothing(
         "alter --user alice --entity-type clients --add-config producer_byte_rate=1",
         "alter --entity-type users --add-config producer_byte_rate=1",
         "alter --entity-name alice --add-config producer_byte_rate=1",
+        "alter --file quotas.yaml --user alice",
+        "alter --file quotas.yaml --add-config producer_byte_rate=1",
+        "alter --entity user=alice",
         "describe --entity-type topics",
         "describe --nonsense",
         "resolve",
