@@ -1,3 +1,83 @@
-"""kquota: Kafka client quotas - describe, alter, resolve, simulate and audit them."""
+"""kquota: Kafka client quotas - describe, alter, resolve, simulate and audit them.
+
+The public API; importing it loads nothing, each name brings its module when it is first used:
+
+    from kquota import Alteration, Entity, QuotaKey, connect
+
+    with connect(zookeeper="localhost:2181/kafka") as cluster:
+        for entity, values in cluster.describe().items():
+            print(entity, dict(values))
+        cluster.alter([Alteration(Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000})])
+"""
+
+# Not imported from typing, which alone would load two dozen modules; type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kquota.backends import QuotaBackend, connect
+    from kquota.core.alteration import Alteration, AlterResult
+    from kquota.core.entity import DEFAULT, Entity, EntityType
+    from kquota.core.filter import ANY, QuotaFilter
+    from kquota.core.quota import QuotaKey
+    from kquota.core.resolver import Resolution, resolve
+    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.errors import (
+        Conflict,
+        InputError,
+        InvalidRequest,
+        KquotaError,
+        MissingDependency,
+        Refused,
+        Rejected,
+        Unauthorized,
+        Unreachable,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ANY",
+    "DEFAULT",
+    "AlterResult",
+    "Alteration",
+    "Conflict",
+    "Entity",
+    "EntityType",
+    "InputError",
+    "InvalidRequest",
+    "KquotaError",
+    "MissingDependency",
+    "QuotaBackend",
+    "QuotaFilter",
+    "QuotaKey",
+    "QuotaSnapshot",
+    "Refused",
+    "Rejected",
+    "Resolution",
+    "Unauthorized",
+    "Unreachable",
+    "connect",
+    "resolve",
+]
+
+_HOMES = {
+    "kquota.backends": ("QuotaBackend", "connect"),
+    "kquota.core.alteration": ("AlterResult", "Alteration"),
+    "kquota.core.entity": ("DEFAULT", "Entity", "EntityType"),
+    "kquota.core.filter": ("ANY", "QuotaFilter"),
+    "kquota.core.quota": ("QuotaKey",),
+    "kquota.core.resolver": ("Resolution", "resolve"),
+    "kquota.core.snapshot": ("QuotaSnapshot",),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'kquota' has no attribute {name!r}")
+    import importlib
+
+    home = next((home for home, names in _HOMES.items() if name in names), "kquota.errors")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

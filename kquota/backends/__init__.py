@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
+
+if TYPE_CHECKING:
+    from kquota.backends.zookeeper import ZooKeeperSecurity
 
 
 class QuotaBackend(Protocol):
@@ -42,3 +45,14 @@ class QuotaBackend(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+
+def connect(*, zookeeper: str, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None) -> QuotaBackend:
+    """The backend of a cluster, by the connect string of its ZooKeeper: `host:port[,host:port][/chroot]`.
+
+    The connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. Raises
+    InputError for a malformed connect string.
+    """
+    from kquota.backends.zookeeper import ZooKeeperBackend
+
+    return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def open_backend(options: dict[str, Any]) -> QuotaBackend:
     """The backend that the cluster options name. Raises click.UsageError when they name none."""
-    connect: str | None = options["zookeeper"]
-    if not connect:
+    zookeeper: str | None = options["zookeeper"]
+    if not zookeeper:
         raise click.UsageError("no cluster: give --zookeeper HOST:PORT[/CHROOT] or set KQUOTA_ZOOKEEPER")
-    from kquota.backends.zookeeper import ZooKeeperBackend
+    from kquota.backends import connect
 
     security = _security(options["zk_tls_config_file"])
-    return ZooKeeperBackend(connect, timeout_s=options["timeout"], security=security)
+    return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
 
 
 def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
