@@ -7,10 +7,13 @@ cost a tenth of what rows of strings do.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from kquota.audit.batch import Reject, Tally
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
-from kquota.errors import InputError, MissingDependency
+from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 
 ROWS_PER_BUCKET = 4_000_000
 """Bounds a reducer's memory: some 40 bytes a row."""
@@ -47,11 +50,15 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 
 
 def _collect(rows: Any) -> pa.Table:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         return rows.toArrow()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
+        # Ctrl-C in the middle of a call surfaces as whatever PySpark's clean-up made of it.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         # The message holds the worker's whole traceback; its last line is the reason.
         lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("JVM stacktrace")]
         raise RuntimeError(f"the Spark job failed: {lines[-1].strip() if lines else type(error).__name__}") from error
@@ -179,40 +186,76 @@ def open_session(master: str | None = None) -> Any:
             # Nothing leaves the machine, so nothing needs its outside name, which may not resolve.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    try:
-        with _quiet_launch():
-            session = builder.getOrCreate()
-    except Exception as error:
-        if "JAVA" in str(error).upper():
-            raise MissingDependency(
-                "Spark needs Java 17 or later",
-                hint="install a JDK, for example apt-get install openjdk-17-jdk-headless",
-            ) from error
-        raise
-    session.sparkContext.setLogLevel("FATAL")
+    with _held_interrupt() as interrupted:
+        with _quiet_launch() as said:
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:
+                raise _launch_error(error, said()) from error
+        session.sparkContext.setLogLevel("FATAL")
+        if interrupted():
+            session.stop()
+            raise KeyboardInterrupt
     return session
 
 
-@contextlib.contextmanager
-def _quiet_launch() -> Iterator[None]:
-    """Gives the JVM that is launched inside another stderr: it announces its incubator modules to everybody's.
+def _launch_error(error: Exception, said: str) -> KquotaError:
+    """Why Spark did not start, in a line."""
+    if "JAVA_GATEWAY_EXITED" in str(error) and ("JAVA_HOME" in said or "UnsupportedClassVersion" in said):
+        hint = "install a JDK: apt-get install openjdk-17-jdk-headless"
+        return MissingDependency("Spark needs Java 17 or later", hint=hint)
+    lines = [line.strip() for line in f"{said}\n{error}".splitlines() if line.strip() and "incubator" not in line]
+    reasons = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:] or [type(error).__name__]
+    return Unreachable(f"Spark did not start: {reasons[0][:300]}", hint="check --master and the Java that is used")
 
-    What it says is shown when the launch fails.
+
+@contextlib.contextmanager
+def _held_interrupt() -> Iterator[Callable[[], bool]]:
+    """Holds Ctrl-C back while Spark starts: a JVM that is left in the middle of it would stay. A second one is obeyed.
+
+    PySpark's own handler, which calls the JVM in the middle of a call and prints what comes of it, is taken back.
+    Yields a function that tells whether Ctrl-C was pressed.
+    """
+    # py4j reports an interrupted call to the root logger; a handler that does nothing keeps that off the terminal.
+    logging.getLogger().addHandler(logging.NullHandler())
+    presses = 0
+
+    def hold(*_: object) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are not ours to handle
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: presses > 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _quiet_launch() -> Iterator[Callable[[], str]]:
+    """Gives the JVM that is launched inside another stderr: it announces its incubator modules to everybody.
+
+    Yields a function that tells what was said there.
     """
     if under_spark_submit():
-        yield
+        yield lambda: ""
         return
     ours = os.dup(2)
     with tempfile.TemporaryFile() as theirs:
+
+        def said() -> str:
+            theirs.seek(0)
+            return theirs.read().decode(errors="replace")
+
         sys.stderr.flush()
         os.dup2(theirs.fileno(), 2)
-        failed = True
         try:
-            yield
-            failed = False
+            yield said
         finally:
             os.dup2(ours, 2)
             os.close(ours)
-            if failed:
-                theirs.seek(0)
-                sys.stderr.write(theirs.read().decode(errors="replace"))

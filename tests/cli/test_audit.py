@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Kquota
@@ -61,6 +68,46 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert (done.code, done.out) == (code, "")
     assert says in done.complaint
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_master_that_is_none(kquota: Kquota) -> None:
+    """Spark's reason in one line, without its stack trace."""
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--master", "nonsense")
+
+    assert (done.code, done.out) == (4, "")
+    assert "Master must either be" in done.complaint
+
+
+def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
+    """What to install is said."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "sh", "ps", "dirname", "uname", "cat"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", PATH=str(tools), JAVA_HOME="")
+
+    assert (done.code, done.out) == (8, "")
+    assert "apt-get install openjdk-17-jdk-headless" in done.complaint
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C, here while Spark starts: code 130, no traceback, no process left."""
+    command = [sys.executable, "-m", "kquota", "audit", "broker-7", "--quotas", "quotas.json"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        # The pipes close when the last process that holds them is gone, the JVM included.
+        out, err = process.communicate(timeout=120)
+
+    assert (process.returncode, out, err.strip()) == (130, "", "kquota: interrupted")
 
 
 @pytest.mark.parametrize("output", ["table", "csv"])
