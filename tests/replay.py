@@ -24,16 +24,21 @@ from kquota.core.enforcement import (
     BANDWIDTH,
     NOBODY,
     REQUEST,
+    Arrival,
     ClientQuotaManager,
+    ConnectionManager,
     FetchSensor,
     Generation,
     Kernel,
     Mode,
+    MutationResponse,
+    MutationSensor,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
     Throttle,
     Verdict,
+    accept,
     fetch_with_request,
     kernel,
     produce_with_request,
@@ -174,15 +179,86 @@ def replay_e2e(vector: Vector, broker: Broker) -> Outcome:
     return {**verdicts(outcomes), "throttle_ms": delays, "sensor": sensors}
 
 
+def replay_mutation_strict(vector: Vector, broker: Broker) -> Outcome:
+    return replay_mutation(vector, broker, strict=True)
+
+
+def replay_mutation_permissive(vector: Vector, broker: Broker) -> Outcome:
+    return replay_mutation(vector, broker, strict=False)
+
+
+def replay_mutation(vector: Vector, broker: Broker, *, strict: bool) -> Outcome:
+    config = vector["config"]
+    expires = config.get("sensor_expiry", False)
+    sensor = MutationSensor(config.get("quota"), windows=broker.windows, using=broker.using, expires=expires)
+    responses: list[MutationResponse] = []
+    tokens: list[float] = []
+    for now, (_, topics, *waited) in events_with_changes(vector, lambda limit: setattr(sensor, "limit", limit)):
+        waited_ms = (waited[0] or 0) if waited else 0
+        responses.append(sensor.request(now, topics, strict=strict, waited_ms=waited_ms))
+        tokens.append(sensor.measure(now))
+    return {
+        "accepted": [[topic.accepted for topic in response.topics] for response in responses],
+        "error_throttle_ms": [
+            [None if topic.accepted else topic.throttle_ms for topic in response.topics] for response in responses
+        ],
+        "throttle_ms": [response.throttle_ms for response in responses],
+        "tokens_after": tokens,
+    }
+
+
+def replay_connection(vector: Vector, broker: Broker) -> Outcome:
+    config = vector["config"]
+    t0 = vector["t0_ms"]
+    inter_broker = config.get("inter_broker_listener")
+    manager = ConnectionManager(
+        config["listeners"],
+        broker=config.get("broker_rate"),
+        inter_broker=inter_broker if inter_broker in config["listeners"] else None,
+        default_ip=config.get("default_ip_rate"),
+        ips=config.get("ip_rates"),
+        windows=broker.windows,
+        generation=broker.generation,
+        using=broker.using,
+        expires=config.get("sensor_expiry", False),
+    )
+    connections = accept(manager, [Arrival(t0 + t, listener, ip) for t, listener, ip in vector["events"]])
+    return {
+        "accept_start_ms": [connection.start_ms - t0 for connection in connections],
+        "broker_throttle_ms": [connection.wait.broker_ms for connection in connections],
+        "listener_throttle_ms": [connection.wait.listener_ms for connection in connections],
+        "delay_ms": [connection.wait.delay_ms for connection in connections],
+        "done_ms": [connection.done_ms - t0 for connection in connections],
+        "decision": ["accept" if connection.accepted else "reject" for connection in connections],
+        "ip_throttle_ms": [connection.ip_ms for connection in connections],
+    }
+
+
 SINGLE = frozenset({"window_num", "window_size_s", "quota", "quota_changes", "sensor_expiry"})
 BOTH = frozenset({"window_num", "window_size_s", "byte_quota", "request_quota", "sensor_expiry"})
-# sensor_expiry drops a sensor after an idle hour; a windowed rate has forgotten everything long before.
+CONNECTION = frozenset(
+    {
+        "window_num",
+        "window_size_s",
+        "broker_rate",
+        "listeners",
+        "inter_broker_listener",
+        "default_ip_rate",
+        "ip_rates",
+        "sensor_expiry",
+    }
+)
+# sensor_expiry drops a sensor after an idle hour. Token buckets show it; windowed rates only where their windows add up
+# to more than that, so the byte and request types do not look at it.
 REPLAYS: Mapping[str, Replay] = {
     "produce": Replay(replay_produce, SINGLE),
     "fetch": Replay(replay_fetch, SINGLE),
     "request": Replay(replay_request, SINGLE),
     "produce+request": Replay(replay_produce_with_request, BOTH),
     "fetch+request": Replay(replay_fetch_with_request, BOTH),
+    "mutation_strict": Replay(replay_mutation_strict, SINGLE),
+    "mutation_permissive": Replay(replay_mutation_permissive, SINGLE),
+    "connection": Replay(replay_connection, CONNECTION),
     "e2e": Replay(replay_e2e, frozenset({"window_num", "window_size_s", "quotas", "quota_changes", "sensor_expiry"})),
 }
 RESOLUTION = "resolution"

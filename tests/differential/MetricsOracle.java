@@ -7,11 +7,16 @@ import java.io.PrintWriter;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.MetricConfig;
 import org.apache.kafka.common.metrics.Metrics;
@@ -19,6 +24,8 @@ import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.metrics.QuotaViolationException;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.metrics.stats.Rate;
+import org.apache.kafka.common.metrics.stats.TokenBucket;
+import org.apache.kafka.common.utils.Time;
 
 /**
  * Answers with Kafka's own metrics classes. One command a line on stdin, all times in ms:
@@ -29,6 +36,11 @@ import org.apache.kafka.common.metrics.stats.Rate;
  *   network ID T NANOS                           recorded only
  *   produce2 BYTES_ID REQUEST_ID T BYTES NANOS ACKS                prints BANDWIDTH_DELAY REQUEST_DELAY
  *   fetch2 BYTES_ID REQUEST_ID T BYTES NANOS                       prints BANDWIDTH_DELAY REQUEST_DELAY
+ *   connect ID T                                 checked: prints DELAY RATE WINDOW
+ *   unrecord ID T                                a connection is taken back
+ *   bucket ID SAMPLES WINDOW_MS LIMIT EXPIRES    a sensor of mutations; EXPIRES 1: dropped after an idle hour
+ *   strict ID T WAITED PARTITIONS... | permissive ID T WAITED PARTITIONS...
+ *                          prints DELAY TOKENS ERROR..., DELAY of the response WAITED ms later, ERROR "-" where accepted
  *
  * A delayed fetch is recorded again with the opposite sign, as ClientQuotaManager.unrecordQuotaSensor does.
  */
@@ -81,18 +93,197 @@ public class MetricsOracle {
         }
     }
 
+    /** The clock: whatever the command in hand says. */
+    private static final class Clock implements Time {
+        long now;
+
+        public long milliseconds() {
+            return now;
+        }
+
+        public long nanoseconds() {
+            return TimeUnit.MILLISECONDS.toNanos(now);
+        }
+
+        public void sleep(long ms) {
+            throw new UnsupportedOperationException();
+        }
+
+        public void waitObject(Object object, Supplier<Boolean> condition, long deadline) {
+            throw new UnsupportedOperationException();
+        }
+    }
+
+    /** The sensor of ControllerMutationQuotaManager, without the rate that is only displayed. */
+    private static final class Bucket {
+        final Metrics metrics;
+        final Clock clock;
+        final MetricName name;
+        final int samples;
+        final long windowMs;
+        final boolean expires;
+        String limit;
+        Sensor sensor;
+
+        Bucket(Metrics metrics, Clock clock, String id, int samples, long windowMs, String limit, boolean expires) {
+            this.metrics = metrics;
+            this.clock = clock;
+            this.name = new MetricName("tokens-" + id, "oracle", "", Map.of());
+            this.samples = samples;
+            this.windowMs = windowMs;
+            this.limit = limit;
+            this.expires = expires;
+        }
+
+        MetricConfig config() {
+            double bound = limit.equals("-") ? (double) Long.MAX_VALUE : Double.parseDouble(limit);
+            return new MetricConfig()
+                .samples(samples)
+                .timeWindow(windowMs, TimeUnit.MILLISECONDS)
+                .quota(new Quota(bound, true));
+        }
+
+        void limit(String changed) {
+            limit = changed;
+            if (sensor != null) metrics.metric(name).config(config());
+        }
+
+        /** ClientQuotaManager.getOrCreateQuotaSensors, after the task that removes expired sensors ran. */
+        void find() {
+            if (sensor != null && expires && sensor.hasExpired()) {
+                metrics.removeSensor(sensor.name());
+                sensor = null;
+            }
+            if (sensor == null) {
+                sensor = metrics.sensor("sensor-" + name.name(), new MetricConfig(), 3600);
+                sensor.add(name, new TokenBucket(), config());
+            }
+        }
+
+        String request(boolean strict, long now, long waited, String[] f, int first) throws Exception {
+            clock.now = now;
+            find();
+            MutationQuota quota = KAFKAS_QUOTAS ? new KafkasQuota(strict, clock, sensor) : new RestatedQuota(strict, clock, sensor);
+            StringBuilder errors = new StringBuilder();
+            for (int i = first; i < f.length; i++) {
+                Integer error = quota.record(Double.parseDouble(f[i]));
+                errors.append(' ').append(error == null ? "-" : error.toString());
+            }
+            double tokens = (double) metrics.metric(name).metricValue();
+            clock.now = now + waited;
+            return quota.throttleTime() + " " + tokens + errors;
+        }
+    }
+
+    private interface MutationQuota {
+        /** The delay in the error, null when accepted. */
+        Integer record(double partitions) throws Exception;
+
+        /** The raw 32 bits, as before these classes were Java. */
+        int throttleTime() throws Exception;
+    }
+
+    private static final boolean KAFKAS_QUOTAS = exists("org.apache.kafka.server.quota.StrictControllerMutationQuota");
+
+    private static boolean exists(String name) {
+        try {
+            Class.forName(name);
+            return true;
+        } catch (ClassNotFoundException absent) {
+            return false;
+        }
+    }
+
+    /** Kafka's own strict and permissive quotas (4.x, server). */
+    private static final class KafkasQuota implements MutationQuota {
+        final Object quota;
+        final Clock clock;
+        long recorded;
+
+        KafkasQuota(boolean strict, Clock clock, Sensor sensor) throws Exception {
+            String name = "org.apache.kafka.server.quota." + (strict ? "Strict" : "Permissive") + "ControllerMutationQuota";
+            Constructor<?> constructor = Class.forName(name).getConstructor(Time.class, Sensor.class);
+            this.quota = constructor.newInstance(clock, sensor);
+            this.clock = clock;
+        }
+
+        public Integer record(double partitions) throws Exception {
+            recorded = clock.now;
+            try {
+                quota.getClass().getMethod("record", double.class).invoke(quota, partitions);
+                return null;
+            } catch (InvocationTargetException thrown) {
+                return ((ThrottlingQuotaExceededException) thrown.getCause()).throttleTimeMs();
+            }
+        }
+
+        public int throttleTime() throws Exception {
+            Field last = quota.getClass().getSuperclass().getDeclaredField("lastThrottleTimeMs");
+            last.setAccessible(true);
+            int left = (int) Math.max(0, last.getLong(quota) - (clock.now - recorded));
+            int told = (int) quota.getClass().getMethod("throttleTime").invoke(quota);
+            if (told != Math.max(0, left)) throw new IllegalStateException("throttleTime is " + told + ", not " + left);
+            return left;
+        }
+    }
+
+    /** The same where it was Scala, in core. */
+    private static final class RestatedQuota implements MutationQuota {
+        final boolean strict;
+        final Clock clock;
+        final Sensor sensor;
+        long last;
+        long recorded;
+
+        RestatedQuota(boolean strict, Clock clock, Sensor sensor) {
+            this.strict = strict;
+            this.clock = clock;
+            this.sensor = sensor;
+        }
+
+        public Integer record(double partitions) {
+            try {
+                if (strict) sensor.checkQuotas(clock.now);
+                sensor.record(partitions, clock.now, !strict);
+                return null;
+            } catch (QuotaViolationException violation) {
+                last = Math.round(-violation.value() / violation.bound() * 1000);
+                recorded = clock.now;
+                return strict ? (int) last : null;
+            }
+        }
+
+        public int throttleTime() {
+            return (int) Math.max(0, last - (clock.now - recorded));
+        }
+    }
+
     public static void main(String[] args) throws Throwable {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintWriter out = new PrintWriter(new BufferedWriter(new OutputStreamWriter(System.out, StandardCharsets.UTF_8)));
-        Metrics metrics = new Metrics();
+        Clock clock = new Clock();
+        Metrics metrics = new Metrics(clock);
         Map<String, Counter> counters = new HashMap<>();
+        Map<String, Bucket> buckets = new HashMap<>();
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] f = line.split(" ");
             Counter counter = counters.get(f[1]);
             switch (f[0]) {
                 case "new" -> counters.put(
                     f[1], new Counter(metrics, f[1], Integer.parseInt(f[2]), Long.parseLong(f[3]), f[4], f[5]));
-                case "quota" -> counter.metric.config(counter.config(f[2]));
+                case "bucket" -> buckets.put(f[1], new Bucket(
+                    metrics, clock, f[1], Integer.parseInt(f[2]), Long.parseLong(f[3]), f[4], f[5].equals("1")));
+                case "quota" -> {
+                    if (counter == null) buckets.get(f[1]).limit(f[2]);
+                    else counter.metric.config(counter.config(f[2]));
+                }
+                case "strict", "permissive" -> out.println(buckets.get(f[1]).request(
+                    f[0].equals("strict"), Long.parseLong(f[2]), Long.parseLong(f[3]), f, 4));
+                case "connect" -> {
+                    long now = Long.parseLong(f[2]);
+                    out.println(counter.check(1.0, now) + " " + counter.readout(now));
+                }
+                case "unrecord" -> counter.sensor.record(-1.0, Long.parseLong(f[2]), false);
                 case "produce", "fetch", "request" -> {
                     long now = Long.parseLong(f[2]);
                     long amount = Long.parseLong(f[3]);

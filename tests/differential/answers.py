@@ -13,7 +13,7 @@ from typing import Any
 
 from kquota.core.enforcement import Generation
 from tests.differential.oracle import RELEASES, ask
-from tests.differential.sequences import sequences
+from tests.differential.sequences import mutations, sequences
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 
@@ -36,11 +36,18 @@ def commands(number: int, vector: dict[str, Any]) -> Iterator[str]:
         for t, *fields in vector["events"]:
             yield f"{kind.split('+')[0]}2 b{number} r{number} {t0 + t} {' '.join(map(str, fields))}"
         return
-    yield f"new s{number} {windows} {_limit(config['quota'])} {cap if kind == 'request' else '-'}"
+    if kind.startswith("mutation"):
+        yield f"bucket s{number} {windows} {_limit(config['quota'])} {int(config.get('sensor_expiry', False))}"
+    else:
+        yield f"new s{number} {windows} {_limit(config['quota'])} {cap if kind == 'request' else '-'}"
     changes = list(config.get("quota_changes", ()))
     for t, *fields in vector["events"]:
         while changes and changes[0][0] <= t:
             yield f"quota s{number} {_limit(changes.pop(0)[1])}"
+        if kind.startswith("mutation"):
+            topics, waited = fields[0], fields[1] if len(fields) > 1 else 0
+            yield " ".join([kind.removeprefix("mutation_"), f"s{number}", *map(str, (t0 + t, waited, *topics))])
+            continue
         command, amount = fields if kind == "request" else (kind, *fields)
         if command != "exempt":
             yield f"{command} s{number} {t0 + t} {amount}"
@@ -65,6 +72,17 @@ def _expected(vector: dict[str, Any], answers: Iterator[list[str]]) -> dict[str,
                 ],
             }
         }
+    if kind.startswith("mutation"):
+        responses = [next(answers) for _ in vector["events"]]
+        errors = [[None if error == "-" else int(error) for error in response[2:]] for response in responses]
+        return {
+            "expected": {
+                "throttle_ms": [int(response[0]) for response in responses],
+                "accepted": [[error is None for error in topics] for topics in errors],
+                "error_throttle_ms": errors,
+            },
+            "debug_readout": {"tokens_after": [float(response[1]) for response in responses]},
+        }
     checked = [kind != "request" or event[1] == "request" for event in vector["events"]]
     rows = [next(answers) if check else None for check in checked]
     return {
@@ -84,7 +102,8 @@ def main() -> int:
             "oracle": f"Apache Kafka {release} metrics classes, by python -m tests.differential.answers",
             "algorithm": generation.value,
         }
-        vectors = answered(generation, list(sequences(seed=20, events=1500, length=(20, 60))))
+        asked = [*sequences(seed=20, events=1500, length=(20, 60)), *mutations(seed=20, events=600, length=(20, 40))]
+        vectors = answered(generation, asked)
         lines = ",\n".join(json.dumps(vector, separators=(",", ":")) for vector in vectors)  # one line a vector
         text = f'{json.dumps(header, indent=1)[:-2]},\n "vectors": [\n{lines}\n ]\n}}\n'
         (VECTORS / f"enforcement_{generation.value}.json").write_text(text, encoding="utf-8")

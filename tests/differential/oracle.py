@@ -16,8 +16,12 @@ RELEASES = {Generation.N_PLUS_1_BY_LAST: "4.4.0", Generation.N_BY_START: "3.7.2"
 """The release that answers for each generation."""
 
 _COORDINATES = {
-    # server-common brings QuotaUtils; in 3.7 the delay formula was Scala, in the core jar.
-    "4.4.0": ["org.apache.kafka:kafka-clients:4.4.0", "org.apache.kafka:kafka-server-common:4.4.0"],
+    # server-common brings QuotaUtils, server the mutation quotas; in 3.7 both were Scala, in the core jar.
+    "4.4.0": [
+        "org.apache.kafka:kafka-clients:4.4.0",
+        "org.apache.kafka:kafka-server-common:4.4.0",
+        "org.apache.kafka:kafka-server:4.4.0",
+    ],
     "3.7.2": ["org.apache.kafka:kafka-clients:3.7.2"],
 }
 
@@ -28,7 +32,7 @@ def ask(generation: Generation, commands: Iterable[str]) -> list[list[str]]:
     if java is None:
         raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
     release = RELEASES[generation]
-    jars = retrieve(f"metrics-{release}", _COORDINATES[release])
+    jars = retrieve(f"oracle-{release}", _COORDINATES[release])
     command = [java, "-Xmx512m", "-cp", class_path(jars), str(SOURCE)]
     text = "\n".join(commands) + "\n"
     run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 KINDS = ("produce", "fetch", "request", "produce+request", "fetch+request")
+MUTATIONS = ("mutation_strict", "mutation_permissive")
 
 
 def sequences(seed: int, events: int, length: tuple[int, int] = (40, 400)) -> Iterator[dict[str, Any]]:
@@ -22,6 +23,98 @@ def sequences(seed: int, events: int, length: tuple[int, int] = (40, 400)) -> It
         vector["id"] = f"{kind}-{seed}-{made}"
         made += len(vector["events"])
         yield vector
+
+
+def mutations(seed: int, events: int, length: tuple[int, int] = (20, 100)) -> Iterator[dict[str, Any]]:
+    """Sequences of controller mutations, strict and permissive, likewise."""
+    chance = random.Random(seed)
+    made = 0
+    while made < events:
+        kind = MUTATIONS[made % len(MUTATIONS)]
+        vector = mutation(chance, kind, chance.randint(*length))
+        vector["id"] = f"{kind}-{seed}-{made}"
+        made += len(vector["events"])
+        yield vector
+
+
+def mutation(chance: random.Random, kind: str, count: int) -> dict[str, Any]:
+    """One sequence of requests, with debts of minutes, hours and now and then more than 25 days."""
+    samples = chance.choice((1, 2, 3, 10, 11, 11, 11, 100))
+    seconds = chance.choice((1, 1, 1, 2, 10))
+    quota = _mutation_quota(chance)
+    burst = samples * seconds * (quota or 1)
+    largest = max(2, int(burst * chance.choice((0.1, 0.5, 1, 1, 2, 20, 1000))))
+    idle_hours = chance.random() < 0.4
+
+    def partitions() -> int:
+        return chance.choice((0, 1, 1, 3, int(burst), int(burst) + 1, chance.randint(1, largest)))
+
+    events: list[list[Any]] = []
+    now = 0
+    for _ in range(count):
+        event: list[Any] = [now, [partitions() for _ in range(chance.choice((0, 1, 1, 1, 2, 3, 6)))]]
+        if chance.random() < 0.3:
+            event.append(chance.choice((0, 1, 40, 500, 3000, 20_000, 10**6, 2**31)))
+        events.append(event)
+        match chance.randrange(12):
+            case 0 | 1:
+                now += 0
+            case 2:
+                now += samples * seconds * 1000 + chance.choice((-1, 0, 1))
+            case 3 if idle_hours:
+                now += 3_600_000 + chance.choice((-1, 0, 1, 50_000))
+            case 4 if chance.random() < 0.1:
+                now = max(now - chance.choice((1, 700)), 0)  # a clock that is set back
+            case _:
+                now += int(chance.expovariate(1 / (1000 * chance.choice((0.005, 1, seconds)))))
+    config: dict[str, Any] = {"window_num": samples, "window_size_s": seconds}
+    config["quota"] = chance.choice((quota, quota, quota, None))
+    if idle_hours:
+        config["sensor_expiry"] = chance.random() < 0.8
+    if chance.random() < 0.4:
+        at = sorted(chance.choice(events)[0] for _ in range(chance.randint(1, 5)))
+        config["quota_changes"] = [[t, chance.choice((None, quota, _mutation_quota(chance)))] for t in at]
+    # Kafka's bucket is full because the clock shows epoch ms; on one that starts at 0 it is not.
+    t0 = chance.choice((0, 1_700_000_000_000, chance.randint(1_500_000_000_000, 1_800_000_000_000)))
+    return {"type": kind, "t0_ms": t0, "config": config, "events": events}
+
+
+def _mutation_quota(chance: random.Random) -> float:
+    return chance.choice(
+        (0, 0.001, 0.1, 0.5, 1, 5, 10, 25.681, 1 / 3, 2000, 10_000, round(chance.uniform(0.01, 99), 4))
+    )
+
+
+def connections(seed: int, events: int, length: tuple[int, int] = (50, 400)) -> Iterator[dict[str, Any]]:
+    """Sequences of arriving connections, likewise: storms on one to three listeners, and silences."""
+    chance = random.Random(seed)
+    made = 0
+    while made < events:
+        samples = chance.choice((1, 2, 3, 5, 11, 11, 11))
+        seconds = chance.choice((1, 1, 1, 2, 5))
+        names = ("EXTERNAL", "ADMIN", "REPLICATION")[: chance.choice((1, 2, 3, 3))]
+        rates = (None, None, 0, 1, 2, 5, 10, 20, 50)
+        config = {
+            "window_num": samples,
+            "window_size_s": seconds,
+            "broker_rate": chance.choice(rates),
+            "listeners": {name: chance.choice(rates) for name in names},
+            "inter_broker_listener": chance.choice((None, names[-1])),
+            "default_ip_rate": chance.choice((None, None, 0, 1, 3, 10, 2147483647)),
+            "ip_rates": {
+                f"10.0.0.{n}": chance.choice((0, 1, 2, 5, 20, 2147483647)) for n in range(chance.randint(0, 4))
+            },
+        }
+        times = sorted(_times(chance, samples, seconds, chance.randint(*length)))
+        arrivals = [[t, chance.choice(names), f"10.0.0.{chance.randrange(7)}"] for t in times]
+        yield {
+            "id": f"connection-{seed}-{made}",
+            "type": "connection",
+            "t0_ms": chance.randint(1_500_000_000_000, 1_800_000_000_000),
+            "config": config,
+            "events": arrivals,
+        }
+        made += len(arrivals)
 
 
 def sequence(chance: random.Random, kind: str, count: int) -> dict[str, Any]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, Verdict, kernel
+from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
 from tests.differential.answers import answered
-from tests.differential.sequences import sequences
-from tests.replay import replay_document
+from tests.differential.oracle import ask
+from tests.differential.sequences import connections, mutations, sequences
+from tests.replay import Broker, replay_connection, replay_document
 
 EVENTS = 200_000
+MUTATIONS = 40_000
+CONNECTIONS = 15_000
 
 
 @pytest.fixture(scope="module", params=list(Generation), ids=lambda generation: generation.value)
@@ -46,6 +51,76 @@ def test_the_sequences_tell_the_generations_apart(document: dict[str, Any]) -> N
     (other,) = set(Generation) - {Generation(document["algorithm"])}
     _, total, differences = replay_document({**document, "algorithm": other.value}, kernel(Mode.COMPILED))
     assert len(differences) > total.total() / 10
+
+
+@pytest.fixture(scope="module", params=list(Generation), ids=lambda generation: generation.value)
+def mutated(request: pytest.FixtureRequest) -> dict[str, Any]:
+    vectors = answered(request.param, list(mutations(seed=1, events=MUTATIONS)))
+    return {"algorithm": request.param.value, "vectors": vectors}
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPILED, Mode.PLAIN])
+def test_mutations_are_accepted_rejected_and_delayed_as_by_kafka(mutated: dict[str, Any], mode: Mode) -> None:
+    # 4.4.0 answers with its own strict and permissive quotas, 3.7.2 with its token bucket and sensor.
+    equal, total, differences = replay_document(mutated, kernel(mode))
+    assert not differences
+    assert equal == total
+    accepted = [topics for vector in mutated["vectors"] for topics in vector["expected"]["accepted"]]
+    assert len(accepted) >= MUTATIONS
+    assert sum(not all(topics) for topics in accepted) > 4000
+    assert sum(any(topics) and not all(topics) for topics in accepted) > 500
+    assert any(delay < 0 for vector in mutated["vectors"] for delay in vector["expected"]["throttle_ms"])
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_the_rates_of_connections_are_kafkas(generation: Generation) -> None:
+    """Each connection that is recorded, checked or taken back, in the order in which the acceptors do it."""
+    logs: list[tuple[list[str], list[tuple[int, float, int]]]] = [([], []), ([], [])]
+    for vector in connections(seed=1, events=CONNECTIONS):
+        config = vector["config"]
+        windows = QuotaWindows(config["window_num"], config["window_size_s"])
+        for mode, (commands, verdicts) in zip((Mode.PLAIN, Mode.COMPILED), logs, strict=True):
+            using = logging_kernel(kernel(mode), windows, f"{vector['id']}-", commands, verdicts)
+            replay_connection(vector, Broker(windows, generation, using))
+    plain, compiled = logs
+    assert plain == compiled
+    commands, verdicts = plain
+    assert verdicts == [(int(delay), float(rate), int(window)) for delay, rate, window in ask(generation, commands)]
+    assert len(verdicts) > CONNECTIONS
+    assert sum(command.startswith("unrecord") for command in commands) > 1000
+
+
+def logging_kernel(
+    using: Kernel, windows: QuotaWindows, prefix: str, commands: list[str], verdicts: list[tuple[int, float, int]]
+) -> Kernel:
+    """A kernel that notes what is done with connections, as commands to the oracle, and what comes of it."""
+    sensors: list[Rate] = []
+
+    def sensor(rate: Rate) -> str:
+        return next(f"{prefix}{number}" for number, known in enumerate(sensors) if known is rate)
+
+    def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
+        sensors.append(using.new_rate(windows, generation))
+        return sensors[-1]
+
+    named: set[str] = set()
+
+    def connect(rate: Rate, now: int, limit: float) -> Verdict:
+        name = sensor(rate)
+        if name not in named:
+            named.add(name)
+            commands.append(f"new {name} {windows.samples} {windows.window_ms} {limit!r} {windows.window_ms}")
+        verdict = using.connect(rate, now, limit)
+        commands.append(f"connect {name} {now}")
+        verdicts.append((verdict.throttle_ms, verdict.rate, verdict.window_ms))
+        return verdict
+
+    def record(rate: Rate, value: float, now: int) -> None:
+        assert value == -1.0
+        commands.append(f"unrecord {sensor(rate)} {now}")
+        using.record(rate, value, now)
+
+    return replace(using, new_rate=new_rate, connect=connect, record=record)
 
 
 def bulk_delays(vector: dict[str, Any], generation: Generation, using: Kernel) -> list[int]:

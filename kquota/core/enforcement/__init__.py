@@ -5,6 +5,9 @@
 - `rate`: the windowed rate.
 - `check`: record, check and delay, for the produce, fetch and request quotas of one sensor.
 - `combined`: one request under two quotas.
+- `token_bucket`: the statistic of the controller mutation quota.
+- `mutation`: that quota, strict and permissive.
+- `connection`: the connection creation quotas of broker, listener and ip, and the acceptor threads.
 - `replay`: recorded usage of many sensors in one pass.
 - `sensors`: the same as objects, with limits that change and the managers that find a client's sensor.
 - `kernel`: runs all of it compiled or plain, with identical results.
@@ -16,8 +19,18 @@ from __future__ import annotations
 
 from kquota.core.enforcement.check import UNLIMITED, Verdict
 from kquota.core.enforcement.combined import BANDWIDTH, NOBODY, REQUEST, Throttle
+from kquota.core.enforcement.connection import (
+    UNLIMITED_IP,
+    Arrival,
+    Connection,
+    ConnectionManager,
+    ConnectionSensor,
+    Wait,
+    accept,
+)
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.mutation import Mutation, MutationQuota, MutationResponse, MutationSensor
 from kquota.core.enforcement.replay import Summaries, Summary, replay_bytes, replay_requests
 from kquota.core.enforcement.sensors import (
     ClientQuotaManager,
@@ -33,11 +46,20 @@ __all__ = [
     "NOBODY",
     "REQUEST",
     "UNLIMITED",
+    "UNLIMITED_IP",
+    "Arrival",
     "ClientQuotaManager",
+    "Connection",
+    "ConnectionManager",
+    "ConnectionSensor",
     "FetchSensor",
     "Generation",
     "Kernel",
     "Mode",
+    "Mutation",
+    "MutationQuota",
+    "MutationResponse",
+    "MutationSensor",
     "ProduceSensor",
     "QuotaWindows",
     "RequestSensor",
@@ -45,6 +67,8 @@ __all__ = [
     "Summary",
     "Throttle",
     "Verdict",
+    "Wait",
+    "accept",
     "fetch_with_request",
     "kernel",
     "produce_with_request",

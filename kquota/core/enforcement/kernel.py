@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from kquota.core.enforcement.check import Verdict
     from kquota.core.enforcement.combined import Throttle
     from kquota.core.enforcement.generation import Generation, QuotaWindows
+    from kquota.core.enforcement.mutation import Mutation
     from kquota.core.enforcement.rate import Rate
     from kquota.core.enforcement.replay import Summaries, Summary
+    from kquota.core.enforcement.token_bucket import TokenBucket
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,11 +63,13 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True)
 class Kernel:
-    """The functions of `rate`, `check`, `combined` and `replay`, all in one mode; documented there."""
+    """The functions of the modules of this package, all in one mode; documented there."""
 
     mode: Mode
     new_rate: Callable[[QuotaWindows, Generation], Rate]
     """An empty statistic, of lists or of arrays."""
+    new_token_bucket: Callable[[QuotaWindows], TokenBucket]
+    """A new bucket, likewise."""
     new_summaries: Callable[[int], Summaries]
     """Room for the summaries of that many sensors."""
     column: Callable[[Sequence[Any], str], Any]
@@ -83,13 +87,19 @@ class Kernel:
     max_fetch_bytes: Callable[[float, int, int], int]
     produce_with_request: Callable[[Rate, Rate, int, int, int, int, float, float], Throttle]
     fetch_with_request: Callable[[Rate, Rate, int, int, int, float, float], Throttle]
+    clear_tokens: Callable[[TokenBucket], None]
+    measure_tokens: Callable[[TokenBucket, int, float], float]
+    record_tokens: Callable[[TokenBucket, float, int, float], None]
+    mutate_strict: Callable[[TokenBucket, int, float, float], Mutation]
+    mutate_permissive: Callable[[TokenBucket, int, float, float], Mutation]
+    connect: Callable[[Rate, int, float], Verdict]
     replay_sensor: Callable[..., Summary]
     replay_many: Callable[..., None]
 
 
-_MADE_HERE = ("mode", "new_rate", "new_summaries", "column")
+_MADE_HERE = ("mode", "new_rate", "new_token_bucket", "new_summaries", "column")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
-_MODULES = ("arithmetic", "rate", "check", "combined", "replay")
+_MODULES = ("arithmetic", "rate", "check", "combined", "token_bucket", "mutation", "connection", "replay")
 
 
 def kernel(mode: Mode = Mode.AUTO) -> Kernel:
@@ -146,15 +156,19 @@ def _compiled_kernel() -> Kernel:
 
 
 def _assemble(mode: Mode, functions: dict[str, Any], column: Callable[[Sequence[Any], str], Any]) -> Kernel:
-    from kquota.core.enforcement import rate, replay
+    from kquota.core.enforcement import rate, replay, token_bucket
 
     def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
         return rate.new_rate(windows, generation, column)
 
+    def new_token_bucket(windows: QuotaWindows) -> TokenBucket:
+        return token_bucket.new_token_bucket(windows, column)
+
     def new_summaries(count: int) -> Summaries:
         return replay.new_summaries(count, column)
 
-    return Kernel(mode, new_rate, new_summaries, column, **{name: functions[name] for name in _NAMES})
+    by_name = {name: functions[name] for name in _NAMES}
+    return Kernel(mode, new_rate, new_token_bucket, new_summaries, column, **by_name)
 
 
 def _functions() -> list[FunctionType]:

@@ -18,24 +18,13 @@ from kquota.core.quota import QuotaKey, Value
 from kquota.core.resolver import Resolution, Resolver, Sensor, enabled_mask
 
 
-class RateSensor:
+class LimitedSensor:
     """A counter with a limit; a limit of None is none at all, and recording goes on.
 
-    A changed limit applies from the next event on; the history stays. By default the sensor runs plain: for single
-    events that is faster than crossing into compiled code.
+    A changed limit applies from the next event on; the history stays.
     """
 
-    def __init__(
-        self,
-        limit: Value | None = None,
-        *,
-        windows: QuotaWindows | None = None,
-        generation: Generation = Generation.N_PLUS_1_BY_LAST,
-        using: Kernel | None = None,
-    ) -> None:
-        self.kernel = using if using is not None else kernel(Mode.PLAIN)
-        self.windows = windows if windows is not None else QuotaWindows()
-        self.rate = self.kernel.new_rate(self.windows, generation)
+    def __init__(self, limit: Value | None = None) -> None:
         self.limit = limit
 
     @property
@@ -48,6 +37,26 @@ class RateSensor:
         self._limit = limit
         self.bound = UNLIMITED if limit is None else float(limit)
         """The limit as the statistics compare it: `Long.MAX_VALUE` as a double where there is none."""
+
+
+class RateSensor(LimitedSensor):
+    """A windowed rate with a limit.
+
+    By default the sensor runs plain: for single events that is faster than crossing into compiled code.
+    """
+
+    def __init__(
+        self,
+        limit: Value | None = None,
+        *,
+        windows: QuotaWindows | None = None,
+        generation: Generation = Generation.N_PLUS_1_BY_LAST,
+        using: Kernel | None = None,
+    ) -> None:
+        super().__init__(limit)
+        self.kernel = using if using is not None else kernel(Mode.PLAIN)
+        self.windows = windows if windows is not None else QuotaWindows()
+        self.rate = self.kernel.new_rate(self.windows, generation)
 
     @property
     def max_value_in_window(self) -> float | None:
@@ -106,7 +115,7 @@ def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int
     )
 
 
-S = TypeVar("S", bound=RateSensor)
+S = TypeVar("S", bound=LimitedSensor)
 
 
 class Charge(NamedTuple, Generic[S]):

@@ -1,0 +1,210 @@
+"""The connection creation quotas: delay for the broker and its listeners, then rejection for the ip.
+
+An acceptor thread first waits until the rates of the broker and of its listener are within their limits, one window at
+most; then the ip is looked at, and a connection of an ip above its limit is taken back everywhere and closed.
+`ConnectionManager` has the quotas, `accept` the acceptor threads. Numbers of connections (`max.connections` and the
+like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Acceptor`; KIP-612 (broker and listener since
+2.7.0, ip since 2.8.0), whose text checks an ip again after its delay: that was never shipped.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kquota.core.enforcement.arithmetic import INT_MAX
+from kquota.core.enforcement.check import Verdict, record_and_check
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.enforcement.kernel import Kernel, compilable
+from kquota.core.enforcement.mutation import SENSOR_EXPIRY_MS
+from kquota.core.enforcement.rate import Rate
+from kquota.core.enforcement.sensors import RateSensor
+from kquota.core.quota import Value
+from kquota.errors import InputError
+
+UNLIMITED_IP: Final = INT_MAX
+"""`IP_CONNECTION_RATE_DEFAULT`: this value of an ip quota means none; its connections are not recorded either."""
+
+
+@compilable
+def connect(rate: Rate, now: int, limit: float) -> Verdict:
+    """`ConnectionQuotas.recordAndGetThrottleTimeMs`: one connection; the delay is at most one window."""
+    return record_and_check(rate, 1.0, now, limit, rate.window_ms)
+
+
+class ConnectionSensor(RateSensor):
+    """Connections; the limit is per second."""
+
+    def connect(self, now: int) -> Verdict:
+        """A connection at `now` (ms)."""
+        return self.kernel.connect(self.rate, now, self.bound)
+
+    def unrecord(self, now: int) -> None:
+        """Takes one connection back at `now` (ms): from the slot of now, which is not always the one that got it."""
+        self.kernel.record(self.rate, -1.0, now)
+
+
+class Wait(NamedTuple):
+    """How long the acceptor waits with a connection, in ms."""
+
+    broker_ms: int
+    """0 for a protected listener."""
+    listener_ms: int
+    delay_ms: int
+    """The larger of the two."""
+
+
+class Arrival(NamedTuple):
+    """A connection in the backlog of a listener."""
+
+    time_ms: int
+    listener: str
+    ip: str
+
+
+class Connection(NamedTuple):
+    """What came of one connection."""
+
+    start_ms: int
+    """When the acceptor took it from the backlog."""
+    wait: Wait
+    done_ms: int
+    """When it was accepted, or parked to be closed: after the wait."""
+    ip_ms: int
+    """The delay of a rejection, after which the socket is closed; 0 when it was accepted."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the ip was within its limit; what waited is accepted all the same."""
+        return self.ip_ms <= 0
+
+
+class ConnectionManager:
+    """The connection quotas of one broker; limits of None are none at all, and all limits may change at any time.
+
+    `listeners` has the names of all listeners with their limits. The inter-broker listener is protected when it is not
+    the only one: it neither counts for the broker nor waits for it, but its own limit and those of the ips hold. An ip
+    has the limit in `ips`, else `default_ip`; unless `expires` is false, its sensor is dropped after an idle hour (that
+    shows only in windows that add up to more). Raises InputError when `inter_broker` is not one of the listeners.
+    """
+
+    def __init__(
+        self,
+        listeners: Mapping[str, Value | None],
+        *,
+        broker: Value | None = None,
+        inter_broker: str | None = None,
+        default_ip: Value | None = None,
+        ips: Mapping[str, Value | None] | None = None,
+        windows: QuotaWindows | None = None,
+        generation: Generation = Generation.N_PLUS_1_BY_LAST,
+        using: Kernel | None = None,
+        expires: bool = True,
+    ) -> None:
+        self._windows, self._generation, self._using = windows, generation, using
+        self.broker = self._new_sensor(broker)
+        """The sensor of the broker."""
+        self.listeners = {name: self._new_sensor(limit) for name, limit in listeners.items()}
+        """The sensor of each listener."""
+        self.default_ip = default_ip
+        self.ips = dict(ips or {})
+        """The ips with a limit of their own."""
+        self.expires = expires
+        self._ip_sensors: dict[str, ConnectionSensor] = {}
+        self._recorded: dict[str, int] = {}
+        if inter_broker is not None and inter_broker not in self.listeners:
+            raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
+        self._protected = inter_broker if len(self.listeners) > 1 else None
+
+    def protected(self, listener: str) -> bool:
+        """Whether the broker's own limit does not hold for that listener."""
+        return listener == self._protected
+
+    def wait(self, now: int, listener: str) -> Wait:
+        """`waitForConnectionSlot`: records a connection taken from the backlog at `now` (ms), without its ip.
+
+        It stays recorded, whatever the delay. Raises InputError for an unknown listener.
+        """
+        sensor = self._listener(listener)
+        broker_ms = 0 if self.protected(listener) else self.broker.connect(now).throttle_ms
+        listener_ms = sensor.connect(now).throttle_ms
+        return Wait(broker_ms, listener_ms, max(broker_ms, listener_ms))
+
+    def admit(self, now: int, listener: str, ip: str) -> int:
+        """`recordIpConnectionMaybeThrottle`: the ip, at `now` (ms), the time after the wait.
+
+        Returns 0 for a connection that is accepted, else the ms after which its socket is closed: then it is taken back
+        from the ip, the broker and the listener. Raises InputError for an unknown listener.
+        """
+        sensor = self._listener(listener)
+        limit = self.ips.get(ip, self.default_ip)
+        if limit is None or limit == UNLIMITED_IP:
+            return 0
+        ip_sensor = self._ip_sensor(ip, now)
+        ip_sensor.limit = limit
+        delay = ip_sensor.connect(now).throttle_ms
+        if delay > 0:
+            ip_sensor.unrecord(now)
+            if not self.protected(listener):
+                self.broker.unrecord(now)
+            sensor.unrecord(now)
+        return delay
+
+    def _listener(self, name: str) -> ConnectionSensor:
+        sensor = self.listeners.get(name)
+        if sensor is None:
+            raise InputError(f"{name!r} is none of the listeners {', '.join(self.listeners)}")
+        return sensor
+
+    def _ip_sensor(self, ip: str, now: int) -> ConnectionSensor:
+        sensor = self._ip_sensors.get(ip)
+        if sensor is None or (self.expires and now - self._recorded[ip] > SENSOR_EXPIRY_MS):
+            sensor = self._ip_sensors[ip] = self._new_sensor(None)
+        self._recorded[ip] = now
+        return sensor
+
+    def _new_sensor(self, limit: Value | None) -> ConnectionSensor:
+        return ConnectionSensor(limit, windows=self._windows, generation=self._generation, using=self._using)
+
+
+_WAKE_UP: Final = 0
+_ACCEPT: Final = 1
+
+
+def accept(manager: ConnectionManager, arrivals: Iterable[Arrival]) -> list[Connection]:
+    """Runs the acceptor threads: one a listener, each taking one connection after the other; in the order of arrivals.
+
+    The arrivals of one listener are in the order of its backlog. At the same ms, who waited goes before who accepts,
+    and then listeners go in the manager's order: one takes all that is there, until it has to wait, before a later one
+    gets its turn. (On a broker the threads race for a lock.) Raises InputError for an unknown listener.
+    """
+    backlog = list(arrivals)
+    numbers = {name: number for number, name in enumerate(manager.listeners)}
+    queues: list[deque[int]] = [deque() for _ in numbers]
+    for index, arrival in enumerate(backlog):
+        if arrival.listener not in numbers:
+            raise InputError(f"{arrival.listener!r} is none of the listeners {', '.join(numbers)}")
+        queues[numbers[arrival.listener]].append(index)
+    # The one pending step of each listener that has any: (time, which, listener).
+    steps = [(backlog[queue[0]].time_ms, _ACCEPT, number) for number, queue in enumerate(queues) if queue]
+    heapq.heapify(steps)
+    waiting: dict[int, tuple[int, Wait]] = {}
+    outcomes: dict[int, Connection] = {}
+    while steps:
+        now, step, number = heapq.heappop(steps)
+        queue = queues[number]
+        listener, ip = backlog[queue[0]].listener, backlog[queue[0]].ip
+        if step == _ACCEPT:
+            start, wait = now, manager.wait(now, listener)
+            if wait.delay_ms > 0:
+                waiting[number] = start, wait
+                heapq.heappush(steps, (now + wait.delay_ms, _WAKE_UP, number))
+                continue
+        else:
+            start, wait = waiting.pop(number)
+        outcomes[queue.popleft()] = Connection(start, wait, now, manager.admit(now, listener, ip))
+        if queue:
+            heapq.heappush(steps, (max(backlog[queue[0]].time_ms, now), _ACCEPT, number))
+    return [outcomes[index] for index in range(len(backlog))]

@@ -1,0 +1,160 @@
+"""The controller mutation quota: topics and partitions created or deleted, charged per topic to a token bucket.
+
+Strict (CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later): a topic is rejected, and not charged, while
+tokens are owed; what is accepted is charged in full. Permissive (older versions): everything is accepted and charged,
+and the client is delayed. Sources: `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota`,
+`ControllerMutationQuotaManager`; KIP-599. Who is charged is decided by a `ClientQuotaManager` of `MutationSensor`s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kquota.core.enforcement.arithmetic import LONG_MAX, long_to_int, round_half_up
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
+from kquota.core.enforcement.sensors import LimitedSensor
+from kquota.core.enforcement.token_bucket import TokenBucket, measure_tokens, record_tokens
+from kquota.core.quota import Value
+
+SENSOR_EXPIRY_MS: Final = 3_600_000
+"""`InactiveSensorExpirationTimeSeconds`: a quota sensor is dropped when it recorded nothing for longer than this."""
+
+
+class Mutation(NamedTuple):
+    """What came of one topic of a request."""
+
+    accepted: bool
+    violated: bool
+    """Whether tokens were owed; the delay may still round to 0."""
+    throttle_ms: int
+    """The delay as the raw 32-bit value of an error THROTTLING_QUOTA_EXCEEDED; 0 when nothing was owed."""
+    delay_ms: int
+    """The same in 64 bits, from which the delay of the response is taken."""
+    tokens: float
+    """What is left at the time of the event; negative for what is owed."""
+
+
+@compilable
+def mutation_delay(tokens: float, limit: float) -> int:
+    """`ControllerMutationQuotaManager.throttleTimeMs`: the ms (64 bits) after which nothing is owed any more."""
+    # A limit of 0 makes Java divide by zero: infinity, and Long.MAX.
+    seconds = math.copysign(math.inf, limit) if limit == 0.0 else -tokens / limit
+    return round_half_up(seconds * 1000.0)
+
+
+@compilable
+def mutate_strict(bucket: TokenBucket, now: int, partitions: float, limit: float) -> Mutation:
+    """`StrictControllerMutationQuota.record`: checks first, also for no partitions; 0 tokens are enough for any number.
+
+    A rejection changes nothing but the refill.
+    """
+    tokens = measure_tokens(bucket, now, limit)
+    if tokens < 0.0:
+        delay = mutation_delay(tokens, limit)
+        return Mutation(False, True, long_to_int(delay), delay, tokens)
+    record_tokens(bucket, partitions, now, limit)
+    return Mutation(True, False, 0, 0, bucket.tokens[0])
+
+
+@compilable
+def mutate_permissive(bucket: TokenBucket, now: int, partitions: float, limit: float) -> Mutation:
+    """`PermissiveControllerMutationQuota.record`: charges, then checks; never rejects."""
+    record_tokens(bucket, partitions, now, limit)
+    tokens = measure_tokens(bucket, now, limit)
+    if tokens < 0.0:
+        delay = mutation_delay(tokens, limit)
+        return Mutation(True, True, long_to_int(delay), delay, tokens)
+    return Mutation(True, False, 0, 0, tokens)
+
+
+class MutationResponse(NamedTuple):
+    """What came of one request."""
+
+    topics: tuple[Mutation, ...]
+    """One for each topic, in the order of the request."""
+    throttle_ms: int
+    """What the client is told, from this quota alone; raw 32 bits, it is muted only when greater than 0."""
+
+
+class MutationSensor(LimitedSensor):
+    """Partition mutations; the limit is in partitions per second, and a limit of None is none at all.
+
+    `windows` are those of the controller (`controller.quota.window.*`). Unless `expires` is false, the sensor starts
+    anew, with a full bucket, when it recorded nothing for more than an hour: rejections do not count as activity, so an
+    hour without an accepted topic clears any debt. (A broker looks every 30 s; here it happens on time.)
+    """
+
+    def __init__(
+        self,
+        limit: Value | None = None,
+        *,
+        windows: QuotaWindows | None = None,
+        using: Kernel | None = None,
+        expires: bool = True,
+    ) -> None:
+        super().__init__(limit)
+        self.kernel = using if using is not None else kernel(Mode.PLAIN)
+        self.windows = windows if windows is not None else QuotaWindows()
+        self.bucket = self.kernel.new_token_bucket(self.windows)
+        self.expires = expires
+        self._recorded: int | None = None
+        """The time of the last record, or of the sensor's creation; None before the first request."""
+
+    def request(self, now: int, topics: Iterable[int], *, strict: bool, waited_ms: int = 0) -> MutationResponse:
+        """A request at `now` (ms) with the number of partitions of each topic, answered `waited_ms` later."""
+        quota = self.quota(now, strict=strict)
+        outcomes = tuple(quota.record(now, partitions) for partitions in topics)
+        return MutationResponse(outcomes, quota.throttle_time(now + waited_ms))
+
+    def quota(self, now: int, *, strict: bool) -> MutationQuota:
+        """`newQuotaFor`: what a request that arrives at `now` is measured with."""
+        idle_since = self._recorded
+        if idle_since is None or (self.expires and now - idle_since > SENSOR_EXPIRY_MS):
+            self.kernel.clear_tokens(self.bucket)
+            self._recorded = now
+        return MutationQuota(self, strict=strict)
+
+    def record(self, now: int, partitions: int, *, strict: bool) -> Mutation:
+        """One topic, accepted or rejected at `now` (ms)."""
+        mutate = self.kernel.mutate_strict if strict else self.kernel.mutate_permissive
+        outcome = mutate(self.bucket, now, float(partitions), self.bound)
+        if outcome.accepted:
+            self._recorded = now
+        return outcome
+
+    def measure(self, now: int) -> float:
+        """The metric `tokens` at `now` (ms). Reading it refills the bucket at the limit of now, as on a broker."""
+        return self.kernel.measure_tokens(self.bucket, now, self.bound)
+
+
+class MutationQuota:
+    """`ControllerMutationQuota`: the quota as one request meets it, which remembers the last delay."""
+
+    def __init__(self, sensor: MutationSensor, *, strict: bool) -> None:
+        self.sensor = sensor
+        self.strict = strict
+        self._delay_ms = 0
+        self._delayed_at: int | None = None
+
+    def record(self, now: int, partitions: int) -> Mutation:
+        """The next topic of the request, with that many partitions created, added or deleted."""
+        outcome = self.sensor.record(now, partitions, strict=self.strict)
+        if outcome.violated:
+            self._delay_ms = outcome.delay_ms
+            self._delayed_at = now
+        return outcome
+
+    def throttle_time(self, now: int) -> int:
+        """The delay in a response at `now` (ms): what is left of the last one; a raw 32-bit value.
+
+        Releases with this class in Java (4.3 is one) answer 0 in place of a value that wrapped below it: the same to a
+        client, as only a delay greater than 0 mutes.
+        """
+        if self._delayed_at is None:
+            return 0
+        left = self._delay_ms - (now - self._delayed_at)
+        # Long.MAX_VALUE, from a limit of 0, overflows when the clock was set back.
+        return long_to_int(left) if 0 < left <= LONG_MAX else 0

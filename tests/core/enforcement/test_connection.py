@@ -1,0 +1,288 @@
+"""The connection quotas by hand: who waits, who is rejected, and whose turn it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import (
+    UNLIMITED_IP,
+    Arrival,
+    Connection,
+    ConnectionManager,
+    ConnectionSensor,
+    Generation,
+    Kernel,
+    Mode,
+    QuotaWindows,
+    accept,
+    kernel,
+)
+from kquota.errors import InputError
+from tests.core.enforcement import strategies as given_
+
+T0 = 1_700_000_000_000
+TWO = QuotaWindows(samples=2)
+"""With two windows of a second, a burst counts over one second: n connections at once are n a second."""
+
+
+@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
+def using(request: pytest.FixtureRequest) -> Kernel:
+    return kernel(request.param)
+
+
+def run(manager: ConnectionManager, arrivals: list[tuple[int, str, str]]) -> list[Connection]:
+    """The connections, with times as offsets."""
+    connections = accept(manager, [Arrival(T0 + time, listener, ip) for time, listener, ip in arrivals])
+    return [
+        connection._replace(start_ms=connection.start_ms - T0, done_ms=connection.done_ms - T0)
+        for connection in connections
+    ]
+
+
+def test_a_burst_is_accepted_then_the_acceptor_waits(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, broker=10, windows=TWO, using=using)
+    connections = run(manager, [(0, "A", "x")] * 13)
+    assert [connection.done_ms for connection in connections] == [0] * 10 + [100, 200, 300]
+    assert connections[11] == (100, (100, 0, 100), 200, 0)  # taken from the backlog only when the one before was done
+    assert all(connection.accepted for connection in connections)
+
+
+def test_kip_612_a_connection_waits_for_one_window_at_most_and_is_accepted(using: Kernel) -> None:
+    manager = ConnectionManager({"A": 1}, windows=QuotaWindows(), using=using)
+    sensor = manager.listeners["A"]
+    verdicts = [sensor.connect(T0) for _ in range(500)]
+    assert verdicts[9].throttle_ms == 0  # 10 at once are 1 a second over 10 s
+    assert verdicts[10].throttle_ms == 1000
+    assert verdicts[-1].throttle_ms == 1000  # not 490 s
+    connections = run(manager, [(0, "A", "x")] * 3)
+    assert [(connection.start_ms, connection.done_ms, connection.accepted) for connection in connections] == [
+        (0, 1000, True),
+        (1000, 2000, True),
+        (2000, 3000, True),
+    ]
+
+
+def test_kip_612_an_ip_above_its_limit_is_rejected_and_not_counted(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, ips={"bad": 5}, windows=TWO, using=using)
+    connections = run(manager, [(0, "A", "bad")] * 7 + [(0, "A", "good")])
+    assert [connection.accepted for connection in connections] == [True] * 5 + [False, False, True]
+    assert [connection.ip_ms for connection in connections] == [0] * 5 + [200, 200, 0]  # not more for the second
+    assert manager.broker.kernel.measure(manager.broker.rate, T0) == 6.0
+    assert manager.listeners["A"].kernel.measure(manager.listeners["A"].rate, T0) == 6.0
+
+
+def test_the_larger_delay_counts_and_both_sensors_are_recorded(using: Kernel) -> None:
+    manager = ConnectionManager({"A": 4, "B": None}, broker=5, windows=TWO, using=using)
+    assert [manager.wait(T0, "A") for _ in range(6)] == [(0, 0, 0)] * 4 + [(0, 250, 250), (200, 500, 500)]
+    assert manager.wait(T0, "B") == (400, 0, 400)
+
+
+def test_the_inter_broker_listener_is_protected_from_the_broker_but_not_from_its_own_limit(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None, "R": 2}, broker=1, inter_broker="R", windows=TWO, using=using)
+    assert (manager.protected("A"), manager.protected("R")) == (False, True)
+    assert [manager.wait(T0, "R") for _ in range(3)] == [(0, 0, 0), (0, 0, 0), (0, 500, 500)]
+    assert manager.wait(T0, "A") == (0, 0, 0)
+    assert manager.wait(T0, "A") == (1000, 0, 1000)
+
+
+def test_a_rejection_on_the_protected_listener_leaves_the_broker_alone(using: Kernel) -> None:
+    manager = ConnectionManager(
+        {"A": None, "R": None}, broker=2, inter_broker="R", default_ip=0, windows=TWO, using=using
+    )
+    manager.wait(T0, "A")
+    manager.wait(T0, "R")
+    assert manager.admit(T0, "R", "x") == 1000
+    assert manager.broker.kernel.measure(manager.broker.rate, T0) == 1.0
+    assert manager.listeners["R"].kernel.measure(manager.listeners["R"].rate, T0) == 0.0
+
+
+def test_a_single_listener_is_not_protected(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, broker=1, inter_broker="A", windows=TWO, using=using)
+    assert not manager.protected("A")
+    assert [manager.wait(T0, "A").broker_ms for _ in range(2)] == [0, 1000]
+
+
+def test_an_ip_has_its_own_limit_or_the_default(using: Kernel) -> None:
+    manager = ConnectionManager(
+        {"A": None}, default_ip=1, ips={"own": 2, "free": UNLIMITED_IP}, windows=TWO, using=using
+    )
+    delays = {ip: [manager.admit(T0, "A", ip) for _ in range(3)] for ip in ("own", "free", "x", "y")}
+    assert delays == {"own": [0, 0, 500], "free": [0, 0, 0], "x": [0, 1000, 1000], "y": [0, 1000, 1000]}
+
+
+@pytest.mark.parametrize("seconds", [1, 5])
+def test_a_limit_of_zero_always_gives_one_window(using: Kernel, seconds: int) -> None:
+    windows = QuotaWindows(samples=3, window_seconds=seconds)
+    manager = ConnectionManager({"A": 0}, broker=0, default_ip=0, windows=windows, using=using)
+    delays = [(manager.wait(T0 + t, "A"), manager.admit(T0 + t, "A", "x")) for t in (0, 1, 700, 100_000)]
+    delay = seconds * 1000
+    assert delays == [((delay, delay, delay), delay)] * 4
+
+
+def test_limits_may_change(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, windows=TWO, using=using)
+    for none in (None, UNLIMITED_IP):  # then nothing is recorded
+        manager.default_ip = none
+        assert [manager.admit(T0, "A", "x") for _ in range(3)] == [0, 0, 0]
+    manager.default_ip = 2
+    assert [manager.admit(T0, "A", "x") for _ in range(3)] == [0, 0, 500]
+    manager.ips["x"] = 3
+    assert [manager.admit(T0, "A", "x") for _ in range(2)] == [0, 333]
+
+
+def test_the_broker_and_its_listeners_count_also_without_a_limit(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, windows=TWO, using=using)
+    assert [manager.wait(T0, "A").delay_ms for _ in range(4)] == [0] * 4
+    manager.broker.limit = 2
+    manager.listeners["A"].limit = 4
+    assert manager.wait(T0, "A") == (1000, 250, 1000)
+
+
+def test_the_ip_is_looked_at_after_the_wait_and_taken_back_from_the_slot_of_then(using: Kernel) -> None:
+    manager = ConnectionManager({"A": None}, broker=1, ips={"bad": 0}, windows=TWO, using=using)
+    assert run(manager, [(0, "A", "x"), (0, "A", "bad")])[1] == (0, (1000, 0, 1000), 1000, 1000)
+    assert list(manager.broker.rate.starts)[:2] == [T0, T0 + 1000]
+    assert list(manager.broker.rate.sums)[:2] == [2.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("expires", "idle", "delay"), [(True, 3_600_000, 600_000), (True, 3_600_001, 0), (False, 3_600_001, 600_000)]
+)
+def test_an_ip_is_forgotten_after_an_idle_hour(using: Kernel, expires: bool, idle: int, delay: int) -> None:
+    # Only where the windows add up to more than an hour does it show.
+    windows = QuotaWindows(samples=11, window_seconds=600)
+    manager = ConnectionManager({"A": None}, default_ip=0.001, windows=windows, using=using, expires=expires)
+    assert [manager.admit(T0, "A", "x") for _ in range(7)] == [0] * 6 + [600_000]
+    assert manager.admit(T0 + idle, "A", "x") == delay
+
+
+def test_unknown_listeners() -> None:
+    manager = ConnectionManager({"A": None})
+    for call in (
+        lambda: manager.wait(T0, "B"),
+        lambda: manager.admit(T0, "B", "x"),
+        lambda: accept(manager, [Arrival(T0, "B", "x")]),
+        lambda: ConnectionManager({"A": None}, inter_broker="B"),
+    ):
+        with pytest.raises(InputError, match="'B'"):
+            call()
+
+
+def test_nothing_arrives() -> None:
+    assert accept(ConnectionManager({"A": None}), []) == []
+
+
+# --- whose turn it is: the first to be looked at gets the one connection that the ip may make ---
+
+
+def firsts(listeners: dict[str, int | None], limit: int, arrivals: list[tuple[int, str, str]]) -> list[bool]:
+    return [
+        connection.accepted for connection in run(ConnectionManager(listeners, ips={"x": limit}, windows=TWO), arrivals)
+    ]
+
+
+def test_at_the_same_time_listeners_go_in_their_order_not_in_that_of_the_arrivals() -> None:
+    assert firsts({"A": None, "B": None}, 1, [(0, "B", "x"), (0, "A", "x")]) == [False, True]
+
+
+def test_a_listener_takes_all_that_is_there_before_a_later_one_gets_its_turn() -> None:
+    assert firsts({"A": None, "B": None}, 2, [(0, "B", "x"), (0, "A", "x"), (0, "A", "x")]) == [False, True, True]
+
+
+def test_a_listener_that_has_to_wait_gives_way() -> None:
+    arrivals = [(0, "A", "x"), (0, "A", "x"), (0, "B", "x")]
+    assert firsts({"A": 1, "B": None}, 2, arrivals) == [True, False, True]
+    connections = run(ConnectionManager({"A": 1, "B": None}, ips={"x": 1}, windows=TWO), arrivals)
+    assert [connection.done_ms for connection in connections] == [0, 1000, 0]
+
+
+def test_who_waited_goes_before_who_accepts() -> None:
+    # B's second connection wakes up at 1000, when one arrives at A.
+    arrivals = [(0, "B", "y"), (0, "B", "x"), (1000, "A", "x")]
+    assert firsts({"A": None, "B": 1}, 1, arrivals) == [True, True, False]
+
+
+def test_two_that_wake_up_go_in_the_order_of_listeners() -> None:
+    arrivals = [(0, "B", "y"), (0, "B", "x"), (0, "A", "y"), (0, "A", "x")]
+    manager = ConnectionManager({"A": 1, "B": 1}, ips={"x": 1}, windows=TWO)
+    connections = run(manager, arrivals)
+    assert [connection.done_ms for connection in connections] == [0, 1000, 0, 1000]
+    assert [connection.accepted for connection in connections] == [True, False, True, True]
+
+
+def test_after_a_wait_a_listener_takes_its_turn_among_those_who_accept() -> None:
+    # At 1000 B wakes up with y; then its next one (x, there since 0) comes after the x that arrives at A.
+    arrivals = [(0, "B", "y"), (0, "B", "y"), (0, "B", "x"), (1000, "A", "x")]
+    manager = ConnectionManager({"A": None, "B": 1}, ips={"x": 1}, windows=TWO)
+    connections = run(manager, arrivals)
+    assert [connection.start_ms for connection in connections] == [0, 0, 1000, 1000]
+    assert [connection.accepted for connection in connections[2:]] == [False, True]
+
+
+def test_the_backlog_waits_in_order() -> None:
+    arrivals = [(0, "A", "x"), (10, "A", "x"), (20, "A", "x"), (5000, "A", "x")]
+    connections = run(ConnectionManager({"A": 1}, windows=TWO), arrivals)
+    assert [connection.start_ms for connection in connections] == [0, 10, 1000, 5000]
+
+
+rates = st.sampled_from([None, 0, 1, 2, 5, 20])
+
+
+@st.composite
+def managers(draw: st.DrawFn) -> dict[str, Any]:
+    names = ["A", "B", "C"][: draw(st.integers(1, 3))]
+    return {
+        "listeners": {name: draw(rates) for name in names},
+        "broker": draw(rates),
+        "inter_broker": draw(st.sampled_from([None, *names])),
+        "default_ip": draw(st.one_of(rates, st.just(UNLIMITED_IP))),
+        "ips": draw(st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9), max_size=3)),
+        "windows": draw(given_.windows),
+        "generation": draw(given_.generations),
+    }
+
+
+events = st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 2), st.sampled_from("wxyz")), max_size=60)
+
+
+@settings(deadline=None)
+@given(managers(), events)
+def test_compiled_is_plain_and_no_listener_does_two_things_at_once(
+    quotas: dict[str, Any], events: list[tuple[int, int, str]]
+) -> None:
+    names = list(quotas["listeners"])
+    now = given_.START
+    arrivals = []
+    for gap, number, ip in events:
+        now += gap if gap % 3 else 0  # often at the same time
+        arrivals.append(Arrival(now, names[number % len(names)], ip))
+    plain, compiled = (ConnectionManager(**quotas, using=kernel(mode)) for mode in (Mode.PLAIN, Mode.COMPILED))
+    connections = accept(plain, arrivals)
+    assert connections == accept(compiled, arrivals)
+    assert state(plain.broker) == state(compiled.broker)
+    cap = quotas["windows"].window_ms
+    free = dict.fromkeys(names, 0)
+    for arrival, connection in zip(arrivals, connections, strict=True):
+        assert connection.start_ms == max(arrival.time_ms, free[arrival.listener])
+        assert connection.done_ms == connection.start_ms + connection.wait.delay_ms
+        assert 0 <= connection.wait.delay_ms <= cap
+        assert 0 <= connection.ip_ms <= cap
+        free[arrival.listener] = connection.done_ms
+
+
+def state(sensor: ConnectionSensor) -> list[object]:
+    return [list(sensor.rate.starts), list(sensor.rate.lasts), list(sensor.rate.sums), list(sensor.rate.marks)]
+
+
+@pytest.mark.parametrize(("generation", "delay"), [(Generation.N_BY_START, 0), (Generation.N_PLUS_1_BY_LAST, 1000)])
+def test_both_generations_of_the_window(using: Kernel, generation: Generation, delay: int) -> None:
+    # 5 connections between 0 and 900, then one at 2000: 3.7 has dropped the slot that started at 0, 3.8 has not.
+    manager = ConnectionManager({"A": 1}, windows=TWO, generation=generation, using=using)
+    sensor = manager.listeners["A"]
+    for time in (0, 0, 0, 0, 900):
+        sensor.connect(T0 + time)
+    assert manager.wait(T0 + 2000, "A").delay_ms == delay

@@ -1,0 +1,191 @@
+"""The controller mutation quota by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import ClientQuotaManager, Kernel, Mode, MutationSensor, QuotaWindows, kernel
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+from tests.core.enforcement import strategies as given_
+
+T0 = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
+def using(request: pytest.FixtureRequest) -> Kernel:
+    return kernel(request.param)
+
+
+def ten_a_second(using: Kernel, *, expires: bool = True) -> MutationSensor:
+    """10 partitions a second, 100 at once."""
+    return MutationSensor(10, windows=QuotaWindows(samples=10), using=using, expires=expires)
+
+
+def accepted(sensor: MutationSensor, now: int, topics: list[int]) -> list[bool]:
+    return [topic.accepted for topic in sensor.request(now, topics, strict=True).topics]
+
+
+def test_the_example_of_kip_599(using: Kernel) -> None:
+    # R = 5, B = 500: 7 topics of 80 partitions are 60 too many, which takes 12 s.
+    sensor = MutationSensor(5, windows=QuotaWindows(samples=100), using=using)
+    response = sensor.request(T0, [80] * 7, strict=True)
+    assert [topic.accepted for topic in response.topics] == [True] * 7
+    assert response.throttle_ms == 0
+    assert sensor.measure(T0) == -60.0
+    assert sensor.request(T0, [1], strict=True) == (((False, True, 12_000, 12_000, -60.0),), 12_000)
+    assert accepted(sensor, T0 + 11_999, [1]) == [False]
+    assert accepted(sensor, T0 + 12_000, [1]) == [True]
+
+
+def test_a_request_is_accepted_in_part_and_the_topic_that_empties_the_bucket_in_full(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    response = sensor.request(T0, [60, 60, 1, 1], strict=True)
+    assert [topic.accepted for topic in response.topics] == [True, True, False, False]
+    assert [topic.throttle_ms for topic in response.topics] == [0, 0, 2000, 2000]
+    assert response.throttle_ms == 2000
+    assert response.topics[-1].tokens == sensor.measure(T0) == -20.0
+
+
+def test_zero_tokens_are_enough_and_zero_partitions_are_checked(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    assert accepted(sensor, T0, [100, 0, 1, 0]) == [True, True, True, False]
+
+
+def test_a_rejection_can_carry_no_delay(using: Kernel) -> None:
+    sensor = MutationSensor(10_000, using=using)
+    response = sensor.request(T0, [110_004, 1], strict=True)
+    assert response.topics[1] == (False, True, 0, 0, -4.0)
+    assert response.throttle_ms == 0
+
+
+def test_half_a_millisecond_rounds_up(using: Kernel) -> None:
+    sensor = MutationSensor(2000, windows=QuotaWindows(samples=10), using=using)
+    assert sensor.request(T0, [20_001, 1], strict=True).throttle_ms == 1
+
+
+def test_permissive_charges_first_never_rejects_and_tells_the_last_delay(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    response = sensor.request(T0, [90, 90, 90], strict=False)
+    assert [topic.accepted for topic in response.topics] == [True] * 3
+    assert [topic.throttle_ms for topic in response.topics] == [0, 8000, 17_000]
+    assert response.throttle_ms == 17_000
+    assert sensor.request(T0 + 17_000, [0], strict=False).throttle_ms == 0
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(("waited", "throttle"), [(0, 5000), (4999, 1), (5000, 0), (5001, 0), (10**12, 0), (-10, 5010)])
+def test_the_time_until_the_response_counts(using: Kernel, strict: bool, waited: int, throttle: int) -> None:
+    sensor = ten_a_second(using)
+    sensor.request(T0, [150], strict=False)
+    assert sensor.request(T0, [0], strict=strict, waited_ms=waited).throttle_ms == throttle
+
+
+def test_each_request_has_its_own_delay(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    first, second = sensor.quota(T0, strict=False), sensor.quota(T0, strict=False)
+    first.record(T0, 150)
+    assert second.throttle_time(T0) == 0
+    first.record(T0 + 20_000, 1)  # within the quota again: the last delay stays, and fades
+    assert (first.throttle_time(T0 + 4000), first.throttle_time(T0 + 20_000)) == (1000, 0)
+
+
+def test_delays_of_25_days_wrap(using: Kernel) -> None:
+    sensor = MutationSensor(0.001, windows=QuotaWindows(samples=1), using=using)
+    sensor.request(T0, [3000], strict=True)
+    response = sensor.request(T0, [1], strict=True)
+    assert response.topics[0].delay_ms == 2_999_999_000
+    assert response.topics[0].throttle_ms == response.throttle_ms == 2_999_999_000 - 2**32
+    # The response is what is left in 64 bits, then wrapped.
+    assert sensor.request(T0, [1], strict=True, waited_ms=900_000_000).throttle_ms == 2_099_999_000
+
+
+def test_a_quota_of_zero_accepts_once_and_its_delay_wraps(using: Kernel) -> None:
+    sensor = MutationSensor(0, using=using)
+    assert sensor.request(T0, [3, 1], strict=True) == (
+        ((True, False, 0, 0, -3.0), (False, True, -1, 2**63 - 1, -3.0)),
+        -1,
+    )
+    assert sensor.request(T0 + 1000, [1], strict=True, waited_ms=5).throttle_ms == -6
+    assert sensor.request(T0 + 1000, [1], strict=True, waited_ms=-5).throttle_ms == 0
+
+
+def test_removing_the_quota_forgives_all_debt(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    sensor.request(T0, [1_000_000], strict=True)
+    sensor.limit = None
+    # The bucket is refilled by time only, if very fast.
+    assert accepted(sensor, T0, [1]) == [False]
+    assert accepted(sensor, T0 + 1, [1_000_000]) == [True]
+    sensor.limit = 10
+    assert sensor.measure(T0 + 1) == 100.0
+
+
+def test_an_hour_without_a_record_clears_any_debt(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    sensor.request(T0, [10_000_000], strict=True)
+    for at in (1000, HOUR - 1, HOUR):  # rejections are no activity
+        assert accepted(sensor, T0 + at, [1]) == [False]
+    assert accepted(sensor, T0 + HOUR + 1, [1]) == [True]
+    assert sensor.measure(T0 + HOUR + 1) == 99.0
+
+
+def test_permissive_records_are_activity(using: Kernel) -> None:
+    sensor = ten_a_second(using)
+    for at in (0, HOUR, 2 * HOUR):
+        response = sensor.request(T0 + at, [10_000_000], strict=False)
+    assert response.throttle_ms == 3_000_000_000 - 7_210_000 - 2**32
+
+
+def test_without_expiry_debts_stay(using: Kernel) -> None:
+    sensor = ten_a_second(using, expires=False)
+    sensor.request(T0, [10_000_000], strict=True)
+    assert accepted(sensor, T0 + 200 * HOUR, [1]) == [False]
+
+
+def test_the_manager_finds_the_sensor_of_a_client() -> None:
+    manager = ClientQuotaManager(
+        QuotaKey.CONTROLLER_MUTATION_RATE, MutationSensor, {Entity(user="alice"): 10, Entity(user="bob"): 1}
+    )
+    alice, bob = manager.charge("alice", "a"), manager.charge("bob", "a")
+    assert alice is not None
+    assert bob is not None
+    assert str(alice.identity) == "alice:"
+    assert accepted(alice.sensor, T0, [111, 1]) == [True, False]
+    assert accepted(bob.sensor, T0, [11, 1, 1]) == [True, True, False]
+    other = manager.charge("alice", "b")
+    assert other is not None
+    assert other.sensor is alice.sensor
+
+
+limits = st.sampled_from([None, 0, 0.001, 0.5, 1, 10, 25.681, 1000])
+gaps = st.one_of(given_.gaps, st.sampled_from([HOUR - 1, HOUR, HOUR + 1]))
+topics = st.lists(st.one_of(st.integers(0, 30), st.integers(0, 10_000_000)), max_size=4)
+
+
+@settings(deadline=None)
+@given(
+    given_.windows,
+    limits,
+    limits,
+    st.lists(st.tuples(gaps, topics, st.booleans(), st.integers(0, 5000)), min_size=1, max_size=40),
+)
+def test_compiled_is_plain(
+    windows: QuotaWindows, limit: Value | None, later: Value | None, events: list[tuple[int, list[int], bool, int]]
+) -> None:
+    outcomes = []
+    for using in (kernel(Mode.PLAIN), kernel(Mode.COMPILED)):
+        sensor = MutationSensor(limit, windows=windows, using=using)
+        outcome: list[object] = []
+        now = given_.START
+        for index, (gap, partitions, strict, waited) in enumerate(events):
+            now += gap
+            if index == len(events) // 2:
+                sensor.limit = later
+            outcome.append(sensor.request(now, partitions, strict=strict, waited_ms=waited))
+        outcome += [list(sensor.bucket.tokens), list(sensor.bucket.updated)]
+        outcomes.append(outcome)
+    assert outcomes[0] == outcomes[1]
