@@ -1,19 +1,22 @@
-"""The seam to a cluster: three methods that speak the domain.
+"""The seam to a cluster: a few methods that speak the domain.
 
 Every backend gives the same answers (`tests/backends/contract.py` runs once per backend); `memory` is the reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, overload
 
 from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
 
@@ -36,6 +39,13 @@ class QuotaBackend(Protocol):
         """
         ...
 
+    def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
+        """Waits until a describe shows what the results changed; returns the entities that it does not show in time.
+
+        Only KRaft has something to wait for: a broker answers from its own copy of the metadata.
+        """
+        ...
+
     def close(self) -> None:
         """Releases the connection; a second call does nothing."""
         ...
@@ -47,12 +57,32 @@ class QuotaBackend(Protocol):
     ) -> None: ...
 
 
-def connect(*, zookeeper: str, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None) -> QuotaBackend:
-    """The backend of a cluster, by the connect string of its ZooKeeper: `host:port[,host:port][/chroot]`.
+@overload
+def connect(*, zookeeper: str, timeout_s: float = ..., security: ZooKeeperSecurity | None = ...) -> QuotaBackend: ...
+@overload
+def connect(*, bootstrap_server: str, timeout_s: float = ..., security: KafkaSecurity | None = ...) -> QuotaBackend: ...
+def connect(
+    *,
+    zookeeper: str | None = None,
+    bootstrap_server: str | None = None,
+    timeout_s: float = 10.0,
+    security: ZooKeeperSecurity | KafkaSecurity | None = None,
+) -> QuotaBackend:
+    """The backend of a cluster, by its ZooKeeper (`host:port[,host:port][/chroot]`) or by its brokers.
 
-    The connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. Raises
-    InputError for a malformed connect string.
+    Exactly one of `zookeeper` and `bootstrap_server` (`host:port[,host:port]`, Kafka 2.6 and later) is given. The
+    connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. Raises
+    InputError for a malformed address.
     """
-    from kquota.backends.zookeeper import ZooKeeperBackend
+    if (zookeeper is None) == (bootstrap_server is None):
+        raise InputError("give either zookeeper or bootstrap_server")
+    if zookeeper is not None:
+        from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 
-    return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security)
+        assert security is None or isinstance(security, ZooKeeperSecurity)
+        return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security)
+    from kquota.backends.kafka import KafkaBackend, KafkaSecurity
+
+    assert bootstrap_server is not None
+    assert security is None or isinstance(security, KafkaSecurity)
+    return KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=security)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from kquota.core.alteration import Alteration, AlterResult, merge
+from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
@@ -37,6 +38,9 @@ class MemoryBackend:
         if not validate_only:
             self._snapshot = QuotaSnapshot.of(quotas.items(), self._snapshot.problems)
         return tuple(results)
+
+    def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
+        return ()
 
     def close(self) -> None:
         """Nothing to release."""

@@ -13,7 +13,7 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
-from kquota.errors import InputError
+from kquota.errors import Conflict, InputError
 
 
 @click.command("alter")
@@ -40,6 +40,7 @@ from kquota.errors import InputError
 @click.option("--delete-config", multiple=True, metavar="KEY[,…]", help="Keys to delete.")
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
+@click.option("--wait", is_flag=True, help="Return when a describe shows the change: brokers of KRaft may lag behind.")
 @params.cluster_options
 @params.output_option("table", "json", "yaml", "csv")
 def command(
@@ -47,6 +48,7 @@ def command(
     delete_config: tuple[str, ...],
     strict_delete: bool,
     dry_run: bool,
+    wait: bool,
     entities: tuple[str, ...],
     file: Path | None,
     output: str,
@@ -84,9 +86,15 @@ def command(
         if not dry_run:
             _warn_of_freezes(backend.alter(alterations, validate_only=True))
         results = backend.alter(alterations, validate_only=dry_run)
+        late = backend.wait_visible(results, timeout_s=options["timeout"]) if wait and not dry_run else ()
     if len(results) == 1 and results[0].error is not None:
         raise results[0].error
     print_results(results, output, dry_run=dry_run)
+    if late:
+        raise Conflict(
+            f"written, but not shown by the broker within {options['timeout']:g} s: {', '.join(map(str, late))}",
+            hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
+        )
     return exit_code_of_results(results)
 
 

@@ -123,14 +123,29 @@ def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
 
 
 def cluster_options(function: F) -> F:
-    """`--zookeeper` and how to get there."""
+    """`--zookeeper` or `--bootstrap-server`, and how to get there."""
     return _stack(
+        click.option(
+            "--bootstrap-server",
+            metavar="HOST:PORT[,…]",
+            envvar="KQUOTA_BOOTSTRAP_SERVER",
+            show_envvar=True,
+            help="Brokers of the cluster (Kafka 2.6 and later).",
+        ),
+        click.option(
+            "--command-config",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="KQUOTA_COMMAND_CONFIG",
+            show_envvar=True,
+            help="How to log in to the brokers: a client.properties of Kafka's own tools.",
+        ),
         click.option(
             "--zookeeper",
             metavar="HOST:PORT[,…][/CHROOT]",
             envvar="KQUOTA_ZOOKEEPER",
             show_envvar=True,
-            help="The ZooKeeper ensemble of the cluster.",
+            help="The ZooKeeper ensemble of a cluster that keeps its quotas there.",
         ),
         click.option(
             "--zk-tls-config-file",

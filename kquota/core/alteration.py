@@ -11,6 +11,8 @@ from kquota.core.quota import QuotaKey, Value, check_value
 from kquota.core.snapshot import Values
 from kquota.errors import InputError, KquotaError
 
+_KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
+
 
 @dataclass(frozen=True)
 class Alteration:
@@ -44,7 +46,7 @@ class Alteration:
         if self.strict_remove and missing:
             raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
         merged = {**values, **self.set}
-        return {key: merged[key] for key in QuotaKey if key in merged and key not in self.remove}
+        return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
 
     def then(self, later: Alteration) -> Alteration:
         """Both changes of the same entity as one; the later one wins where they meet."""

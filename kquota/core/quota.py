@@ -204,7 +204,7 @@ def format_number(number: Decimal | int | float) -> str:
 
 def format_value(key: QuotaKey, value: Value) -> str:
     """The exact text that is stored and printed for machines; every type that Kafka declares can parse it."""
-    return format_number(int(value) if key.value_type.integral else value)
+    return format_number(int(value) if key.value_type.integral and math.isfinite(value) else value)
 
 
 def humanize(key: QuotaKey, value: Value) -> str:
@@ -212,7 +212,7 @@ def humanize(key: QuotaKey, value: Value) -> str:
 
     A byte rate is shown in a larger unit only where at most two decimals say it without rounding.
     """
-    if key.unit == "bytes/s":
+    if key.unit == "bytes/s" and math.isfinite(value):
         for prefix in ("Ti", "T", "Gi", "G", "Mi", "M", "Ki", "k"):
             scaled = Decimal(int(value)) / _BYTE_UNITS[prefix]
             if abs(scaled) >= 1 and scaled == round(scaled, 2):

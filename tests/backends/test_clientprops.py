@@ -1,4 +1,4 @@
-"""Kafka's own property files become ZooKeeper's security settings."""
+"""Kafka's own property files become the security settings of connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends.clientprops import read_properties, zookeeper_security
+from kquota.backends.clientprops import kafka_security, read_properties, zookeeper_security
+from kquota.backends.kafka import KafkaSecurity
 from kquota.errors import InputError
 
 
@@ -79,3 +80,114 @@ def test_half_of_the_credentials(tmp_path: Path) -> None:
     """A username alone is a mistake, not an anonymous connection."""
     with pytest.raises(InputError, match="password"):
         zookeeper_security(None, "kafka", None)
+
+
+# --- Kafka ---------------------------------------------------------------------------------------------------------
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def client_properties(tmp_path: Path, *lines: str) -> Path:
+    """A file of those lines."""
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
+
+
+def test_a_file_without_security(tmp_path: Path, pem: Path) -> None:
+    """PLAINTEXT is the default; stores and logins do not count then."""
+    file = client_properties(
+        tmp_path, "bootstrap.servers=localhost:9092", f"ssl.truststore.location={pem}", "sasl.mechanism=GSSAPI"
+    )
+    assert kafka_security(file) == KafkaSecurity()
+
+
+@pytest.mark.parametrize(
+    ("jaas", "username", "password"),
+    [
+        (f'{PLAIN} required username="alice" password="s3cret";', "alice", "s3cret"),
+        (f"  {PLAIN} required  username='alice'  password=s3cret ; ", "alice", "s3cret"),
+        (f'{PLAIN} required user_bob="x" password="a;b=c" username = "CN=a,OU=b";', "CN=a,OU=b", "a;b=c"),
+        (rf'{PLAIN} required username="a\\b" password="\"q\" \x";', "a\\b", '"q" x'),
+    ],
+)
+def test_plain_logins(tmp_path: Path, jaas: str, username: str, password: str) -> None:
+    """As `JaasConfig` reads them."""
+    escaped = jaas.replace("\\", "\\\\")
+    lines = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", f"sasl.jaas.config={escaped}")
+
+    security = kafka_security(client_properties(tmp_path, *lines))
+
+    assert (security.mechanism, security.username, security.password) == ("PLAIN", username, password)
+    assert not security.uses_tls
+    assert password not in repr(security)
+
+
+def test_scram_over_tls(tmp_path: Path, pem: Path) -> None:
+    """A login on several lines, and every store."""
+    file = client_properties(
+        tmp_path,
+        "security.protocol=sasl_ssl",
+        "sasl.mechanism=SCRAM-SHA-512",
+        f"sasl.jaas.config={SCRAM} required \\",
+        '    username="carol" \\',
+        '    password="s3cret";',
+        f"ssl.truststore.location={pem}",
+        f"ssl.keystore.location={pem}",
+        "ssl.keystore.type=PEM",
+        "ssl.key.password=k3y",
+        "ssl.endpoint.identification.algorithm=",
+    )
+
+    security = kafka_security(file)
+
+    assert security == KafkaSecurity(
+        tls=True,
+        ca=pem,
+        cert=pem,
+        key_password="k3y",
+        verify_host=False,
+        mechanism="SCRAM-SHA-512",
+        username="carol",
+        password="s3cret",
+    )
+    assert "s3cret" not in repr(security)
+    assert "k3y" not in repr(security)
+
+
+def test_tls_alone_checks_the_host(tmp_path: Path) -> None:
+    """With the system's authorities."""
+    security = kafka_security(client_properties(tmp_path, "security.protocol=SSL"))
+
+    assert security == KafkaSecurity(tls=True)
+    assert security.verify_host
+
+
+SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (("security.protocol=TLS",), "unknown security.protocol TLS"),
+        (("security.protocol=SASL_SSL",), r"sasl.mechanism GSSAPI \(Kafka's default\) is not supported"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"), "OAUTHBEARER is not supported"),
+        (SASL, "sasl.jaas.config is missing"),
+        ((*SASL, "sasl.jaas.config=com.example.Login required a=b;"), "login module com.example.Login"),
+        ((*SASL, f"sasl.jaas.config={PLAIN} required username=a;"), "no username and password"),
+        ((*SASL, f"sasl.jaas.config={PLAIN} required username=a password=s3cret"), "cannot be read"),
+        ((*SASL, f'sasl.jaas.config={PLAIN} required username=a password="s3cret;'), "cannot be read"),
+        ((*SASL, f"sasl.jaas.config={PLAIN};"), "cannot be read"),
+        (("security.protocol=SSL", "ssl.truststore.location=/a/b.jks"), "ssl.truststore is a JKS store"),
+        (("security.protocol=SSL", "ssl.keystore.location=/a", "ssl.keystore.type=PKCS12"), "PKCS12 store"),
+        (("security.protocol=SSL", "ssl.keystore.location=/a/missing.pem"), "does not exist"),
+        (("security.protocol=SSL", "ssl.keystore.key=-----BEGIN"), "ssl.keystore.key is not supported"),
+    ],
+)
+def test_what_kafka_security_cannot_use(tmp_path: Path, lines: tuple[str, ...], says: str) -> None:
+    """One line with the reason, without the password."""
+    with pytest.raises(InputError, match=says) as raised:
+        kafka_security(client_properties(tmp_path, *lines))
+
+    assert "s3cret" not in f"{raised.value} {raised.value.hint}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +12,7 @@ from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
@@ -32,6 +33,9 @@ class ZooKeeperBackend:
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
         self._session: Session | None = None
+
+    def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
+        return ()
 
     def close(self) -> None:
         session, self._session = self._session, None

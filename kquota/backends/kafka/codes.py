@@ -1,0 +1,63 @@
+"""Error codes of brokers → kquota's errors, with Kafka's names and texts.
+
+Source: `org.apache.kafka.common.protocol.Errors`; the codes that the five messages can answer with.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kquota.errors import InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
+
+
+class Code(NamedTuple):
+    """An error's name, what Kafka says where the broker says nothing, the class of ours, and whether to try again."""
+
+    name: str
+    text: str
+    error: type[KquotaError]
+    is_transient: bool = False
+
+
+NONE: Final = 0
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+CODES: Final = {
+    -1: Code(
+        "UNKNOWN_SERVER_ERROR", "The server experienced an unexpected error when processing the request.", Rejected
+    ),
+    7: Code("REQUEST_TIMED_OUT", "The request timed out.", Unreachable, is_transient=True),
+    8: Code("BROKER_NOT_AVAILABLE", "The broker is not available.", Unreachable, is_transient=True),
+    13: Code(
+        "NETWORK_EXCEPTION",
+        "The server disconnected before a response was received.",
+        Unreachable,
+        is_transient=True,
+    ),
+    31: Code("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.", Unauthorized),
+    33: Code("UNSUPPORTED_SASL_MECHANISM", "The broker does not support the requested SASL mechanism.", Unauthorized),
+    34: Code("ILLEGAL_SASL_STATE", "Request is not valid given the current SASL state.", Unauthorized),
+    35: Code("UNSUPPORTED_VERSION", "The version of API is not supported.", Rejected),
+    41: Code("NOT_CONTROLLER", "This is not the correct controller for this cluster.", Unreachable, is_transient=True),
+    40: Code("INVALID_CONFIG", "Configuration is invalid.", InvalidRequest),
+    42: Code(
+        "INVALID_REQUEST",
+        "This most likely occurs because of a request being malformed by the client library or the message was sent"
+        " to an incompatible broker. See the broker logs for more details.",
+        InvalidRequest,
+    ),
+    44: Code("POLICY_VIOLATION", "Request parameters do not satisfy the configured policy.", Rejected),
+    58: Code("SASL_AUTHENTICATION_FAILED", "SASL Authentication failed.", Unauthorized),
+    89: Code("THROTTLING_QUOTA_EXCEEDED", "The throttling quota has been exceeded.", Unreachable, is_transient=True),
+}
+
+
+def is_transient(code: int) -> bool:
+    """Whether the same request may succeed in a moment."""
+    known = CODES.get(code)
+    return known is not None and known.is_transient
+
+
+def error_of(code: int, message: str | None, *, hint: str | None = None) -> KquotaError:
+    """The error for a code: Kafka's name and the broker's own text, or Kafka's text for the code where it has none."""
+    known = CODES.get(code, Code(f"error {code}", "The broker gives no reason.", Rejected))
+    return known.error(f"{known.name}: {message or known.text}", hint=hint)

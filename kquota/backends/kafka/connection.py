@@ -1,0 +1,331 @@
+"""One connection to one broker: TCP, TLS, the broker's versions, SASL, then requests and answers; every wait ends."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Final, Self, TypeVar
+
+from kquota import __version__
+from kquota.backends import wire
+from kquota.backends.kafka.address import Server
+from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
+from kquota.backends.kafka.security import KafkaSecurity, tls_context
+from kquota.errors import Rejected, Unauthorized
+
+CLIENT_ID: Final = "kquota"
+_LARGEST_FRAME = 256 << 20
+"""A million entities are 94 MB. The first bytes of a TLS or HTTP answer, read as a length, are beyond this."""
+_UNANSWERED_BYTES = 32 << 10
+"""A broker reads a connection's next request only once its answer is on the way: more could block both ends."""
+_RECEIVE_BYTES = 256 << 10
+
+_SINCE = {
+    wire.ApiKey.DESCRIBE_CLIENT_QUOTAS: "brokers of Kafka 2.6 and later do, KRaft controllers do not",
+    wire.ApiKey.ALTER_CLIENT_QUOTAS: "Kafka does since 2.6",
+}
+R = TypeVar("R", bound=wire.Response)
+
+
+class Deadline:
+    """The end of a wait, on the clock that nobody sets."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds, not below 0."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    def share(self, count: int) -> Deadline:
+        """The first of `count` equal parts of what is left."""
+        return Deadline(self.left / count)
+
+
+class Lost(Exception):
+    """The connection failed, or never was: why, in a few words, and what to do about it."""
+
+    def __init__(self, why: str, hint: str | None = None, *, timed_out: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+        self.timed_out = timed_out
+
+
+class Connection:
+    """Requests on one socket. A failure of it raises Lost; the connection is of no use after that."""
+
+    def __init__(self, server: Server, security: KafkaSecurity) -> None:
+        self.server = server
+        self._security = security
+        self._socket: socket.socket | None = None
+        self._correlation_ids = itertools.count(1)
+        self._versions = {wire.ApiKey.API_VERSIONS: 3}
+        self._offered: dict[int, wire.ApiVersion] = {}
+        self._is_fresh = True
+        """Whether nothing but opening has worked so far: how a listener of another kind behaves."""
+
+    @classmethod
+    def open(cls, server: Server, security: KafkaSecurity, deadline: Deadline) -> Self:
+        """Connects and authenticates.
+
+        Raises Lost; Unauthorized with the broker's own words; Rejected by what does not serve quotas; InputError for
+        unusable TLS files.
+        """
+        connection = cls(server, security)
+        try:
+            connection._socket = _connect(server, deadline)
+            if security.uses_tls:
+                connection._encrypt(deadline)
+            connection._negotiate(deadline)
+            if security.mechanism is not None:
+                connection._authenticate(security.mechanism, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Drops the connection; a second call does nothing."""
+        connected, self._socket = self._socket, None
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.close()
+
+    def speaks(self, key: int) -> bool:
+        """Whether the broker said that it serves a message."""
+        return key in self._offered
+
+    def ask(self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline) -> list[R]:
+        """Sends the requests in a row and returns their answers in the same order. Raises Lost."""
+        answers: list[R] = []
+        waiting: deque[tuple[int, int, int]] = deque()
+        unanswered = 0
+
+        def receive() -> None:
+            nonlocal unanswered
+            correlation_id, version, size = waiting.popleft()
+            unanswered -= size
+            answers.append(self._receive(kind, version, correlation_id, deadline))
+
+        for request in requests:
+            version = self._version_for(request)
+            correlation_id = next(self._correlation_ids)
+            frame = wire.encode_request(request, version, correlation_id, CLIENT_ID)
+            while waiting and unanswered + len(frame) > _UNANSWERED_BYTES:
+                receive()
+            self._send(frame, deadline)
+            waiting.append((correlation_id, version, len(frame)))
+            unanswered += len(frame)
+        while waiting:
+            receive()
+        self._is_fresh = False
+        return answers
+
+    # Opening
+
+    def _encrypt(self, deadline: Deadline) -> None:
+        import ssl
+
+        context = tls_context(self._security)
+        assert self._socket is not None
+        try:
+            self._socket.settimeout(_positive(deadline))
+            self._socket = context.wrap_socket(self._socket, server_hostname=self.server.host)
+        except ssl.SSLCertVerificationError as error:
+            raise Lost(
+                f"certificate verify failed: {error.verify_message}",
+                "trust its authority (ssl.truststore.location), or check the host name in its certificate",
+            ) from None
+        except (OSError, ValueError) as error:
+            raise self._failure(error, deadline) from None
+
+    def _negotiate(self, deadline: Deadline) -> None:
+        """Learns the broker's versions; one that does not know ours of ApiVersions says so in v0 (KIP-35, KIP-511)."""
+        request = wire.ApiVersionsRequest("kquota", __version__)
+        (answer,) = self.ask([request], wire.ApiVersionsResponse, deadline)
+        if answer.error_code == wire.UNSUPPORTED_VERSION:
+            known = {api.api_key: api.max_version for api in answer.api_keys}
+            self._versions[wire.ApiKey.API_VERSIONS] = max(0, min(known.get(wire.ApiKey.API_VERSIONS, 0), 2))
+            (answer,) = self.ask([request], wire.ApiVersionsResponse, deadline)
+        if answer.error_code != NONE:
+            raise Rejected(f"Kafka at {self.server} refuses to tell its versions: {error_of(answer.error_code, None)}")
+        self._offered = {api.api_key: api for api in answer.api_keys}
+        for api in wire.APIS:
+            offered = self._offered.get(api.key)
+            if offered is not None and offered.min_version <= api.max_version:
+                self._versions[api.key] = min(api.max_version, offered.max_version)
+        self._is_fresh = True
+
+    def _authenticate(self, mechanism: str, deadline: Deadline) -> None:
+        security = self._security
+        (shake,) = self.ask([wire.SaslHandshakeRequest(mechanism)], wire.SaslHandshakeResponse, deadline)
+        who = f"cannot authenticate to Kafka at {self.server} as {security.username!r}: "
+        if shake.error_code == UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(shake.mechanisms)
+            raise Unauthorized(f"{who}{mechanism} is not enabled there", hint=f"the listener offers {offered}")
+        if shake.error_code != NONE:
+            raise Unauthorized(who + error_of(shake.error_code, None).message, hint="is that the listener for SASL?")
+        conversation = _conversation(security)
+        answer = b""
+        try:
+            token = next(conversation)
+            while True:
+                (reply,) = self.ask([wire.SaslAuthenticateRequest(token)], wire.SaslAuthenticateResponse, deadline)
+                if reply.error_code != NONE:
+                    # The broker's own words come first: "Authentication failed: Invalid username or password".
+                    said = reply.error_message or error_of(reply.error_code, None).message
+                    raise Unauthorized(who + said)
+                answer = reply.auth_bytes
+                token = conversation.send(answer)
+        except StopIteration:
+            self._is_fresh = True
+        except Unauthorized as error:
+            if error.message.startswith(who):
+                raise
+            raise Unauthorized(who + error.message, hint=error.hint) from None
+
+    def _version_for(self, request: wire.Request) -> int:
+        key = wire.api_of(request).key
+        version = self._versions.get(key)
+        if version is None:
+            raise Rejected(f"Kafka at {self.server} does not serve {key.name}", hint=_SINCE.get(key))
+        return version
+
+    # Frames
+
+    def _send(self, frame: bytes, deadline: Deadline) -> None:
+        connected = self._connected()
+        try:
+            connected.settimeout(_positive(deadline))
+            connected.sendall(struct.pack(">i", len(frame)) + frame)
+        except OSError as error:
+            # A broker that refuses us may have said why before it closed.
+            raise self._failure(error, deadline) from None
+
+    def _receive(self, kind: type[R], version: int, correlation_id: int, deadline: Deadline) -> R:
+        head = self._read(4, deadline)
+        (size,) = struct.unpack(">i", head)
+        if not 4 <= size <= _LARGEST_FRAME:
+            hint = None
+            if head[:1] == b"\x15" and not self._security.uses_tls:
+                hint = "it speaks TLS: security.protocol is SSL or SASL_SSL there"
+            raise Lost("what answers there is not Kafka", hint)
+        try:
+            answered, message = wire.decode_response(kind, version, self._read(size, deadline))
+        except wire.FrameError as error:
+            raise Lost(f"its answer is malformed: {error}") from None
+        if answered != correlation_id:
+            raise Lost("its answer belongs to another request")
+        return message
+
+    def _read(self, size: int, deadline: Deadline) -> bytes:
+        connected = self._connected()
+        parts = []
+        while size:
+            try:
+                connected.settimeout(_positive(deadline))
+                part = connected.recv(min(size, _RECEIVE_BYTES))
+            except OSError as error:
+                raise self._failure(error, deadline) from None
+            if not part:
+                raise self._failure(ConnectionResetError("the connection was closed"), deadline)
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            raise Lost("the connection is closed")
+        return self._socket
+
+    def _failure(self, error: Exception, deadline: Deadline) -> Lost | Unauthorized:
+        """The error in a few words, with the usual cause where one is known."""
+        security = self._security
+        if isinstance(error, TimeoutError):
+            return Lost(f"no answer within {deadline.seconds:.3g} s", timed_out=True)
+        if security.uses_tls:
+            import ssl
+
+            if isinstance(error, ssl.SSLError):
+                reason = error.reason or ""
+                why = f"TLS: {(reason or str(error)).replace('_', ' ').lower()}"
+                if any(word in reason for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
+                    blame = "the broker wants a client certificate (ssl.keystore.location)"
+                    if security.cert is not None:
+                        blame = "the broker refuses the client certificate"
+                    return Unauthorized(f"cannot authenticate to Kafka at {self.server}: {why}", hint=blame)
+                return Lost(why, "is that a TLS port?")
+        if isinstance(error, ConnectionError):
+            hint: str | None = None
+            if self._is_fresh and security.uses_tls:
+                hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
+            elif self._is_fresh and security.mechanism is None:
+                hint = "a listener for TLS or SASL closes like that: see security.protocol"
+            return Lost("the connection was closed", hint)
+        return Lost(reason_of(error))
+
+
+def _connect(server: Server, deadline: Deadline) -> socket.socket:
+    """A TCP connection to the first address of the host that takes one."""
+    try:
+        addresses = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Lost(reason_of(error), "check the host name") from None
+    failure: OSError = TimeoutError()
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
+        connected = socket.socket(family, kind, protocol)
+        try:
+            connected.settimeout(_positive(deadline.share(len(addresses) - index)))
+            connected.connect(address)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            connected.close()
+            failure = error
+        except BaseException:
+            connected.close()
+            raise
+        else:
+            return connected
+    if isinstance(failure, TimeoutError):
+        raise Lost(f"no connection within {deadline.seconds:.3g} s", "check the address", timed_out=True)
+    raise Lost(reason_of(failure), "check the address, and that a broker listens there")
+
+
+def _positive(deadline: Deadline) -> float:
+    """What is left as a socket's time-out, where 0 would mean something else."""
+    left = deadline.left
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _conversation(security: KafkaSecurity) -> Generator[bytes, bytes, None]:
+    """The client's side of the mechanism: yields what to send, is sent what comes back."""
+    assert security.mechanism is not None
+    assert security.username is not None
+    assert security.password is not None
+    if security.mechanism == "PLAIN":
+        return _plain(security.username, security.password)
+    from kquota.backends.kafka.scram import scram
+
+    return scram(security.mechanism, security.username, security.password)
+
+
+def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
+    """RFC 4616."""
+    yield b"\0".join((b"", username.encode(), password.encode()))
+
+
+def reason_of(error: Exception) -> str:
+    """The error in a few words, on one line, in lower case."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    line = text.splitlines()[0]
+    return line[:1].lower() + line[1:]

@@ -1,0 +1,141 @@
+"""Quotas ↔ messages: what a broker means by its entries, and how an alteration is said to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kquota.backends import wire
+from kquota.core.alteration import Alteration
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.filter import ANY, QuotaFilter
+from kquota.core.quota import LONG_MAX, QuotaKey, Value, format_number
+from kquota.core.snapshot import Problem
+from kquota.errors import InputError, KquotaError
+
+_EPSILON: Final = 1e-6
+"""Kafka takes a value for a whole number when it is as near as this (`ClientQuotaControlManager`)."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a broker shows: usable values, keys that are set to something unusable, and why."""
+
+    values: dict[Entity, dict[QuotaKey, Value]] = field(default_factory=dict)
+    unusable: dict[Entity, set[QuotaKey]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    error: KquotaError | None = None
+    """Why the broker refused to answer, else None."""
+
+
+def read_entries(entries: Iterable[wire.QuotaEntry]) -> Stored:
+    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete."""
+    stored = Stored()
+    for entry in entries:
+        try:
+            entity = _entity_of(entry.entity)
+        except InputError as error:
+            stored.problems.append(Problem(_text_of(entry.entity), f"{error.message}: kquota leaves it alone"))
+            continue
+        keys = _IP_KEYS if entity.ip is not None else _USER_KEYS
+        values: dict[QuotaKey, Value] = {}
+        for name, number in entry.values:
+            key = keys.get(name)
+            if key is None:
+                known = name in _IP_KEYS or name in _USER_KEYS
+                what = f"has no effect on {entity}" if known else "is a quota key that kquota does not know"
+                stored.problems.append(Problem(str(entity), f"{name}={format_number(number)} {what}"))
+                continue
+            value = value_of(key, number)
+            if value is None:
+                what = f"{name} is {format_number(number)}, not a {key.value_type.value}: no limit is in effect"
+                stored.problems.append(Problem(str(entity), what))
+                stored.unusable.setdefault(entity, set()).add(key)
+            else:
+                values[key] = value
+        stored.values[entity] = values
+    return stored
+
+
+def value_of(key: QuotaKey, number: float) -> Value | None:
+    """A number of the wire (always a double) as a value of the key.
+
+    DOUBLE keys: the number, NaN and infinities included. LONG and INT keys: an int where the number is whole by Kafka's
+    own measure (within 1e-6; brokers accept and keep 1024.0000001), else the float; None for NaN (which brokers accept
+    too) and infinities, which no whole number is. 2^63, the nearest double, is Java's Long.MAX_VALUE.
+    """
+    if key in _DOUBLES:
+        return number
+    if number.is_integer() and abs(number) < LONG_MAX:
+        return int(number)
+    if not math.isfinite(number):
+        return None
+    whole = round(number)
+    if abs(whole - number) > _EPSILON:
+        return number
+    return LONG_MAX if whole == LONG_MAX + 1 else whole
+
+
+def describe_request(filter: QuotaFilter) -> wire.DescribeClientQuotasRequest | None:
+    """The filter as a request; None where it asks for a name that no broker can have."""
+    components = []
+    for entity_type, match in filter.components.items():
+        if match is ANY:
+            components.append(wire.ComponentData(entity_type.value, wire.MATCH_ANY, None))
+        elif match is DEFAULT:
+            components.append(wire.ComponentData(entity_type.value, wire.MATCH_DEFAULT, None))
+        elif _is_sendable(match):
+            components.append(wire.ComponentData(entity_type.value, wire.MATCH_EXACT, match))
+        else:
+            return None
+    return wire.DescribeClientQuotasRequest(components, filter.strict)
+
+
+def alter_entry(alteration: Alteration) -> wire.AlterEntry:
+    """The alteration as operations on single keys."""
+    ops = [wire.OpData(key.value, float(value), False) for key, value in alteration.set.items()]
+    if alteration.remove:
+        ops += [wire.OpData(key.value, 0.0, True) for key in QuotaKey if key in alteration.remove]
+    return wire.AlterEntry(entity_data(alteration.entity), ops)
+
+
+def entity_data(entity: Entity) -> list[wire.EntityData]:
+    """The entity's parts; the default's name is null."""
+    return [wire.EntityData(kind.value, None if name is DEFAULT else name) for kind, name in entity.parts]
+
+
+def check_names(entity: Entity) -> None:
+    """Raises InputError for a name that no frame can carry."""
+    for entity_type, name in entity.parts:
+        if name is not DEFAULT and not _is_sendable(name):
+            raise InputError(
+                f"the {entity_type.value} cannot be sent to Kafka: it is longer than {wire.LONGEST_STRING} bytes,"
+                " or not Unicode"
+            )
+
+
+_DOUBLES = {key for key in QuotaKey if not key.value_type.integral}
+_IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
+_USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
+_TYPES = {entity_type.value for entity_type in EntityType}
+
+
+def _entity_of(parts: Iterable[wire.EntityData]) -> Entity:
+    names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
+    if not names.keys() <= _TYPES:
+        unknown = ", ".join(sorted(kind for kind in names if kind not in _TYPES))
+        raise InputError(f"unknown entity type {unknown}")
+    return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+
+
+def _text_of(parts: Iterable[wire.EntityData]) -> str:
+    return ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
+
+
+def _is_sendable(name: str) -> bool:
+    try:
+        return len(name.encode()) <= wire.LONGEST_STRING
+    except UnicodeEncodeError:
+        return False

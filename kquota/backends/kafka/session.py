@@ -1,0 +1,101 @@
+"""The cluster as one peer: servers tried in turn, lost connections opened again, within a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TypeVar
+
+from kquota.backends import wire
+from kquota.backends.kafka.address import Server, Servers
+from kquota.backends.kafka.connection import Connection, Deadline, Lost
+from kquota.backends.kafka.security import KafkaSecurity
+from kquota.errors import Unreachable
+
+_ATTEMPTS = 3
+_BACK_OFF_S = 0.1
+_DESCRIBE_QUORUM = 55
+"""The number of a message that brokers serve in KRaft clusters only (KIP-595; production-ready since 3.3)."""
+R = TypeVar("R", bound=wire.Response)
+
+
+class Unanswered(Unreachable):
+    """The request was sent, and no answer came: it may have been carried out, or not."""
+
+
+class Session:
+    """Requests to any one of the servers; every broker serves both messages, and forwards what is not its own.
+
+    Connecting, authentication included, takes at most `timeout_s` seconds, and so does waiting for an answer.
+    """
+
+    def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity) -> None:
+        self._servers = servers.servers
+        self._timeout_s = timeout_s
+        self._security = security
+        self._connection: Connection | None = None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def is_kraft(self) -> bool:
+        """Whether the cluster runs without ZooKeeper, as far as is known; True before the first request."""
+        return self._connection is None or self._connection.speaks(_DESCRIBE_QUORUM)
+
+    def deadline(self) -> Deadline:
+        """The end of a wait that begins now."""
+        return Deadline(self._timeout_s)
+
+    def ask(self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline) -> list[R]:
+        """The answers in the order of the requests.
+
+        When the connection is lost they are all sent again, on a new one: they must bear being carried out twice.
+        Raises Unreachable (Unanswered once something was sent), Unauthorized, Rejected, InputError.
+        """
+        attempt = 0
+        sent = False
+        while True:
+            try:
+                connection = self._open(deadline)
+                sent = True
+                return connection.ask(requests, kind, deadline)
+            except Lost as lost:
+                assert self._connection is not None
+                server = self._connection.server
+                self.close()
+                attempt += 1
+                if lost.timed_out or attempt == _ATTEMPTS or deadline.left <= _BACK_OFF_S:
+                    raise Unanswered(f"lost Kafka at {server}: {lost.why}", hint=lost.hint) from None
+                # Another server may be better off than the one that left.
+                first = self._servers.index(server) + 1
+                self._servers = (*self._servers[first:], *self._servers[:first])
+                time.sleep(_BACK_OFF_S)
+            except Unreachable as error:
+                if sent:
+                    raise Unanswered(error.message, hint=error.hint) from None
+                raise
+            except BaseException:
+                # Half a conversation is none: an answer to this request must not be taken for the next one's.
+                self.close()
+                raise
+
+    def _open(self, deadline: Deadline) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        failures: list[tuple[Server, Lost]] = []
+        for index, server in enumerate(self._servers):
+            try:
+                share = deadline.share(len(self._servers) - index)
+                self._connection = Connection.open(server, self._security, share)
+            except Lost as lost:
+                failures.append((server, lost))
+                continue
+            return self._connection
+        last, cause = failures[-1]
+        if len(failures) == 1:
+            raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=cause.hint)
+        each = "; ".join(f"{server}: {failure.why}" for server, failure in failures)
+        raise Unreachable(f"cannot reach Kafka at any of {len(failures)} servers: {each}", hint=cause.hint)

@@ -1,0 +1,193 @@
+"""Alter: operations on single keys, in requests of a size that clusters take, answers found by their entity."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kquota.backends import wire
+from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
+from kquota.backends.kafka.session import Session, Unanswered
+from kquota.core.alteration import Alteration, AlterResult, merge
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.snapshot import Values
+from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable
+
+# A controller refuses a request of more operations as a whole, with POLICY_VIOLATION
+# (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+OPS_PER_REQUEST: Final = 10_000
+# A broker in ZooKeeper mode writes entity by entity, 2.5 ms each: the answer must come before the time-out.
+_OPS_WITH_ZOOKEEPER: Final = 1_000
+# Far below socket.request.max.bytes (100 MB); reached with names of a kilobyte.
+_BYTES_PER_REQUEST: Final = 16 << 20
+_PAUSE_S: Final = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """One entity on its way through an alter."""
+
+    alteration: Alteration
+    entry: wire.AlterEntry
+    before: Values
+    after: Values
+
+    @property
+    def entity(self) -> Entity:
+        return self.alteration.entity
+
+    @property
+    def parts(self) -> frozenset[wire.EntityData]:
+        """What identifies the entity in an answer, where its parts come in any order."""
+        return frozenset(self.entry.entity)
+
+    def failed(self, error: KquotaError) -> AlterResult:
+        return AlterResult(self.entity, self.before, self.before, error)
+
+
+class Writer:
+    """One alter. `current` tells what is set on entities, and for which of them it could not find out.
+
+    `written` is what brokers acknowledged, by entity and key; None is for a key that was removed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        current: Callable[[Sequence[Entity]], tuple[Stored, dict[Entity, KquotaError]]],
+        *,
+        validate_only: bool,
+    ) -> None:
+        self._session = session
+        self._current = current
+        self._validate_only = validate_only
+        self._results: dict[Entity, AlterResult] = {}
+        self.written: dict[Entity, dict[QuotaKey, Value | None]] = {}
+
+    def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
+        """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
+        merged = merge(alterations)
+        tasks = self._tasks(merged)
+        pending = list(tasks)
+        try:
+            for batch in _batches(tasks, OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
+                self._write(batch)
+                del pending[: len(batch)]
+        except Unanswered as error:
+            if self._validate_only:
+                raise
+            # Nobody knows what became of this batch; the later ones were never sent.
+            lost = {task.entity for task in batch}
+            for task in pending:
+                maybe = "may or may not have been altered" if task.entity in lost else "was not altered"
+                self._results.setdefault(
+                    task.entity,
+                    task.failed(Unreachable(f"{task.entity} {maybe}: {error.message}", hint="describe it to see")),
+                )
+            return tuple(self._results[alteration.entity] for alteration in merged)
+        except (Unreachable, Unauthorized, Rejected) as error:
+            for task in pending:
+                self._results.setdefault(task.entity, task.failed(error))
+        ordered = tuple(self._results[alteration.entity] for alteration in merged)
+        first = ordered[0].error if ordered else None
+        for kind in (Unreachable, Unauthorized, Rejected):
+            if isinstance(first, kind) and all(isinstance(result.error, kind) for result in ordered):
+                raise first
+        return ordered
+
+    def _tasks(self, alterations: Sequence[Alteration]) -> list[_Task]:
+        """The alterations that can be sent; the others get their error."""
+        sendable = []
+        for alteration in alterations:
+            try:
+                check_names(alteration.entity)
+            except KquotaError as error:
+                self._results[alteration.entity] = AlterResult(alteration.entity, {}, {}, error)
+            else:
+                sendable.append(alteration)
+        if not sendable:
+            return []
+        stored, refused = self._current([alteration.entity for alteration in sendable])
+        tasks = []
+        for alteration in sendable:
+            entity = alteration.entity
+            before = stored.values.get(entity, {})
+            unusable = stored.unusable.get(entity, set())
+            task = _Task(alteration, alter_entry(alteration), before, before)
+            if entity in refused:
+                self._results[entity] = task.failed(refused[entity])
+                continue
+            try:
+                # A value that kquota cannot use still counts as set: it can be removed, strictly too.
+                after = alteration.applied_to({**before, **dict.fromkeys(unusable, 0)})
+            except KquotaError as error:
+                self._results[entity] = task.failed(error)
+                continue
+            task.after = {
+                key: _as_stored(key, value) if key in alteration.set else value
+                for key, value in after.items()
+                if key in alteration.set or key not in unusable
+            }
+            tasks.append(task)
+        return tasks
+
+    def _write(self, batch: Sequence[_Task]) -> None:
+        """Sends a batch until every entity has its answer; refusals that may pass are sent again.
+
+        Setting and removing bear repetition, so a request whose answer was lost is sent again as well.
+        """
+        deadline = self._session.deadline()
+        waiting = {task.parts: task for task in batch}
+        while waiting:
+            request = wire.AlterClientQuotasRequest([task.entry for task in waiting.values()], self._validate_only)
+            (answer,) = self._session.ask([request], wire.AlterClientQuotasResponse, deadline)
+            passing: dict[frozenset[wire.EntityData], _Task] = {}
+            for code, message, parts in answer.entries:
+                task = waiting.pop(frozenset(parts), None)
+                if task is None:
+                    continue
+                if code == NONE:
+                    self._done(task)
+                elif is_transient(code) and deadline.left > 2 * _PAUSE_S:
+                    passing[task.parts] = task
+                else:
+                    self._results[task.entity] = task.failed(error_of(code, message))
+            for task in waiting.values():
+                self._results[task.entity] = task.failed(Rejected("the broker's answer does not mention the entity"))
+            waiting = passing
+            if waiting:
+                time.sleep(_PAUSE_S)
+
+    def _done(self, task: _Task) -> None:
+        self._results[task.entity] = AlterResult(task.entity, task.before, task.after)
+        if not self._validate_only:
+            changed: dict[QuotaKey, Value | None] = {key: task.after[key] for key in task.alteration.set}
+            changed.update(dict.fromkeys(task.alteration.remove))
+            self.written[task.entity] = changed
+
+
+def _batches(tasks: Iterable[_Task], most_ops: int) -> Iterator[list[_Task]]:
+    """Requests of bounded operations and bytes; an entity is never split."""
+    batch: list[_Task] = []
+    ops = size = 0
+    for task in tasks:
+        cost = 64 * len(task.entry.ops) + sum(64 + 4 * len(part.entity_name or "") for part in task.entry.entity)
+        if batch and (ops + len(task.entry.ops) > most_ops or size + cost > _BYTES_PER_REQUEST):
+            yield batch
+            batch, ops, size = [], 0, 0
+        batch.append(task)
+        ops += len(task.entry.ops)
+        size += cost
+    if batch:
+        yield batch
+
+
+def _as_stored(key: QuotaKey, value: Value) -> Value:
+    """What the cluster keeps of a value: a double."""
+    stored = value_of(key, float(value))
+    assert stored is not None
+    return stored

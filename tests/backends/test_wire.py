@@ -1,0 +1,353 @@
+"""The codec against kafka-python's messages, byte for byte, and against frames that are not what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.backends import wire
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a function on its way out
+    from kafka.protocol import admin, metadata, sasl
+
+Message: TypeAlias = wire.Request | wire.Response
+
+REFERENCE: dict[type, Any] = {
+    wire.ApiVersionsRequest: metadata.ApiVersionsRequest,
+    wire.ApiVersionsResponse: metadata.ApiVersionsResponse,
+    wire.SaslHandshakeRequest: sasl.SaslHandshakeRequest,
+    wire.SaslHandshakeResponse: sasl.SaslHandshakeResponse,
+    wire.SaslAuthenticateRequest: sasl.SaslAuthenticateRequest,
+    wire.SaslAuthenticateResponse: sasl.SaslAuthenticateResponse,
+    wire.DescribeClientQuotasRequest: admin.DescribeClientQuotasRequest,
+    wire.DescribeClientQuotasResponse: admin.DescribeClientQuotasResponse,
+    wire.AlterClientQuotasRequest: admin.AlterClientQuotasRequest,
+    wire.AlterClientQuotasResponse: admin.AlterClientQuotasResponse,
+}
+REQUESTS = {api.request for api in wire.APIS}
+API_OF = {kind: api for api in wire.APIS for kind in (api.request, api.response)}
+
+# --- Any message -----------------------------------------------------------------------------------------------------
+
+ids = st.integers(-(2**31), 2**31 - 1)
+shorts = st.integers(-(2**15), 2**15 - 1)
+# 127 and 128 are where a varint grows.
+texts = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=20),
+    st.sampled_from(["user", "client-id", "ip", "", "<default>", "x" * 126, "x" * 127, "x" * 300, "日本😀"]),
+)
+nullable_texts = st.none() | texts
+doubles = st.floats(allow_nan=False)
+entities = st.lists(st.builds(wire.EntityData, texts, nullable_texts), max_size=3)
+components = st.builds(wire.ComponentData, texts, st.integers(-128, 127), nullable_texts)
+versions = st.builds(wire.ApiVersion, shorts, shorts, shorts)
+codes = shorts.filter(lambda code: code != wire.UNSUPPORTED_VERSION)
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(wire.ApiVersionsRequest, texts, texts),
+    st.builds(wire.ApiVersionsResponse, codes, st.lists(versions, max_size=5), ids),
+    st.builds(wire.SaslHandshakeRequest, texts),
+    st.builds(wire.SaslHandshakeResponse, shorts, st.lists(texts, max_size=4)),
+    st.builds(wire.SaslAuthenticateRequest, st.binary(max_size=200)),
+    st.builds(
+        wire.SaslAuthenticateResponse, shorts, nullable_texts, st.binary(max_size=200), st.integers(0, 2**63 - 1)
+    ),
+    st.builds(wire.DescribeClientQuotasRequest, st.lists(components, max_size=3), st.booleans()),
+    st.builds(
+        wire.DescribeClientQuotasResponse,
+        ids,
+        shorts,
+        nullable_texts,
+        st.none()
+        | st.lists(
+            st.builds(wire.QuotaEntry, entities, st.lists(st.builds(wire.ValueData, texts, doubles), max_size=3))
+        ),
+    ),
+    st.builds(
+        wire.AlterClientQuotasRequest,
+        st.lists(
+            st.builds(
+                wire.AlterEntry, entities, st.lists(st.builds(wire.OpData, texts, doubles, st.booleans()), max_size=3)
+            )
+        ),
+        st.booleans(),
+    ),
+    st.builds(
+        wire.AlterClientQuotasResponse,
+        ids,
+        st.lists(st.builds(wire.AlterEntryResult, shorts, nullable_texts, entities)),
+    ),
+)
+
+
+@st.composite
+def versioned(draw: st.DrawFn) -> tuple[Message, int]:
+    """A message in one of its versions, without the fields that the version does not have."""
+    message = draw(messages)
+    version = draw(st.integers(0, API_OF[type(message)].max_version))
+    match message:
+        case wire.ApiVersionsRequest() if version < 3:
+            message = wire.ApiVersionsRequest()
+        case wire.ApiVersionsResponse() if version < 1:
+            message = message._replace(throttle_time_ms=0)
+        case wire.SaslAuthenticateResponse() if version < 1:
+            message = message._replace(session_lifetime_ms=0)
+    return message, version
+
+
+def encode(message: Any, version: int, correlation_id: int, client_id: str | None = "kquota") -> bytes:
+    if type(message) in REQUESTS:
+        return wire.encode_request(message, version, correlation_id, client_id)
+    return wire.encode_response(message, version, correlation_id)
+
+
+def decode(kind: Any, version: int, frame: bytes) -> Any:
+    if kind in REQUESTS:
+        return wire.decode_request(frame)[1]
+    return wire.decode_response(kind, version, frame)[1]
+
+
+def theirs(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The frame that kafka-python makes."""
+    reference = REFERENCE[type(message)]
+    fields = {name: _theirs(reference, value) for name, value in message._asdict().items()}
+    other = reference[version](**fields)
+    if type(message) in REQUESTS:
+        other.with_header(correlation_id, client_id)
+    else:
+        other.with_header(correlation_id)
+    frame: bytes = other.encode(header=True)
+    return frame
+
+
+def _theirs(parent: Any, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_theirs(parent, element) for element in value]
+    if not isinstance(value, tuple):
+        return value
+    name = type(value).__name__
+    kind = getattr(parent, name if hasattr(parent, name) else "EntryData")
+    fields: dict[str, Any] = value._asdict()  # type: ignore[attr-defined]
+    return kind(**{field: _theirs(kind, part) for field, part in fields.items()})
+
+
+@given(versioned(), ids, st.sampled_from([None, "", "kquota", "x" * 300]))
+@settings(max_examples=400, deadline=None)
+def test_bytes_are_those_of_kafka_python(case: tuple[Message, int], correlation_id: int, client_id: str | None) -> None:
+    message, version = case
+    assert encode(message, version, correlation_id, client_id) == theirs(message, version, correlation_id, client_id)
+
+
+@given(versioned(), ids, st.sampled_from([None, "", "kquota", "x" * 300]))
+@settings(max_examples=300, deadline=None)
+def test_what_is_encoded_can_be_decoded(case: tuple[Any, int], correlation_id: int, client_id: str | None) -> None:
+    message, version = case
+    frame = encode(message, version, correlation_id, client_id)
+    if type(message) in REQUESTS:
+        header, decoded = wire.decode_request(frame)
+        assert header == (API_OF[type(message)].key, version, correlation_id, client_id)
+        assert decoded == message
+    else:
+        assert wire.decode_response(type(message), version, frame) == (correlation_id, message)
+
+
+@given(versioned(), ids)
+@settings(max_examples=150, deadline=None)
+def test_every_truncation_is_a_frame_error(case: tuple[Message, int], correlation_id: int) -> None:
+    message, version = case
+    frame = encode(message, version, correlation_id)
+    for end in range(len(frame)):
+        with pytest.raises(wire.FrameError):
+            decode(type(message), version, frame[:end])
+    with pytest.raises(wire.FrameError):
+        decode(type(message), version, frame + b"\0")
+
+
+@given(st.binary(max_size=60), st.sampled_from(wire.APIS), st.integers(0, 3))
+@settings(max_examples=500, deadline=None)
+def test_bytes_from_anywhere_are_a_message_or_a_frame_error(frame: bytes, api: wire.Api, version: int) -> None:
+    for action in (lambda: wire.decode_response(api.response, version, frame), lambda: wire.decode_request(frame)):
+        with contextlib.suppress(wire.FrameError):
+            action()
+
+
+# --- Frames ----------------------------------------------------------------------------------------------------------
+
+NAMED = [wire.EntityData("user", "ü"), wire.EntityData("client-id", None)]
+# (message, version, correlation id, frame); the request's client-id is "kq".
+FRAMES: tuple[tuple[Any, int, int, str], ...] = (
+    (wire.ApiVersionsRequest(), 0, 1, "0012 0000 00000001 0002 6b71"),
+    (wire.ApiVersionsRequest("kq", "0.1"), 3, 1, "0012 0003 00000001 0002 6b71 00  03 6b71 04 302e31 00"),
+    (wire.SaslHandshakeRequest("PLAIN"), 1, 2, "0011 0001 00000002 0002 6b71  0005 504c41494e"),
+    (wire.SaslAuthenticateRequest(b"\0a\0b"), 1, 3, "0024 0001 00000003 0002 6b71  00000004 00610062"),
+    (wire.SaslAuthenticateRequest(b"\0a\0b"), 2, 3, "0024 0002 00000003 0002 6b71 00  05 00610062 00"),
+    (
+        wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_DEFAULT, None)], True),
+        0,
+        4,
+        "0030 0000 00000004 0002 6b71  00000001 0004 75736572 01 ffff 01",
+    ),
+    (
+        wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_DEFAULT, None)], True),
+        1,
+        4,
+        "0030 0001 00000004 0002 6b71 00  02 05 75736572 01 00 00 01 00",
+    ),
+    (
+        wire.DescribeClientQuotasRequest([wire.ComponentData("ip", wire.MATCH_EXACT, "::1")], False),
+        1,
+        5,
+        "0030 0001 00000005 0002 6b71 00  02 03 6970 00 04 3a3a31 00 00 00",
+    ),
+    (
+        wire.AlterClientQuotasRequest(
+            [wire.AlterEntry(NAMED, [wire.OpData("k", 1.5, False), wire.OpData("l", 0.0, True)])], True
+        ),
+        0,
+        6,
+        "0031 0000 00000006 0002 6b71  00000001"
+        " 00000002 0004 75736572 0002 c3bc 0009 636c69656e742d6964 ffff"
+        " 00000002 0001 6b 3ff8000000000000 00 0001 6c 0000000000000000 01  01",
+    ),
+    (
+        wire.AlterClientQuotasRequest(
+            [wire.AlterEntry(NAMED, [wire.OpData("k", 1.5, False), wire.OpData("l", 0.0, True)])], True
+        ),
+        1,
+        6,
+        "0031 0001 00000006 0002 6b71 00  02"
+        " 03 05 75736572 03 c3bc 00 0a 636c69656e742d6964 00 00"
+        " 03 02 6b 3ff8000000000000 00 00 02 6c 0000000000000000 01 00 00  01 00",
+    ),
+    (wire.ApiVersionsResponse(0, [wire.ApiVersion(48, 0, 1)]), 0, 1, "00000001  0000 00000001 0030 0000 0001"),
+    # Flexible, and still without tags in the header.
+    (
+        wire.ApiVersionsResponse(0, [wire.ApiVersion(48, 0, 1)], 9),
+        3,
+        1,
+        "00000001  0000 02 0030 0000 0001 00 00000009 00",
+    ),
+    (wire.SaslHandshakeResponse(33, ["PLAIN"]), 1, 2, "00000002  0021 00000001 0005 504c41494e"),
+    (wire.SaslAuthenticateResponse(58, "no", b"", 0), 0, 3, "00000003  003a 0002 6e6f 00000000"),
+    (wire.SaslAuthenticateResponse(0, None, b"v=", 7), 2, 3, "00000003 00  0000 00 03 763d 0000000000000007 00"),
+    (wire.DescribeClientQuotasResponse(0, 42, "no", None), 0, 4, "00000004  00000000 002a 0002 6e6f ffffffff"),
+    (wire.DescribeClientQuotasResponse(0, 42, "no", None), 1, 4, "00000004 00  00000000 002a 03 6e6f 00 00"),
+    (
+        wire.DescribeClientQuotasResponse(3, 0, "", [wire.QuotaEntry(NAMED[:1], [wire.ValueData("k", math.inf)])]),
+        1,
+        4,
+        "00000004 00  00000003 0000 01  02 02 05 75736572 03 c3bc 00 02 02 6b 7ff0000000000000 00 00 00",
+    ),
+    (
+        wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, NAMED[1:])]),
+        0,
+        6,
+        "00000006  00000000 00000001 0000 ffff 00000001 0009 636c69656e742d6964 ffff",
+    ),
+    (
+        wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, NAMED[1:])]),
+        1,
+        6,
+        "00000006 00  00000000 02 0000 00 02 0a 636c69656e742d6964 00 00 00 00",
+    ),
+)
+
+
+@pytest.mark.parametrize(("message", "version", "correlation_id", "frame"), FRAMES)
+def test_frames(message: Any, version: int, correlation_id: int, frame: str) -> None:
+    data = bytes.fromhex(frame)
+    assert encode(message, version, correlation_id, "kq").hex(" ") == data.hex(" ")
+    assert theirs(message, version, correlation_id, "kq") == data
+    assert decode(type(message), version, data) == message
+    for end in range(len(data)):
+        with pytest.raises(wire.FrameError):
+            decode(type(message), version, data[:end])
+
+
+def test_tagged_fields_are_read_past() -> None:
+    """In the header, in an element and at the end; the last one with a number and a size of several bytes."""
+    frame = bytes.fromhex(
+        "00000004 01 00 02 ffff  00000000 0000 01  02 02 05 75736572 00 01 05 00 01 00  02 00 01 aa 8101 8101"
+    )
+    frame += b"x" * 129
+    _, message = wire.decode_response(wire.DescribeClientQuotasResponse, 1, frame)
+    assert message == wire.DescribeClientQuotasResponse(
+        0, 0, "", [wire.QuotaEntry([wire.EntityData("user", None)], [])]
+    )
+    with pytest.raises(wire.FrameError):
+        wire.decode_response(wire.DescribeClientQuotasResponse, 1, frame[:-1])
+
+
+def test_features_of_newer_brokers_are_read_past() -> None:
+    """As a 4.x broker answers ApiVersions v3."""
+    other = metadata.ApiVersionsResponse[3](
+        error_code=0,
+        api_keys=[metadata.ApiVersionsResponse.ApiVersion(api_key=48, min_version=0, max_version=1)],
+        throttle_time_ms=0,
+        supported_features=[
+            metadata.ApiVersionsResponse.SupportedFeatureKey(name="metadata.version", min_version=1, max_version=25)
+        ],
+        finalized_features_epoch=12,
+    )
+    other.with_header(1)
+    expected = wire.ApiVersionsResponse(0, [wire.ApiVersion(48, 0, 1)])
+    assert wire.decode_response(wire.ApiVersionsResponse, 3, other.encode(header=True)) == (1, expected)
+
+
+@pytest.mark.parametrize("known", [[], [wire.ApiVersion(18, 0, 2)]])
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_an_older_broker_says_so_in_version_0(known: list[wire.ApiVersion], asked: int) -> None:
+    answer = wire.ApiVersionsResponse(wire.UNSUPPORTED_VERSION, known)
+    frame = wire.encode_response(answer, 0, 7)
+    assert wire.decode_response(wire.ApiVersionsResponse, asked, frame) == (7, answer)
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        ("00000004  00000000 0000 fffe ffffffff", "a text of length -2"),
+        ("00000004  00000000 0000 0001 ff ffffffff", "not UTF-8"),
+        ("00000004  00000000 0000 ffff 7fffffff", "ends in the middle"),
+        ("00000004  00000000 0000 ffff fffffffe", "a list of length -2"),
+        ("00000004  00000000 0000 ffff 00000001 ffffffff", "a list of length -1"),
+        ("00000004  00000000 0000 ffff 00000001 00000001 ffff", "a text of length -1"),
+    ],
+)
+def test_malformed_frames(frame: str, says: str) -> None:
+    with pytest.raises(wire.FrameError, match=says):
+        wire.decode_response(wire.DescribeClientQuotasResponse, 0, bytes.fromhex(frame))
+
+
+def test_an_endless_varint() -> None:
+    with pytest.raises(wire.FrameError, match="more than five bytes"):
+        wire.decode_response(wire.DescribeClientQuotasResponse, 1, bytes.fromhex("00000004 ffffffffffff01"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [("0003 0000 00000001 ffff", "unknown message 3"), ("0030 0002 00000001 ffff 00", "no version 2")],
+)
+def test_requests_that_are_none_of_ours(frame: str, says: str) -> None:
+    with pytest.raises(wire.FrameError, match=says):
+        wire.decode_request(bytes.fromhex(frame))
+
+
+@pytest.mark.parametrize("name", ["x" * 32_768, "ü" * 16_384, "\ud800"])
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_no_frame_can_carry(name: str, version: int) -> None:
+    request = wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_EXACT, name)], False)
+    with pytest.raises(wire.FrameError):
+        wire.encode_request(request, version, 1, None)
+
+
+def test_null_where_there_must_be_a_value() -> None:
+    broken: Any = wire.AlterClientQuotasResponse(0, None)  # type: ignore[arg-type]
+    for message in (broken, wire.SaslHandshakeResponse(0, [None])):  # type: ignore[list-item]
+        with pytest.raises(wire.FrameError, match="null"):
+            wire.encode_response(message, 0, 1)

@@ -1,0 +1,99 @@
+"""`kquota` on a live broker: the same commands, the same answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.kafka import KafkaBroker, password_of
+from tests.cli.conftest import Kquota
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    """A real broker."""
+    with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def login(tmp_path: Path) -> str:
+    """A client.properties as it is written for Kafka's own tools."""
+    (tmp_path / "client.properties").write_text(
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="admin" password="{password_of("admin")}";\n'
+    )
+    return "client.properties"
+
+
+def test_alter_describe_resolve(kquota: Kquota, broker: KafkaBroker, login: str) -> None:
+    """What one command writes, the next one and Kafka's own tool see."""
+    cluster = ("--bootstrap-server", broker.sasl_bootstrap, "--command-config", login)
+    keys = "producer_byte_rate=10MB,request_percentage=12.5%"
+
+    altered = kquota(
+        "alter", *cluster, "--user", "alice", "--client-defaults", "--add-config", keys, "--wait", "-o", "json"
+    )
+    described = kquota("describe", *cluster, "--user", "alice", "--client-defaults", "-o", "csv")
+    resolved = kquota("resolve", *cluster, "--user", "alice", "--client", "app1", "-o", "json")
+    kafka = broker.kafka_configs("--describe", "--user", "alice", "--client-defaults")
+    deleted = kquota(
+        "alter", *cluster, "--user", "alice", "--client-defaults", "--delete-config", "producer_byte_rate", "-o", "csv"
+    )
+
+    assert [done.code for done in (altered, described, resolved, deleted)] == [0, 0, 0, 0], altered.err
+    assert json.loads(altered.out)["results"][0]["after"] == {
+        "producer_byte_rate": 10_000_000,
+        "request_percentage": 12.5,
+    }
+    assert described.out.splitlines()[1:] == [
+        '"user=alice,client-id=<default>",producer_byte_rate,10000000',
+        '"user=alice,client-id=<default>",request_percentage,12.5',
+    ]
+    assert json.loads(resolved.out)["resolutions"][0]["sensor"] == "alice:app1"
+    assert "producer_byte_rate=1.0E7" in kafka.stdout
+    assert "request_percentage,12.5,12.5" in deleted.out
+
+
+def test_a_wrong_password(kquota: Kquota, broker: KafkaBroker, login: str, tmp_path: Path) -> None:
+    """The broker's own words, and code 5."""
+    file = tmp_path / login
+    file.write_text(file.read_text().replace(password_of("admin"), "wrong"))
+
+    done = kquota("describe", "--bootstrap-server", broker.sasl_bootstrap, "--command-config", login)
+
+    assert (done.code, done.out) == (5, "")
+    assert "Authentication failed" in done.complaint
+    assert "wrong" not in done.complaint
+
+
+def test_the_command_line_wins_over_the_environment(kquota: Kquota, broker: KafkaBroker) -> None:
+    """Two clusters at once are a mistake only when both were typed."""
+    typed = ("describe", "--bootstrap-server", broker.bootstrap)
+
+    assert kquota(*typed, KQUOTA_ZOOKEEPER="127.0.0.1:1").code == 0
+    assert kquota(*typed, "--zookeeper", "127.0.0.1:1").code == 2
+
+
+def test_what_the_broker_refuses(kquota: Kquota, broker: KafkaBroker) -> None:
+    """An ip that is none."""
+    done = kquota(
+        "alter", "--bootstrap-server", broker.bootstrap, "--ip", "not a host", "--add-config",
+        "connection_creation_rate=1",
+    )  # fmt: skip
+
+    assert (done.code, done.out) == (3, "")
+    assert "not a host" in done.complaint
+
+
+def test_unreachable(kquota: Kquota) -> None:
+    """As for ZooKeeper."""
+    done = kquota("describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "3")
+
+    assert (done.code, done.out) == (4, "")
+    assert "127.0.0.1:1" in done.complaint
