@@ -24,6 +24,7 @@ COMMANDS = {
     "alter": "Set and delete quotas.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }
 
@@ -37,7 +38,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"kquota.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"kquota.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

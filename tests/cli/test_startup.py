@@ -48,6 +48,8 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["resolve", "--help"],
         ["audit", "--help"],
         ["sandbox", "start", "--help"],
+        ["kafka-configs", "--help"],
+        ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
         ["describe", "--nonsense"],
         ["nonsense"],
         ["alter", "--user", "alice", "--zookeeper", "localhost"],

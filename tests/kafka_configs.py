@@ -1,0 +1,439 @@
+"""Runs recorded cases of Kafka's kafka-configs through the drop-in, on real servers, and says whether they are equal.
+
+    python -m tests.kafka_configs FILE [--backend zk-cli,protocol-kraft]
+
+FILE (`.json` or `.json.gz`) holds `cases` of `{id, backend, argv, pre_state, expect}`. Every case gets a chroot of its
+own in a sandbox ZooKeeper (`zk-cli`), or a real broker without any other quota, of a current Kafka (`protocol-kraft`)
+or of the last one that has ZooKeeper (`protocol-zkbroker`), in the state that it names. Compared are the exit code,
+stdout, the first line of stderr (all of it where the case has all), the state afterwards and the new change
+notifications; the order of keys inside a line counts. The last line is `N of M equal`; the exit code is 0 only when all
+are equal and there was at least one, 1 otherwise, 2 for a wrong call or an unreadable file. A case of a backend that is
+not known is never equal; with --backend, only the backends named are run and counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from kquota.backends import wire, znode
+from kquota.backends.kafka import KafkaSecurity, Servers
+from kquota.backends.kafka.session import Session
+from kquota.cli.kafka_configs import run
+from kquota.cli.kafka_configs.java import double_text, parse_double
+from kquota.errors import Unreachable
+from kquota.sandbox import Sandbox
+from tests.brokers.kafka import KafkaBroker, free_ports, java
+from tests.brokers.maven import retrieve
+
+Case = Mapping[str, Any]
+Expected = Mapping[str, Any]
+_VISIBLE_S = 10.0
+_READY_S = 60.0
+_LAST_WITH_ZOOKEEPER = "3.9.1"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run came to."""
+
+    exit: int
+    stdout: str
+    stderr: str
+    state: Mapping[str, Any]
+
+
+class Server(Protocol):
+    """A server that cases run on."""
+
+    tool: ClassVar[str]
+    """The value of KQUOTA_KAFKA_CONFIGS."""
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        """What stands for the server in recorded texts, and its address."""
+        ...
+
+    def prepare(self, state: Mapping[str, Any]) -> None:
+        """Brings about the state, and nothing else."""
+        ...
+
+    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The state now; where it lags behind, once it is what is expected, or at last as it is."""
+        ...
+
+
+# --- Servers ---
+
+
+class ZooKeeper:
+    """A chroot of its own for each case; `/config` and the directories below it are no part of the state."""
+
+    tool: ClassVar[str] = "2.8"
+
+    def __init__(self, connect: str, chroot: str = "") -> None:
+        from kazoo.client import KazooClient
+
+        self._client = KazooClient(connect)
+        self._client.start()
+        self._connect = connect
+        self._numbers = itertools.count()
+        self._chroot = chroot
+        self._known_changes: set[str] = set()
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        return {"@ZK@": self._connect + self._chroot}
+
+    def prepare(self, state: Mapping[str, Any]) -> None:
+        self._chroot = f"/case-{next(self._numbers)}"
+        self._client.create(self._chroot)
+        self.fill(state)
+
+    def clear(self) -> None:
+        """Removes the state from a chroot that a broker lives in; its change notifications stay, as old ones."""
+        for root in znode.ENTITY_ROOTS.values():
+            full = self._chroot + root
+            for name in self._client.get_children(full) if self._client.exists(full) else ():
+                self._client.delete(f"{full}/{name}", recursive=True)
+        self._known_changes = set(self._changes())
+
+    def fill(self, state: Mapping[str, Any]) -> None:
+        """Creates the nodes of the state."""
+        for path, data in sorted(state.get("znodes", {}).items()):
+            full = self._chroot + path
+            for parent in znode.parents(full):
+                if not self._client.exists(parent):
+                    self._create(parent, None)
+            self._create(full, data)
+
+    def _create(self, path: str, data: str | None) -> None:
+        from kazoo.protocol.serialization import Create
+        from kazoo.security import OPEN_ACL_UNSAFE
+
+        # kazoo's own create would write empty data for none.
+        handle = self._client.handler.async_result()
+        request = Create(path, None if data is None else data.encode(), OPEN_ACL_UNSAFE, 0)
+        self._client._call(request, handle)
+        handle.get()
+
+    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+        nodes: dict[str, str | None] = {}
+        for root in znode.ENTITY_ROOTS.values():
+            self._collect(root, nodes)
+            nodes.pop(root, None)
+        changes = self._changes()
+        new = [changes[path] for path in sorted(changes) if path not in self._known_changes]
+        return {"znodes": nodes, "new_notifications": new}
+
+    def _changes(self) -> dict[str, str | None]:
+        changes: dict[str, str | None] = {}
+        self._collect(znode.CHANGES, changes)
+        changes.pop(znode.CHANGES, None)
+        return changes
+
+    def _collect(self, path: str, into: dict[str, str | None]) -> None:
+        full = self._chroot + path
+        if not self._client.exists(full):
+            return
+        data, _ = self._client.get(full)
+        into[path] = None if data is None else data.decode()
+        for name in self._client.get_children(full):
+            self._collect(f"{path}/{name}", into)
+
+
+class Broker:
+    """A KRaft broker; its quotas are removed before each case."""
+
+    tool: ClassVar[str] = "current"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._session = Session(Servers.parse(bootstrap), 30.0, KafkaSecurity())
+
+    def close(self) -> None:
+        self._session.close()
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        return {"@BOOTSTRAP@": self._bootstrap}
+
+    def prepare(self, state: Mapping[str, Any]) -> None:
+        entries = [
+            wire.AlterEntry(entry.entity, [wire.OpData(value.key, 0.0, True) for value in entry.values])
+            for entry in self._entries()
+        ]
+        entries += [
+            wire.AlterEntry(
+                [wire.EntityData(kind, name) for kind, name in quota["entity"].items()],
+                [wire.OpData(key, parse_double(text) or 0.0, False) for key, text in quota["values"].items()],
+            )
+            for quota in state.get("quotas", ())
+        ]
+        for entry in entries:  # one by one: an entity may be in both halves
+            request = wire.AlterClientQuotasRequest([entry], False)
+            (answer,) = self._session.ask([request], wire.AlterClientQuotasResponse, self._session.deadline())
+            assert all(result.error_code == 0 for result in answer.entries), answer
+        wanted = {"quotas": state.get("quotas", [])}
+        if not same_state(wanted, shown := self.state(wanted)):
+            raise RuntimeError(f"the broker shows {shown}, and not {wanted}")
+
+    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+        deadline = time.monotonic() + _VISIBLE_S
+        while True:
+            shown = {
+                "quotas": [
+                    {"entity": dict(entry.entity), "values": {key: double_text(value) for key, value in entry.values}}
+                    for entry in self._entries()
+                ]
+            }
+            if same_state(expected, shown) or time.monotonic() > deadline:
+                return shown
+            time.sleep(0.01)
+
+    def _entries(self) -> Sequence[wire.QuotaEntry]:
+        request = wire.DescribeClientQuotasRequest([], False)
+        (answer,) = self._session.ask([request], wire.DescribeClientQuotasResponse, self._session.deadline())
+        assert answer.entries is not None, answer
+        return answer.entries
+
+
+class ZooKeeperBroker(Broker):
+    """A broker in ZooKeeper mode: its quotas are the nodes of its chroot."""
+
+    def __init__(self, bootstrap: str, nodes: ZooKeeper) -> None:
+        super().__init__(bootstrap)
+        self._nodes = nodes
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        return {**super().placeholders, **self._nodes.placeholders}
+
+    def prepare(self, state: Mapping[str, Any]) -> None:
+        self._nodes.clear()
+        self._nodes.fill(state)
+
+    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**super().state(expected), **self._nodes.state(expected)}
+
+    def await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """Returns once the broker answers. Raises RuntimeError when it does not."""
+        deadline = time.monotonic() + _READY_S
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(Unreachable):
+                self._entries()
+                return
+            time.sleep(0.1)
+        raise RuntimeError("the broker did not start")
+
+
+@contextlib.contextmanager
+def zookeeper() -> Iterator[ZooKeeper]:
+    """A sandbox ZooKeeper."""
+    with Sandbox() as sandbox, contextlib.closing(ZooKeeper(sandbox.connect)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def broker() -> Iterator[Broker]:
+    """A real broker."""
+    with KafkaBroker() as started, contextlib.closing(Broker(started.bootstrap)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def zookeeper_broker() -> Iterator[ZooKeeperBroker]:
+    """A real broker of the last Kafka that has ZooKeeper, and its ZooKeeper."""
+    jars = retrieve(f"kafka-{_LAST_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{_LAST_WITH_ZOOKEEPER}"])
+    (port,) = free_ports(1)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-kafka-"))
+        connect = stack.enter_context(Sandbox()).connect
+        properties = Path(folder, "server.properties")
+        properties.write_text(
+            f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect={connect}/kafka\n"
+            f"log.dirs={folder}/data\n"
+        )
+        flags = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        process = subprocess.Popen(
+            [java(), *flags, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+        )
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        nodes = stack.enter_context(contextlib.closing(ZooKeeper(connect, "/kafka")))
+        server = stack.enter_context(contextlib.closing(ZooKeeperBroker(f"127.0.0.1:{port}", nodes)))
+        server.await_ready(process)
+        yield server
+
+
+SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
+    "zk-cli": zookeeper,
+    "protocol-kraft": broker,
+    "protocol-zkbroker": zookeeper_broker,
+}
+
+# --- Comparing ---
+
+
+def execute(case: Case, server: Server) -> Outcome:
+    """Brings about the state before and runs the command line."""
+    server.prepare(case["pre_state"])
+    argv = [substituted(word, server) for word in case["argv"]]
+    out, err = io.StringIO(), io.StringIO()
+    before = os.environ.get("KQUOTA_KAFKA_CONFIGS")
+    os.environ["KQUOTA_KAFKA_CONFIGS"] = server.tool
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(argv)
+    finally:
+        os.environ.pop("KQUOTA_KAFKA_CONFIGS")
+        if before is not None:
+            os.environ["KQUOTA_KAFKA_CONFIGS"] = before
+    return Outcome(code, out.getvalue(), err.getvalue(), server.state(case["expect"].get("state", {})))
+
+
+def substituted(text: str, server: Server) -> str:
+    """The text with the server's address for its placeholder."""
+    for placeholder, address in server.placeholders.items():
+        text = text.replace(placeholder, address)
+    return text
+
+
+def differences(expect: Expected, outcome: Outcome, server: Server) -> Iterator[str]:
+    """What is not as recorded."""
+    if outcome.exit != expect["exit"]:
+        yield f"exit: expected {expect['exit']}, got {outcome.exit}"
+    expected = substituted(expect["stdout"], server)
+    unordered = expect.get("stdout_lines_unordered", False)
+    if outcome.stdout != expected and not (
+        unordered and sorted(outcome.stdout.splitlines()) == sorted(expected.splitlines())
+    ):
+        yield f"stdout: expected {expected!r}, got {outcome.stdout!r}"
+    if "stderr" in expect and outcome.stderr != substituted(expect["stderr"], server):
+        yield f"stderr: expected {substituted(expect['stderr'], server)!r}, got {outcome.stderr!r}"
+    contained = [substituted(text, server) for text in expect.get("stderr_contains", ())]
+    for text in contained:
+        if text not in outcome.stderr:
+            yield f"stderr: {text!r} is not in {outcome.stderr!r}"
+    first = outcome.stderr.partition("\n")[0]
+    if contained and contained[0].partition("\n")[0] != first:
+        yield f"first line of stderr: expected {contained[0]!r}, got {first!r}"
+    if expect.get("stderr_has_usage") and len(outcome.stderr.splitlines()) < 5:
+        yield f"stderr: no usage text in {outcome.stderr!r}"
+    state = expect.get("state", {})
+    if not same_state(state, outcome.state):
+        yield f"state: expected {dict(state)}, got {dict(outcome.state)}"
+
+
+def same_state(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
+    """Whether what is expected is so; what is not mentioned may be as it likes."""
+    if "quotas" in expected and "quotas" in got and canonical(expected["quotas"]) != canonical(got["quotas"]):
+        return False
+    return all(
+        expected[part] == got[part] for part in ("znodes", "new_notifications") if part in expected and part in got
+    )
+
+
+def canonical(quotas: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Quotas in an order that depends on themselves only."""
+    return sorted(json.dumps([quota["entity"], quota["values"]], sort_keys=True) for quota in quotas)
+
+
+# --- The command ---
+
+
+@dataclass
+class Report:
+    """The counts of cases per backend, and what differs."""
+
+    equal: Counter[str]
+    total: Counter[str]
+    differing: list[str]
+
+    def lines(self) -> Iterator[str]:
+        """The report as it is printed."""
+        yield from self.differing
+        for backend, count in self.total.items():
+            runs = backend in SERVERS
+            yield f"{backend}: {self.equal[backend]} of {count} equal" if runs else f"{backend}: {count} not run"
+        yield f"{self.equal.total()} of {self.total.total()} equal"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all are equal, and there was one."""
+        return bool(self.total) and self.equal == self.total
+
+
+def compare(cases: Iterable[Case], backends: frozenset[str] | None = None) -> Report:
+    """Runs the cases of the backends, or of all that there are."""
+    report = Report(Counter(), Counter(), [])
+    grouped: dict[str, list[Case]] = {}
+    for case in cases:
+        if backends is None or case["backend"] in backends:
+            grouped.setdefault(case["backend"], []).append(case)
+    for backend, group in grouped.items():
+        report.total[backend] = len(group)
+        if backend not in SERVERS:
+            continue
+        with SERVERS[backend]() as server:
+            for case in group:
+                try:
+                    found = list(differences(case["expect"], execute(case, server), server))
+                except Exception as error:  # one case that cannot be run must not hide the others
+                    found = [f"{type(error).__name__}: {error}"]
+                report.differing += [f"{case['id']}: {what}" for what in found]
+                report.equal[backend] += not found
+    return report
+
+
+def load(path: Path) -> Mapping[str, Any]:
+    """The document in a file, packed or not."""
+    data = path.read_bytes()
+    document: Mapping[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return document
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka_configs", description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--backend", help="only these backends, separated by commas", metavar="BACKENDS")
+    options = parser.parse_args(arguments)
+    backends = None
+    if options.backend is not None:
+        backends = frozenset(name.strip() for name in options.backend.split(","))
+        unknown = sorted(backends - SERVERS.keys())
+        if unknown:
+            parser.error(f"cannot be run: {', '.join(unknown)} (there are {', '.join(SERVERS)})")
+    try:
+        cases = load(options.file)["cases"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"cannot read {options.file}: {type(error).__name__}: {error}")
+    report = compare(cases, backends)
+    print("\n".join(report.lines()))
+    return 0 if report.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
