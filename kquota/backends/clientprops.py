@@ -48,14 +48,14 @@ def zookeeper_security(tls_file: Path | None, username: str | None, password: st
                 hint=f"export {what} as PEM and set zookeeper.ssl.{store}.type=PEM",
             )
         stores[store] = Path(location) if location is not None else None
-    verify = properties.get("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS") != ""
     return ZooKeeperSecurity(
         username=username,
         password=password,
         tls=properties.get("zookeeper.ssl.client.enable", "false").lower() == "true",
         ca=stores["truststore"],
         cert=stores["keystore"],
-        verify=verify,
+        key_password=properties.get("zookeeper.ssl.keystore.password"),
+        verify_host=properties.get("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS").strip() != "",
     )
 
 

@@ -36,7 +36,7 @@ def test_tls_with_pem_stores(tmp_path: Path, pem: Path) -> None:
 
     assert security.uses_tls
     assert security.is_authenticated
-    assert (security.ca, security.cert, security.verify) == (pem, pem, True)
+    assert (security.ca, security.cert, security.verify_host) == (pem, pem, True)
     assert "secret" not in repr(security)
 
 
@@ -48,7 +48,7 @@ def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
     security = zookeeper_security(file, None, None)
 
     assert security.uses_tls
-    assert not security.verify
+    assert not security.verify_host
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kquota.backends.tls import client_context
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,28 +58,10 @@ class KafkaSecurity:
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     """The context for client connections. Raises InputError for files that are not what they should be."""
-    import ssl
-
-    try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=security.ca)
-    except (OSError, ValueError) as error:
-        raise InputError(f"TLS file {security.ca} holds no PEM certificates: {_reason(error)}") from None
-    context.check_hostname = security.verify_host
-    if security.cert is not None:
-        try:
-            # With a password at hand, be it empty, OpenSSL does not ask for one on the terminal.
-            context.load_cert_chain(security.cert, security.key or security.cert, password=security.key_password or "")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"TLS certificate {security.cert} and its key cannot be used: {_reason(error)}",
-                hint="PEM: the certificate, its chain and the private key; an encrypted key needs ssl.key.password",
-            ) from None
-    return context
-
-
-def _reason(error: Exception) -> str:
-    import ssl
-
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "not readable").replace("_", " ").lower()
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return client_context(
+        ca=security.ca,
+        cert=security.cert,
+        key=security.key,
+        key_password=security.key_password,
+        verify_host=security.verify_host,
+    )

@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    import ssl
+    pass
 
 
 @dataclass(frozen=True)
 class ZooKeeperSecurity:
     """How to authenticate: SASL DIGEST-MD5 (username and password), TLS (PEM files), or both.
 
-    `ca` is trusted in addition to the system's authorities; `key` defaults to the file of `cert`. With `verify` the
-    server's certificate and host name are checked. TLS is used when `tls` is set or one of its files is given. Raises
-    InputError for half a pair or a file that cannot be read.
+    With `ca` only the authorities in it are trusted, else those of the system. `key` defaults to the file of `cert`.
+    `verify_host` compares the host name with the server's certificate, which is checked against the authorities in any
+    case. TLS is used when `tls` is set or one of its files is given. Raises InputError for half a pair or a file that
+    does not exist.
     """
 
     username: str | None = None
@@ -31,7 +33,8 @@ class ZooKeeperSecurity:
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
-    verify: bool = True
+    key_password: str | None = field(default=None, repr=False)
+    verify_host: bool = True
 
     def __post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
@@ -57,7 +60,13 @@ def check_tls(address: Address, security: ZooKeeperSecurity, deadline: float) ->
     """Shakes hands with one of the hosts, because kazoo reports every TLS failure as a time-out."""
     import ssl
 
-    context = _tls_context(security)
+    context = client_context(
+        ca=security.ca,
+        cert=security.cert,
+        key=security.key,
+        key_password=security.key_password,
+        verify_host=security.verify_host,
+    )
     cause: BaseException | None = None
     for index, (host, port) in enumerate(address.hosts):
         share = max(deadline - time.monotonic(), 0.1) / (len(address.hosts) - index)
@@ -87,29 +96,6 @@ def check_tls(address: Address, security: ZooKeeperSecurity, deadline: float) ->
     if isinstance(cause, ssl.SSLError | ConnectionResetError):
         raise Unreachable(message, hint="is that the TLS port (secureClientPort)?") from None
     raise Unreachable(message, hint="check the address, and that ZooKeeper runs there") from None
-
-
-def _tls_context(security: ZooKeeperSecurity) -> ssl.SSLContext:
-    import ssl
-
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.check_hostname = security.verify
-    context.verify_mode = ssl.CERT_REQUIRED if security.verify else ssl.CERT_NONE
-    if security.ca is not None:
-        try:
-            context.load_verify_locations(security.ca)
-        except (OSError, ValueError) as error:
-            raise InputError(f"TLS file {security.ca} holds no PEM certificates: {reason(error)}") from None
-    if security.cert is not None:
-        try:
-            # With a password at hand OpenSSL does not ask for one on the terminal.
-            context.load_cert_chain(security.cert, security.key or security.cert, password="")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"TLS certificate {security.cert} and its key cannot be used: {reason(error)}",
-                hint="PEM files, the key without a password",
-            ) from None
-    return context
 
 
 def reason(error: BaseException) -> str:
