@@ -20,6 +20,22 @@ if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
 
+class ClosesOnExit:
+    """A context manager that is closed at its end."""
+
+    def close(self) -> None:
+        """Releases what is held; a second call does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 class QuotaBackend(Protocol):
     """A place where quotas are set. Use it as a context manager, or call `close` when done."""
 

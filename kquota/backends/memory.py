@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
+from kquota.backends import ClosesOnExit
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
@@ -13,7 +12,7 @@ from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
 
 
-class MemoryBackend:
+class MemoryBackend(ClosesOnExit):
     """Holds a snapshot; see `QuotaBackend` for the contract."""
 
     def __init__(self, snapshot: QuotaSnapshot | None = None) -> None:
@@ -44,11 +43,3 @@ class MemoryBackend:
 
     def close(self) -> None:
         """Nothing to release."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from kquota.backends import wire
+from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
@@ -30,7 +29,7 @@ _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
 
 
-class KafkaBackend:
+class KafkaBackend(ClosesOnExit):
     """Reads and writes quotas through the brokers of a cluster; see `QuotaBackend` for the contract.
 
     `bootstrap` is `host:port[,host:port]`; one server is enough, the others are tried in turn when it cannot be
@@ -50,14 +49,6 @@ class KafkaBackend:
 
     def close(self) -> None:
         self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
         expected = {entity: values for entity, values in self._unseen.items() if filter.matches(entity)}

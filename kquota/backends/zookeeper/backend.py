@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
+from kquota.backends import ClosesOnExit
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
@@ -18,7 +17,7 @@ from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 
-class ZooKeeperBackend:
+class ZooKeeperBackend(ClosesOnExit):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
 
     `connect` is `host:port[,host:port][/chroot]`, as in the brokers' zookeeper.connect. Connects at the first use;
@@ -41,14 +40,6 @@ class ZooKeeperBackend:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
         return Reader(self._open, filter).describe()

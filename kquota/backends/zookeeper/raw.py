@@ -8,10 +8,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kquota.backends import znode
+from kquota.backends import ClosesOnExit, znode
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.limits import MAX_CONFLICTS, NODE_BYTES
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
@@ -21,7 +20,7 @@ from kquota.core.entity import Entity
 from kquota.errors import Conflict, InputError, Rejected, Unreachable
 
 
-class RawConfigs:
+class RawConfigs(ClosesOnExit):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. A chroot that does not exist reads
@@ -38,14 +37,6 @@ class RawConfigs:
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
         self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """The names below each path in the order of the server; none where there is no such node."""
