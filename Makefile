@@ -48,9 +48,10 @@ test: maven env check
 generate: env
 	$(BIN)/python -m tests.generate
 
-bench: env
+bench: maven env
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.zookeeper
+	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.audit
 
 record: maven env
