@@ -28,8 +28,7 @@ def zookeeper() -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture
-def chroot(zookeeper: Sandbox) -> str:
+def new_chroot(zookeeper: Sandbox) -> str:
     """The connect string of an empty chroot that nobody else has."""
     from kazoo.client import KazooClient
 
@@ -42,6 +41,12 @@ def chroot(zookeeper: Sandbox) -> str:
         client.stop()
         client.close()
     return zookeeper.connect + path
+
+
+@pytest.fixture
+def chroot(zookeeper: Sandbox) -> str:
+    """The connect string of an empty chroot that nobody else has."""
+    return new_chroot(zookeeper)
 
 
 @pytest.fixture

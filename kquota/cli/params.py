@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
@@ -162,6 +164,52 @@ def cluster_options(function: F) -> F:
             help="How long to wait for the cluster.",
         ),
     )(function)
+
+
+def quota_file_options(function: F) -> F:
+    """`--prune` and `--cluster`: how a quotas file is meant."""
+    return _stack(
+        click.option("--prune", is_flag=True, help="Delete the entities and keys that the file does not name."),
+        click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays that this one is."),
+    )(function)
+
+
+def journal_option(function: F) -> F:
+    """`--journal DIR`: where apply keeps the way back."""
+    return click.option(
+        "--journal",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=_journal_folder,
+        envvar="KQUOTA_JOURNAL",
+        show_envvar=True,
+        show_default="~/.local/state/kquota/journal",
+        metavar="DIR",
+        help="Where every change is written down before it is made.",
+    )(function)
+
+
+def _journal_folder() -> Path:
+    """Beside the state of other programs (XDG base directories)."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "kquota" / "journal"
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds."""
+
+    name = "time"
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        parts = re.findall(r"(\d{1,9})([dhms])", value)
+        if not parts or "".join(map("".join, parts)) != value:
+            self.fail(f"{value!r} is not a length of time, such as 90s, 30m, 2h or 1d12h", param, ctx)
+        return sum(int(number) * self._UNITS[unit] for number, unit in parts)
+
+
+DURATION = _Duration()
 
 
 def quotas_option(function: F) -> F:

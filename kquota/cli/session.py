@@ -46,6 +46,12 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
     return given["zookeeper"], given["bootstrap_server"]
 
 
+def cluster_name(options: dict[str, Any]) -> str:
+    """The cluster's address as the journal names it."""
+    zookeeper, bootstrap_server = _cluster(options)
+    return f"kafka://{bootstrap_server}" if bootstrap_server else f"zookeeper://{zookeeper}"
+
+
 def _on_command_line(name: str) -> bool:
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE

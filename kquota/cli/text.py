@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,20 @@ def print_table(
     click.echo("\n".join(line.rstrip() for line in lines))
 
 
+def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table as GitHub's Markdown has it."""
+
+    def line(cells: Iterable[object]) -> str:
+        # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
+        escaped = (re.sub(r"([\\|`*<])", r"\\\1", safe(cell)) for cell in cells)
+        return f"| {' | '.join(escaped)} |"
+
+    click.echo(line(headings))
+    click.echo(f"|{'---|' * len(headings)}")
+    for row in rows:
+        click.echo(line(row))
+
+
 def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Prints RFC 4180 CSV with a header and Unix line ends; None is an empty field."""
     out = io.StringIO()
@@ -108,3 +123,10 @@ def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
     if first.date() == last.date():
         return f"{first:%Y-%m-%d}", f"{first:%H:%M:%S} to", f"{last:%H:%M:%S}"
     return f"{first:%Y-%m-%d %H:%M:%S} to", f"{last:%Y-%m-%d %H:%M:%S}"
+
+
+def moment(time_ms: int) -> str:
+    """A moment in UTC to the second."""
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -41,6 +42,27 @@ def read_document(path: Path, schema_name: str) -> Document:
     data = _parse(path, read_text(path))
     _validate(path, data, schema_name)
     return data
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all. Raises InputError when it cannot be written."""
+    import tempfile
+
+    temporary: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=".", suffix=".tmp", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def read_text(path: Path) -> str:
@@ -95,6 +117,15 @@ def _parse_yaml(path: Path, text: str) -> Any:
         raise InputError(f"{path}{line}: {error.problem or error.context}") from None
     except YAMLError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def entry_lines(path: Path, name: str) -> tuple[int, ...]:
+    """The lines, from 1, at which the entries of the document's list of that name begin."""
+    from ruamel.yaml import YAML
+
+    root = YAML(pure=True).compose(read_text(path))
+    lists = [value for key, value in root.value if key.value == name]
+    return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
 
 
 @lru_cache
