@@ -128,17 +128,26 @@ def entry_lines(path: Path, name: str) -> tuple[int, ...]:
     return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
 
 
+def _schemas() -> Path:
+    """The folder of the schemas: inside the package where it is installed, beside it in a checkout."""
+    here = Path(__file__).resolve()
+    inside = here.parent / "schemas"
+    return inside if inside.is_dir() else here.parents[2] / "schemas"
+
+
+def schema_names() -> tuple[str, ...]:
+    """The names of all schemas."""
+    return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in _schemas().glob(f"*{_SUFFIX}")))
+
+
+_SUFFIX = ".schema.json"
+
+
 @lru_cache
 def schema(name: str) -> Document:
-    """The JSON Schema of that name: shipped inside the package, or beside it in a checkout."""
-    here = Path(__file__).resolve()
-    candidates = (here.parent / "schemas", here.parents[2] / "schemas")
-    for folder in candidates:
-        file = folder / f"{name}.schema.json"
-        if file.is_file():
-            loaded: Document = json.loads(file.read_text(encoding="utf-8"))
-            return loaded
-    raise InputError(f"no schema named {name!r}")
+    """The JSON Schema of that name."""
+    loaded: Document = json.loads((_schemas() / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
+    return loaded
 
 
 def _validate(path: Path, data: Document, schema_name: str) -> None:
