@@ -8,6 +8,7 @@ empty client-id escapes every client-id default. Sources: `ClientQuotaManager.De
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,7 +96,13 @@ class Resolution:
 
 def encode_user(user: str) -> str:
     """`Sanitizer.sanitize`: UTF-8 bytes other than A-Z a-z 0-9 . - _ as upper-case %XX."""
+    if _UNRESERVED.match(user):
+        return user
     return quote(user, safe="").replace("~", "%7E")
+
+
+_UNRESERVED = re.compile(r"[\w.-]*\Z", re.ASCII)
+"""Texts that stay what they are: nearly all, and looking is much faster than encoding."""
 
 
 _PAIR_LEVELS = (

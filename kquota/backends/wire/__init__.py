@@ -23,6 +23,7 @@ from kquota.backends.wire.messages import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    DescribedRows,
     EntityData,
     OpData,
     QuotaEntry,
@@ -40,6 +41,7 @@ from kquota.backends.wire.messages import (
     encode_request,
     encode_response,
 )
+from kquota.backends.wire.rows import Row
 from kquota.backends.wire.types import LONGEST_STRING, FrameError
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "ComponentData",
     "DescribeClientQuotasRequest",
     "DescribeClientQuotasResponse",
+    "DescribedRows",
     "EntityData",
     "FrameError",
     "OpData",
@@ -68,6 +71,7 @@ __all__ = [
     "Request",
     "RequestHeader",
     "Response",
+    "Row",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from kquota.backends import znode
 from kquota.backends.zookeeper.address import Address
@@ -317,16 +317,14 @@ class Session:
         data, stat = result
         return Node(data, stat.version, stat.numChildren)
 
-    def _checked(self, reads: Sequence[Read], answers: Sequence[Answer | int]) -> list[Answer]:
+    def _checked(self, reads: Sequence[Read], answers: list[Answer | int]) -> Sequence[Answer]:
         """The answers. Raises the first error that is more than a missing node."""
         from kazoo.exceptions import EXCEPTIONS
 
-        good: list[Answer] = []
-        for (_, path), answer in zip(reads, answers, strict=True):
+        for (_, path), answer in zip(reads, answers, strict=True) if int in set(map(type, answers)) else ():
             if isinstance(answer, int):
                 raise self.translate(EXCEPTIONS[answer](), path)
-            good.append(answer)
-        return good
+        return cast("list[Answer]", answers)
 
     @staticmethod
     def _pipeline(items: Iterable[Any], send: Callable[[Any], Any], window: int) -> Iterator[Any]:

@@ -195,7 +195,6 @@ class Writer:
         for task in tasks:
             node = nodes.get(task.path)
             config = NodeConfig.decode(None if node is None else node.data)
-            task.before = task.after = config.values(task.entity)
             try:
                 change = config.change(task.alteration)
                 if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
@@ -203,9 +202,10 @@ class Writer:
                         f"{task.entity}: its znode would have {len(change.data)} bytes, too many for ZooKeeper"
                     )
             except KquotaError as error:
+                task.before = task.after = config.values(task.entity)
                 self._results[task.entity] = task.failed(error)
                 continue
-            task.after = change.after
+            task.before, task.after = change.before, change.after
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
                 continue
