@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import threading
 import time
@@ -316,6 +317,19 @@ def _back_off(conflicts: int) -> None:
         time.sleep(random.uniform(0.0, min(0.1, 0.001 * 2.0 ** min(conflicts, 10))))  # noqa: S311
 
 
+# Hexadecimal parts are no number to Java, and it reads a leading zero as decimal, or not at all in later versions.
+_ODD_NUMBER = re.compile(r"(?=.*(?:^|\.)0[\dxX])(?:0[xX][0-9A-Fa-f]*|\d+)(?:\.(?:0[xX][0-9A-Fa-f]*|\d+))*\Z", re.ASCII)
+
+
+def _means_the_same_to_java(name: str) -> bool:
+    """Whether what this machine resolves a name to says something about `InetAddress.getByName` on a broker.
+
+    A zone is of one machine only; blanks would be cut off by some resolvers; Python maps other scripts to ASCII (IDNA).
+    """
+    plain = name.isascii() and "%" not in name and not any(character.isspace() for character in name)
+    return plain and not _ODD_NUMBER.match(name)
+
+
 def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
     """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
     names = frozenset(hosts)
@@ -329,8 +343,7 @@ def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
             except IndexError:
                 return
             with contextlib.suppress(OSError, UnicodeError, ValueError):
-                # A zone is of one machine only; blanks would be cut off by some resolvers.
-                if "%" not in name and not any(character.isspace() for character in name):
+                if _means_the_same_to_java(name):
                     socket.getaddrinfo(name, None)
                     resolved.add(name)
 
