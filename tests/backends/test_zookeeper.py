@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,20 +24,45 @@ from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.quota import QuotaKey
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
 from kquota.sandbox import Sandbox
-from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, BackendContract, rate
+from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
+from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
 
 USER = Entity(user="u")
-SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
 
 
-class TestZooKeeperBackend(BackendContract):
+class OnZooKeeper(ZooKeeperContract):
+    """Straight into ZooKeeper."""
+
+    limits: ClassVar[Mapping[Entity, Limit]] = {
+        **dict.fromkeys(
+            (Entity(user="."), Entity(client_id=".."), Entity(user="u1", client_id=".")),
+            Limit(InputError, "cannot be stored in ZooKeeper", "ZooKeeper: relative names are illegal in its paths"),
+        ),
+        Entity(ip="<default>"): Limit(
+            InputError,
+            "cannot be stored in ZooKeeper",
+            "Kafka: ips are not sanitized, and this one is the default's node",
+        ),
+    }
+
+    @pytest.fixture
+    def rival(self, chroot: str) -> Iterator[QuotaBackend]:
+        with ZooKeeperBackend(chroot) as rival:
+            yield rival
+
+    @pytest.fixture
+    def neighbour(self, znodes: Any) -> ZooKeeperNeighbour:
+        return ZooKeeperNeighbour(znodes)
+
+
+class TestZooKeeperBackend(OnZooKeeper):
     @pytest.fixture
     def backend(self, chroot: str) -> Iterator[QuotaBackend]:
         with ZooKeeperBackend(chroot) as backend:
             yield backend
 
 
-class TestZooKeeperBackendWithSingleReads(BackendContract):
+class TestZooKeeperBackendWithSingleReads(OnZooKeeper):
     """A server before 3.6, as far as reads go."""
 
     @pytest.fixture
@@ -69,10 +94,10 @@ TRANSITIONS: tuple[tuple[str | None, dict[QuotaKey, float], set[QuotaKey], str],
     ("", {PRODUCER: 1024}, set(), '{"version":1,"config":{"producer_byte_rate":"1024"}}'),
     ('{"version":1,"config":{"producer_byte_rate":"1"}}', {}, {PRODUCER}, '{"version":1,"config":{}}'),
     (
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}","producer_byte_rate":"1"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}","producer_byte_rate":"1"}}}}',
         {},
         {PRODUCER},
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}',
     ),
     (
         '{"version":1,"config":{"producer_byte_rate":"007","foo":"bar"}}',
@@ -582,7 +607,7 @@ def test_plain_client_on_the_tls_port(encrypted: tuple[str, Sandbox]) -> None:
 
 
 def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:
-    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}'.encode(), makepath=True)
+    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}'.encode(), makepath=True)
     caplog.set_level(0)
     caplog.clear()
     backend.alter([rate(USER)])
