@@ -160,6 +160,28 @@ def test_validate_only_writes_nothing(backend: ZooKeeperBackend, znodes: Any) ->
     assert znodes.exists("/config") is None
 
 
+def test_an_ip_without_quotas_loses_its_node(backend: ZooKeeperBackend, znodes: Any) -> None:
+    """A broker looks up even an empty one when it starts, and stops when the name is gone by then."""
+    ip, remove = Entity(ip="localhost"), frozenset({CONNECTIONS})
+    backend.alter([rate(ip)])
+    for changed in (True, False):
+        (result,) = backend.alter([Alteration(ip, remove=remove)])
+        assert (result.error, result.changed) == (None, changed)
+        assert znodes.get_children("/config/ips") == []
+        assert notifications(znodes) == [b'{"version":2,"entity_path":"ips/localhost"}'] * 2
+    znodes.create("/config/ips/localhost", b'{"version":1,"config":{"connection_creation_rate":"1","foo":"bar"}}')
+    backend.alter([Alteration(ip, remove=remove)])
+    assert znodes.get("/config/ips/localhost")[0] == b'{"version":1,"config":{"foo":"bar"}}'
+
+
+def test_an_ip_that_no_longer_resolves_can_be_removed(backend: ZooKeeperBackend, znodes: Any) -> None:
+    path = "/config/ips/gone.invalid"
+    znodes.create(path, b'{"version":1,"config":{"connection_creation_rate":"1"}}', makepath=True)
+    (result,) = backend.alter([Alteration(Entity(ip="gone.invalid"), remove=frozenset({CONNECTIONS}))])
+    assert (result.error, dict(result.before)) == (None, {CONNECTIONS: 1})
+    assert znodes.exists(path) is None
+
+
 def test_setting_the_same_value_still_notifies(backend: ZooKeeperBackend, znodes: Any) -> None:
     for _ in range(2):
         backend.alter([rate(USER)])

@@ -381,6 +381,12 @@ class Session:
 
         return SetData(self.address.chroot + path, data, version)
 
+    def delete(self, path: str, version: int) -> Any:
+        """A deletion that fails unless the node still has that version."""
+        from kazoo.protocol.serialization import Delete
+
+        return Delete(self.address.chroot + path, version)
+
 
 def _lost_errors() -> tuple[type[BaseException], ...]:
     from kazoo import exceptions as kazoo

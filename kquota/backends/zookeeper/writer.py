@@ -57,6 +57,7 @@ class _Task:
     before: Values = field(default_factory=dict)
     after: Values = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
+    deletes: bool = False
 
     @property
     def entity(self) -> Entity:
@@ -211,6 +212,7 @@ class Writer:
                 self._results[task.entity] = task.done()
                 continue
             task.version, task.data = None if node is None else node.version, change.data
+            task.deletes = change.deletes
             writes.append(task)
         return writes
 
@@ -261,7 +263,8 @@ class Writer:
             for task in batch.tasks:
                 self._results[task.entity] = (
                     task.done()
-                    if True in verdicts
+                    # Whoever else deleted the node told the brokers.
+                    if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))
                 )
 
@@ -282,6 +285,8 @@ def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size:
         if task.version is None:
             existing.add(task.path)
             operations.append(session.create(task.path, task.data))
+        elif task.deletes:
+            operations.append(session.delete(task.path, task.version))
         else:
             operations.append(session.set_data(task.path, task.data, task.version))
         operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
