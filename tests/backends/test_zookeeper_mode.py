@@ -1,4 +1,4 @@
-"""The contract on a real broker in ZooKeeper mode (Kafka 3.9.1), and what it makes of what kquota writes beside it."""
+"""The contract on a real broker in ZooKeeper mode (Kafka 3.9.1)."""
 
 from __future__ import annotations
 
@@ -7,44 +7,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kquota.backends import QuotaBackend, znode
+from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.errors import InvalidRequest, Rejected
-from kquota.sandbox import Sandbox
 from tests.backends.contract import Limit, ZooKeeperContract
 from tests.backends.neighbours import ZooKeeperNeighbour
-from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
-
-
-@pytest.fixture(scope="module")
-def broker(zookeeper: Sandbox) -> Iterator[ZooKeeperModeBroker]:
-    with ZooKeeperModeBroker(f"{zookeeper.connect}/zookeeper-mode") as started:
-        yield started
+from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 
 @pytest.fixture
-def chroot(broker: ZooKeeperModeBroker) -> Iterator[str]:
-    """The broker's own; no quotas are left in it, nor in the broker's memory."""
-    from kazoo.client import KazooClient
-
-    yield broker.zookeeper
-    with KafkaBackend(broker.bootstrap) as backend:
-        results = backend.alter(
-            [Alteration(entity, remove=frozenset(values)) for entity, values in backend.describe().items()]
-        )
-    assert [result.error for result in results if result.error is not None] == []
-    client = KazooClient(broker.zookeeper)
-    client.start()
-    try:
-        for root in znode.ENTITY_ROOTS.values():
-            for name in client.get_children(root):
-                if name not in USERS:
-                    client.delete(f"{root}/{name}", recursive=True)
-    finally:
-        client.stop()
-        client.close()
+def chroot(zookeeper_mode_broker: ZooKeeperModeBroker) -> str:
+    return zookeeper_mode_broker.zookeeper
 
 
 class TestKafkaBackendInZooKeeperMode(ZooKeeperContract):
@@ -69,13 +43,13 @@ class TestKafkaBackendInZooKeeperMode(ZooKeeperContract):
     }
 
     @pytest.fixture
-    def backend(self, broker: ZooKeeperModeBroker, chroot: str) -> Iterator[QuotaBackend]:
-        with KafkaBackend(broker.bootstrap) as backend:
+    def backend(self, zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[QuotaBackend]:
+        with KafkaBackend(zookeeper_mode_broker.bootstrap) as backend:
             yield backend
 
     @pytest.fixture
-    def rival(self, broker: ZooKeeperModeBroker) -> Iterator[QuotaBackend]:
-        with KafkaBackend(broker.bootstrap) as rival:
+    def rival(self, zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[QuotaBackend]:
+        with KafkaBackend(zookeeper_mode_broker.bootstrap) as rival:
             yield rival
 
     @pytest.fixture

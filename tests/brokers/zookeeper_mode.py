@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -74,6 +75,11 @@ class ZooKeeperModeBroker(KafkaBroker):
         """Ends the broker and starts it again, with the same ports and files. Raises RuntimeError as starting does."""
         self._end()
         self._run()
+
+    def errors(self) -> list[str]:
+        """What it has logged as an error since it was started for the first time."""
+        log = (self.folder / "server.log").read_text(errors="replace")
+        return [line for line in log.splitlines() if re.match(r"\[[^]]*\] (?:ERROR|FATAL) ", line)]
 
     def _start(self) -> None:
         self._jars = retrieve(f"kafka-{VERSION}-zookeeper", COORDINATES)
