@@ -274,13 +274,36 @@ def test_host_names_that_resolve(backend: ZooKeeperBackend) -> None:
     assert [result.error for result in results] == [None] * 3
 
 
+# As a migration of Kafka 3.9.1 leaves them (tests/brokers/test_zookeeper_mode.py runs a real one): the KRaft controller
+# waits for the brokers, then takes over. `/controller` stays when the migration is over.
+WAITING = {
+    "/controller": b'{"version":2,"brokerid":0,"timestamp":"1795251849333","kraftControllerEpoch":-1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":-1,"kraft_controller_id":-1,"kraft_metadata_epoch":-1,'
+    b'"kraft_controller_epoch":-1}',
+}
+MIGRATING = {
+    "/controller": b'{"version":2,"brokerid":3000,"timestamp":"1795251852351","kraftControllerEpoch":1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":17,"kraft_controller_id":3000,"kraft_metadata_epoch":1,'
+    b'"kraft_controller_epoch":1}',
+}
+
+
 def test_a_migrating_cluster_is_left_alone(backend: ZooKeeperBackend, znodes: Any) -> None:
-    znodes.create("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
-    with pytest.raises(Rejected, match="migrating to KRaft"):
-        backend.alter([rate(USER)])
-    assert znodes.exists("/config") is None
-    znodes.set("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    for path, data in WAITING.items():
+        znodes.create(path, data)
     backend.alter([rate(USER)])
+    for path, data in MIGRATING.items():
+        znodes.set(path, data)
+    for validate_only in (False, True):
+        with pytest.raises(Rejected, match=r"is migrating to KRaft \(kraftControllerEpoch 1\)") as caught:
+            backend.alter([rate(USER, 2), rate(Entity(user="new"))], validate_only=validate_only)
+        assert "--bootstrap-server" in (caught.value.hint or "")
+    assert znodes.get_children("/config/users") == ["u"]
+    assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+    assert len(notifications(znodes)) == 1
+    # A migration that is taken back (KIP-866): the operator removes the node, and a broker becomes the controller.
+    znodes.set("/controller", WAITING["/controller"])
+    backend.alter([rate(USER, 2)])
 
 
 # --- Conflicts ---------------------------------------------------------------------------------------------------

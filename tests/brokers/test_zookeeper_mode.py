@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +20,7 @@ from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.errors import InvalidRequest, Rejected, Unauthorized
+from kquota.sandbox import Sandbox
 from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, REQUEST, U1, rate
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import password_of
@@ -232,3 +235,52 @@ def test_what_stops_a_starting_broker_is_never_written_over_and_can_be_repaired(
         broker.restart()
     with KafkaBackend(broker.bootstrap) as asked:
         assert dict(asked.describe()) == {Entity(user="brick"): {PRODUCER: 2048}}
+
+
+def await_node(client: Any, path: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The JSON in the node once it is as wanted."""
+    deadline = time.monotonic() + 60
+    document: dict[str, Any] = {}
+    while time.monotonic() < deadline:
+        if client.exists(path):
+            document = json.loads(client.get(path)[0])
+            if wanted(document):
+                return document
+        time.sleep(0.05)
+    raise AssertionError(f"{path} stays {document}")
+
+
+def test_a_real_migration_takes_the_quotas_along_and_closes_the_door(zookeeper: Sandbox) -> None:
+    from kazoo.client import KazooClient
+
+    connect = f"{zookeeper.connect}/migrating"
+    client = KazooClient(connect)
+    with ZooKeeperModeBroker(connect) as broker, ZooKeeperBackend(connect) as direct:
+        client.start()
+        try:
+            names = [Entity(user=name, client_id=name) for name in AWKWARD_NAMES]
+            direct.alter([rate(entity) for entity in (*KINDS, *names)])
+            with broker.migration_controller():
+                # The controller is there and waits for the broker; until then ZooKeeper is what counts.
+                await_node(client, "/migration", lambda state: state["kraft_controller_id"] == -1)
+                (result,) = direct.alter([rate(Entity(user="late"))])
+                assert result.error is None
+                expected = direct.describe()
+
+                broker.migrate()
+                await_node(client, "/controller", lambda state: state["kraftControllerEpoch"] > 0)
+                await_node(client, "/migration", lambda state: state["kraft_metadata_offset"] > 0)
+                with pytest.raises(Rejected, match="migrating to KRaft"):
+                    direct.alter([rate(Entity(user="lost"))])
+                assert direct.describe() == expected
+                with KafkaBackend(broker.bootstrap) as asked:
+                    assert asked.describe() == expected
+                    (result,) = asked.alter([rate(Entity(user="CN=a", client_id="later"))])
+                    assert result.error is None
+                    assert asked.wait_visible([result]) == ()
+                # The controller writes to ZooKeeper what the broker was told.
+                path = "/config/users/CN%3Da/clients/later"
+                await_node(client, path, lambda state: state["config"] == {"producer_byte_rate": "1024"})
+        finally:
+            client.stop()
+            client.close()

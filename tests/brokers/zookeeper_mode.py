@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -45,6 +47,20 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """
+_CONTROLLER = """\
+process.roles=controller
+node.id=3000
+listeners=CONTROLLER://127.0.0.1:{controller}
+zookeeper.connect={zookeeper}
+log.dirs={data}/data
+"""
+# What the controller and a broker that takes part in a migration have in common.
+_QUORUM = """\
+controller.quorum.voters=3000@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+zookeeper.metadata.migration.enable=true
+"""
 _JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -66,6 +82,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         super().__init__(settings=settings, heap=heap, ready_seconds=ready_seconds)
         self.version = VERSION
         self.zookeeper = zookeeper
+        self._quorum = ""
 
     def client(self, user: str | None = None) -> dict[str, str | int | float | bool]:
         settings = super().client(user)
@@ -75,6 +92,33 @@ class ZooKeeperModeBroker(KafkaBroker):
         """Ends the broker and starts it again, with the same ports and files. Raises RuntimeError as starting does."""
         self._end()
         self._run()
+
+    @contextlib.contextmanager
+    def migration_controller(self) -> Iterator[None]:
+        """Runs a KRaft controller that the cluster can migrate to (KIP-866); it waits until the broker takes part."""
+        (port,) = free_ports(1)
+        folder = self.folder / "controller"
+        folder.mkdir()
+        self._quorum = _QUORUM.format(controller=port)
+        properties = folder / "controller.properties"
+        properties.write_text(_CONTROLLER.format(controller=port, zookeeper=self.zookeeper, data=folder) + self._quorum)
+        with _client(self.zookeeper) as client:
+            cluster = json.loads(client.get("/cluster/id")[0])["id"]
+        self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+        with (folder / "output.log").open("wb") as output:
+            command = self._java("kafka.Kafka", str(properties), options=self._options())
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+    def migrate(self) -> None:
+        """Starts the broker again as one that takes part: the controller copies ZooKeeper and takes it over."""
+        properties = self.folder / "server.properties"
+        properties.write_text(properties.read_text() + self._quorum)
+        self.restart()
 
     def errors(self) -> list[str]:
         """What it has logged as an error since it was started for the first time."""
@@ -96,22 +140,34 @@ class ZooKeeperModeBroker(KafkaBroker):
     def _add_credentials(self) -> None:
         """What administrators do before the first broker starts ("Creating SCRAM Credentials" of the documentation)."""
         hosts, slash, chroot = self.zookeeper.partition("/")
-        client = KazooClient(hosts)
-        client.start()
-        try:
+        with _client(hosts) as client:
             client.ensure_path(slash + chroot)
-        finally:
-            client.stop()
-            client.close()
         for user in USERS:
             credentials = f"SCRAM-SHA-256=[iterations=4096,password={password_of(user)}]"
             entity = ("--entity-type", "users", "--entity-name", user)
             change = ("--zookeeper", self.zookeeper, "--alter", "--add-config", credentials, *entity)
-            command = self._java("kafka.admin.ConfigCommand", *change)
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            if done.returncode != 0:
-                raise RuntimeError(f"the credentials of {user} could not be made: {done.stdout}{done.stderr}")
+            self._run_tool("kafka.admin.ConfigCommand", *change)
+
+    def _run_tool(self, main: str, *arguments: str) -> None:
+        """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
+        command = self._java(main, *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
 
     def _run(self) -> None:
-        options = (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")
-        self._launch(self.folder / "server.properties", options)
+        self._launch(self.folder / "server.properties", self._options())
+
+    def _options(self) -> tuple[str, ...]:
+        return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")
+
+
+@contextlib.contextmanager
+def _client(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()

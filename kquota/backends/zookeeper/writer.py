@@ -180,7 +180,7 @@ class Writer:
             raise Rejected(
                 f"the cluster at {session.address}{session.address.chroot} is migrating to KRaft"
                 f" (kraftControllerEpoch {epoch}): quotas written to ZooKeeper would be lost",
-                hint="alter them on a broker: kafka-configs --bootstrap-server",
+                hint="alter them through a broker: --bootstrap-server",
             )
         above = dict.fromkeys(parent for task in tasks if task.path not in nodes for parent in znode.parents(task.path))
         missing = [path for path in above if path not in nodes and path not in fixed]
