@@ -24,7 +24,7 @@ from kquota.backends.zookeeper.limits import (
     WINDOW,
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
-from kquota.backends.zookeeper.session import Lost, NotSent, Session
+from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.snapshot import Values
@@ -112,7 +112,7 @@ class Writer:
                     results.setdefault(task.entity, task.failed(error))
         ordered = tuple(results[alteration.entity] for alteration in merged)
         errors = [result.error for result in ordered]
-        if errors and all(isinstance(error, Unauthorized) for error in errors) and errors[0] is not None:
+        if errors and all(isinstance(error, Unauthorized | NoQuorum) for error in errors) and errors[0] is not None:
             raise errors[0]
         return ordered
 
