@@ -9,9 +9,11 @@ import pytest
 
 from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
+from kquota.backends.znode import encode_config
+from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.errors import InvalidRequest, Rejected
-from tests.backends.contract import Limit, ZooKeeperContract
+from tests.backends.contract import REQUEST, U1, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
@@ -55,3 +57,27 @@ class TestKafkaBackendInZooKeeperMode(ZooKeeperContract):
     @pytest.fixture
     def neighbour(self, znodes: Any) -> ZooKeeperNeighbour:
         return ZooKeeperNeighbour(znodes)
+
+    @pytest.mark.parametrize("count", [2, 40])
+    def test_a_node_that_the_broker_cannot_parse_holds_up_itself_only(
+        self, backend: QuotaBackend, neighbour: ZooKeeperNeighbour, count: int
+    ) -> None:
+        """The broker lists nothing any more; entities are read one by one then, however many they are."""
+        neighbour.leave("/config/users/u1", encode_config({"producer_byte_rate": "abc"}))
+        try:
+            with pytest.raises(Rejected, match="UNKNOWN_SERVER_ERROR") as caught:
+                backend.describe()
+            assert "--zookeeper" in (caught.value.hint or "")
+            others = [Entity(user=f"other{number}") for number in range(count)]
+            bad, *good = backend.alter([Alteration(U1, {REQUEST: 5.0}), *(rate(entity) for entity in others)])
+            assert isinstance(bad.error, Rejected)
+            assert "--zookeeper" in (bad.error.hint or "")
+            assert {result.error for result in good} == {None}
+        finally:
+            neighbour.remove("/config/users/u1")
+        assert set(backend.describe()) == set(others)
+
+    def test_a_refused_ipv6_address_has_a_hint(self, backend: QuotaBackend) -> None:
+        (result,) = backend.alter([rate(Entity(ip="::1"))])
+        assert result.error is not None
+        assert "--zookeeper" in (result.error.hint or "")
