@@ -1,4 +1,4 @@
-"""A real ZooKeeper for the whole session, and a chroot of its own for each test.
+"""A real ZooKeeper for the whole session, a chroot of its own for each test, and a broker in ZooKeeper mode.
 
 Nothing is skipped where Java or PySpark is missing: the tests fail.
 """
@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from kquota.backends import znode
+from kquota.backends.kafka import KafkaBackend
+from kquota.core.alteration import Alteration
 from kquota.sandbox import Sandbox
+from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 
 _numbers = itertools.count()
 
@@ -59,3 +63,33 @@ def znodes(chroot: str) -> Iterator[Any]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture(scope="session")
+def started_zookeeper_mode_broker(zookeeper: Sandbox) -> Iterator[ZooKeeperModeBroker]:
+    """The broker behind `zookeeper_mode_broker`."""
+    with ZooKeeperModeBroker(f"{zookeeper.connect}/zookeeper-mode") as broker:
+        yield broker
+
+
+@pytest.fixture
+def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[ZooKeeperModeBroker]:
+    """A broker in ZooKeeper mode without quotas, but with users; none are left in its ZooKeeper, nor in its memory."""
+    from kazoo.client import KazooClient
+
+    broker = started_zookeeper_mode_broker
+    yield broker
+    with KafkaBackend(broker.bootstrap) as backend:
+        quotas = backend.describe()
+        results = backend.alter([Alteration(entity, remove=frozenset(values)) for entity, values in quotas.items()])
+    client = KazooClient(broker.zookeeper)
+    client.start()
+    try:
+        for root in znode.ENTITY_ROOTS.values():
+            for name in client.get_children(root):
+                if name not in USERS:
+                    client.delete(f"{root}/{name}", recursive=True)
+    finally:
+        client.stop()
+        client.close()
+    assert [result for result in results if result.error is not None and result.entity.ip is None] == []

@@ -307,7 +307,8 @@ class NodeConfig:
         removed = {key.value for key in alteration.remove}
         kept = {name: value for name, value in self.entries.items() if name not in removed and isinstance(value, str)}
         written = {key.value: format_value(key, value) for key, value in alteration.set.items()}
-        return NodeChange(before, after, encode_config({**kept, **written}))
+        config = {**kept, **written}
+        return NodeChange(before, after, encode_config(config), deletes=entity.ip is not None and not config)
 
 
 def _advice(entity: Entity, names: Iterable[str]) -> str:
@@ -324,11 +325,16 @@ def _advice(entity: Entity, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """The values before and after, and the data to write; None where there is nothing to write."""
+    """The values before and after, and the data to write; None where there is nothing to write.
+
+    With `deletes` the node is to go. Kafka since 3.5 does that to every node that holds nothing any more (KAFKA-14285),
+    its tool of 2.8 to none; of an ip, even an empty node stops a starting broker once the name no longer resolves.
+    """
 
     before: Values
     after: Values
     data: bytes | None = field(repr=False)
+    deletes: bool = False
 
 
 def kraft_controller_epoch(data: bytes | None) -> int:

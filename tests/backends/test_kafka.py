@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka.admin import (
@@ -38,7 +38,8 @@ from kquota.core.filter import QuotaFilter
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import Problem
 from kquota.errors import InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
-from tests.backends.contract import CONNECTIONS, CONSUMER, PRODUCER, REQUEST, BackendContract, rate
+from tests.backends.contract import CONNECTIONS, CONSUMER, PRODUCER, REQUEST, ClusterContract, Limit, rate
+from tests.backends.neighbours import BrokerNeighbour
 from tests.brokers import kafka as brokers
 from tests.brokers.kafka import KafkaBroker, free_ports, password_of
 
@@ -151,10 +152,26 @@ def backend(cluster: Cluster) -> Iterator[KafkaBackend]:
         assert backend.wait_visible(results) == ()
 
 
-class TestKafkaBackend(BackendContract):
+class TestKafkaBackend(ClusterContract):
+    limits: ClassVar[Mapping[Entity, Limit]] = {
+        Entity(ip="<default>"): Limit(
+            InvalidRequest, "not a valid IP or resolvable host", "Kafka: it looks every ip up"
+        )
+    }
+
     @pytest.fixture
     def backend(self, backend: KafkaBackend) -> QuotaBackend:
         return backend
+
+    @pytest.fixture
+    def rival(self, cluster: Cluster) -> Iterator[QuotaBackend]:
+        with KafkaBackend(cluster.plain) as rival:
+            yield rival
+
+    @pytest.fixture
+    def neighbour(self, cluster: Cluster) -> Iterator[BrokerNeighbour]:
+        with contextlib.closing(BrokerNeighbour(cluster.broker.client())) as neighbour:
+            yield neighbour
 
 
 # --- On the broker ---------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,20 +24,45 @@ from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.quota import QuotaKey
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
 from kquota.sandbox import Sandbox
-from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, BackendContract, rate
+from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
+from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
 
 USER = Entity(user="u")
-SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
 
 
-class TestZooKeeperBackend(BackendContract):
+class OnZooKeeper(ZooKeeperContract):
+    """Straight into ZooKeeper."""
+
+    limits: ClassVar[Mapping[Entity, Limit]] = {
+        **dict.fromkeys(
+            (Entity(user="."), Entity(client_id=".."), Entity(user="u1", client_id=".")),
+            Limit(InputError, "cannot be stored in ZooKeeper", "ZooKeeper: relative names are illegal in its paths"),
+        ),
+        Entity(ip="<default>"): Limit(
+            InputError,
+            "cannot be stored in ZooKeeper",
+            "Kafka: ips are not sanitized, and this one is the default's node",
+        ),
+    }
+
+    @pytest.fixture
+    def rival(self, chroot: str) -> Iterator[QuotaBackend]:
+        with ZooKeeperBackend(chroot) as rival:
+            yield rival
+
+    @pytest.fixture
+    def neighbour(self, znodes: Any) -> ZooKeeperNeighbour:
+        return ZooKeeperNeighbour(znodes)
+
+
+class TestZooKeeperBackend(OnZooKeeper):
     @pytest.fixture
     def backend(self, chroot: str) -> Iterator[QuotaBackend]:
         with ZooKeeperBackend(chroot) as backend:
             yield backend
 
 
-class TestZooKeeperBackendWithSingleReads(BackendContract):
+class TestZooKeeperBackendWithSingleReads(OnZooKeeper):
     """A server before 3.6, as far as reads go."""
 
     @pytest.fixture
@@ -69,10 +94,10 @@ TRANSITIONS: tuple[tuple[str | None, dict[QuotaKey, float], set[QuotaKey], str],
     ("", {PRODUCER: 1024}, set(), '{"version":1,"config":{"producer_byte_rate":"1024"}}'),
     ('{"version":1,"config":{"producer_byte_rate":"1"}}', {}, {PRODUCER}, '{"version":1,"config":{}}'),
     (
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}","producer_byte_rate":"1"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}","producer_byte_rate":"1"}}}}',
         {},
         {PRODUCER},
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}',
     ),
     (
         '{"version":1,"config":{"producer_byte_rate":"007","foo":"bar"}}',
@@ -133,6 +158,28 @@ def test_validate_only_writes_nothing(backend: ZooKeeperBackend, znodes: Any) ->
     (result,) = backend.alter([rate(USER)], validate_only=True)
     assert result.changed
     assert znodes.exists("/config") is None
+
+
+def test_an_ip_without_quotas_loses_its_node(backend: ZooKeeperBackend, znodes: Any) -> None:
+    """A broker looks up even an empty one when it starts, and stops when the name is gone by then."""
+    ip, remove = Entity(ip="localhost"), frozenset({CONNECTIONS})
+    backend.alter([rate(ip)])
+    for changed in (True, False):
+        (result,) = backend.alter([Alteration(ip, remove=remove)])
+        assert (result.error, result.changed) == (None, changed)
+        assert znodes.get_children("/config/ips") == []
+        assert notifications(znodes) == [b'{"version":2,"entity_path":"ips/localhost"}'] * 2
+    znodes.create("/config/ips/localhost", b'{"version":1,"config":{"connection_creation_rate":"1","foo":"bar"}}')
+    backend.alter([Alteration(ip, remove=remove)])
+    assert znodes.get("/config/ips/localhost")[0] == b'{"version":1,"config":{"foo":"bar"}}'
+
+
+def test_an_ip_that_no_longer_resolves_can_be_removed(backend: ZooKeeperBackend, znodes: Any) -> None:
+    path = "/config/ips/gone.invalid"
+    znodes.create(path, b'{"version":1,"config":{"connection_creation_rate":"1"}}', makepath=True)
+    (result,) = backend.alter([Alteration(Entity(ip="gone.invalid"), remove=frozenset({CONNECTIONS}))])
+    assert (result.error, dict(result.before)) == (None, {CONNECTIONS: 1})
+    assert znodes.exists(path) is None
 
 
 def test_setting_the_same_value_still_notifies(backend: ZooKeeperBackend, znodes: Any) -> None:
@@ -207,6 +254,11 @@ def test_what_bricks_a_broker_is_rejected(backend: ZooKeeperBackend, znodes: Any
         (Entity(ip="<default>"), InputError),
         (Entity(ip="no-such-host.invalid"), InvalidRequest),
         (Entity(ip="not a host"), InvalidRequest),
+        # This machine finds an address for these, Java does not, or another one.
+        (Entity(ip="0x7f.0.0.1"), InvalidRequest),
+        (Entity(ip="010.0.0.1"), InvalidRequest),
+        (Entity(ip="ｌｏｃａｌｈｏｓｔ"), InvalidRequest),
+        (Entity(ip="127。0。0。1"), InvalidRequest),
         (Entity(user="u" * 300_000), InputError),
     ],
 )
@@ -217,18 +269,41 @@ def test_impossible_entities(backend: ZooKeeperBackend, znodes: Any, entity: Ent
     assert znodes.get_children("/config/ips") == ["::1"]
 
 
-def test_a_host_name_that_resolves(backend: ZooKeeperBackend) -> None:
-    (result,) = backend.alter([rate(Entity(ip="localhost"))])
-    assert result.error is None
+def test_host_names_that_resolve(backend: ZooKeeperBackend) -> None:
+    results = backend.alter([rate(Entity(ip=name)) for name in ("localhost", "127.1", "2130706433")])
+    assert [result.error for result in results] == [None] * 3
+
+
+# As a migration of Kafka 3.9.1 leaves them (tests/brokers/test_zookeeper_mode.py runs a real one): the KRaft controller
+# waits for the brokers, then takes over. `/controller` stays when the migration is over.
+WAITING = {
+    "/controller": b'{"version":2,"brokerid":0,"timestamp":"1795251849333","kraftControllerEpoch":-1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":-1,"kraft_controller_id":-1,"kraft_metadata_epoch":-1,'
+    b'"kraft_controller_epoch":-1}',
+}
+MIGRATING = {
+    "/controller": b'{"version":2,"brokerid":3000,"timestamp":"1795251852351","kraftControllerEpoch":1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":17,"kraft_controller_id":3000,"kraft_metadata_epoch":1,'
+    b'"kraft_controller_epoch":1}',
+}
 
 
 def test_a_migrating_cluster_is_left_alone(backend: ZooKeeperBackend, znodes: Any) -> None:
-    znodes.create("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
-    with pytest.raises(Rejected, match="migrating to KRaft"):
-        backend.alter([rate(USER)])
-    assert znodes.exists("/config") is None
-    znodes.set("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    for path, data in WAITING.items():
+        znodes.create(path, data)
     backend.alter([rate(USER)])
+    for path, data in MIGRATING.items():
+        znodes.set(path, data)
+    for validate_only in (False, True):
+        with pytest.raises(Rejected, match=r"is migrating to KRaft \(kraftControllerEpoch 1\)") as caught:
+            backend.alter([rate(USER, 2), rate(Entity(user="new"))], validate_only=validate_only)
+        assert "--bootstrap-server" in (caught.value.hint or "")
+    assert znodes.get_children("/config/users") == ["u"]
+    assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+    assert len(notifications(znodes)) == 1
+    # A migration that is taken back (KIP-866): the operator removes the node, and a broker becomes the controller.
+    znodes.set("/controller", WAITING["/controller"])
+    backend.alter([rate(USER, 2)])
 
 
 # --- Conflicts ---------------------------------------------------------------------------------------------------
@@ -577,7 +652,7 @@ def test_plain_client_on_the_tls_port(encrypted: tuple[str, Sandbox]) -> None:
 
 
 def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:
-    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}'.encode(), makepath=True)
+    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}'.encode(), makepath=True)
     caplog.set_level(0)
     caplog.clear()
     backend.alter([rate(USER)])

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from tests.brokers.maven import retrieve
 
@@ -131,7 +132,7 @@ class KafkaBroker:
         """The JSON request log, times in UTC; complete up to the last answered request."""
         return self.folder / "kafka-request.log"
 
-    def __enter__(self) -> KafkaBroker:
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:
@@ -163,6 +164,13 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Ends the broker that was started here, and removes its files."""
+        self._end()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        """Ends the broker's process; its files stay."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -171,9 +179,6 @@ class KafkaBroker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(15)
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _java(self, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
         assert self._jars is not None, "the broker is not started"
@@ -209,6 +214,10 @@ class KafkaBroker:
             f"-Dlog4j2.configurationFile={logging}",
             f"-Dkafka.logs.dir={self.folder}",
         )
+        self._launch(properties, options)
+
+    def _launch(self, properties: Path, options: tuple[str, ...]) -> None:
+        """Starts the broker's process and waits until it answers."""
         with (self.folder / "output.log").open("wb") as output:
             command = self._java("kafka.Kafka", str(properties), options=options)
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)

@@ -80,6 +80,13 @@ def test_the_command_line_wins_over_the_environment(kquota: Kquota, broker: Kafk
     assert kquota(*typed, "--zookeeper", "127.0.0.1:1").code == 2
 
 
+def test_the_command_line_wins_over_the_file(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
+    """As in Kafka's own tools: the address in the file is not even tried."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    assert kquota("describe", "--bootstrap-server", broker.bootstrap, "--command-config", str(file)).code == 0
+
+
 def test_what_the_broker_refuses(kquota: Kquota, broker: KafkaBroker) -> None:
     """An ip that is none."""
     done = kquota(

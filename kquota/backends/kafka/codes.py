@@ -20,6 +20,7 @@ class Code(NamedTuple):
 
 
 NONE: Final = 0
+UNKNOWN: Final = -1
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 CODES: Final = {
     -1: Code(

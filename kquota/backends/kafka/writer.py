@@ -155,12 +155,18 @@ class Writer:
                 elif is_transient(code) and deadline.left > 2 * _PAUSE_S:
                     passing[task.parts] = task
                 else:
-                    self._results[task.entity] = task.failed(error_of(code, message))
+                    self._results[task.entity] = task.failed(error_of(code, message, hint=self._hint(task.entity)))
             for task in waiting.values():
                 self._results[task.entity] = task.failed(Rejected("the broker's answer does not mention the entity"))
             waiting = passing
             if waiting:
                 time.sleep(_PAUSE_S)
+
+    def _hint(self, entity: Entity) -> str | None:
+        """What helps against a refusal whose text does not."""
+        if isinstance(entity.ip, str) and ":" in entity.ip and not self._session.is_kraft:
+            return "brokers in ZooKeeper mode take no IPv6 address, but heed one that is in ZooKeeper: --zookeeper"
+        return None
 
     def _done(self, task: _Task) -> None:
         self._results[task.entity] = AlterResult(task.entity, task.before, task.after)

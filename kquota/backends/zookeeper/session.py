@@ -34,6 +34,10 @@ class NotSent(Lost):
     """A request that never left, because the server had stopped answering."""
 
 
+class NoQuorum(Unreachable):
+    """A server that has lost the others: it answers, and writes nothing for anybody."""
+
+
 class Session:
     """One kazoo client, quiet, with waits that end.
 
@@ -219,7 +223,7 @@ class Session:
                 f"ZooKeeper's ACLs forbid this{where or f' at {self.address}'}", hint="authenticate as the brokers do"
             )
         if isinstance(error, kazoo.NotReadOnlyCallError):
-            return Unreachable(f"ZooKeeper at {self.address} has no quorum: it can only be read")
+            return NoQuorum(f"ZooKeeper at {self.address} has no quorum: it can only be read")
         if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, kazoo.ConnectionLoss | _lost_errors()):
             name = type(error).__name__.removesuffix("Error")
             return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
@@ -378,6 +382,12 @@ class Session:
         from kazoo.protocol.serialization import SetData
 
         return SetData(self.address.chroot + path, data, version)
+
+    def delete(self, path: str, version: int) -> Any:
+        """A deletion that fails unless the node still has that version."""
+        from kazoo.protocol.serialization import Delete
+
+        return Delete(self.address.chroot + path, version)
 
 
 def _lost_errors() -> tuple[type[BaseException], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import threading
 import time
@@ -23,7 +24,7 @@ from kquota.backends.zookeeper.limits import (
     WINDOW,
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
-from kquota.backends.zookeeper.session import Lost, NotSent, Session
+from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.snapshot import Values
@@ -56,6 +57,7 @@ class _Task:
     before: Values = field(default_factory=dict)
     after: Values = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
+    deletes: bool = False
 
     @property
     def entity(self) -> Entity:
@@ -110,7 +112,7 @@ class Writer:
                     results.setdefault(task.entity, task.failed(error))
         ordered = tuple(results[alteration.entity] for alteration in merged)
         errors = [result.error for result in ordered]
-        if errors and all(isinstance(error, Unauthorized) for error in errors) and errors[0] is not None:
+        if errors and all(isinstance(error, Unauthorized | NoQuorum) for error in errors) and errors[0] is not None:
             raise errors[0]
         return ordered
 
@@ -178,7 +180,7 @@ class Writer:
             raise Rejected(
                 f"the cluster at {session.address}{session.address.chroot} is migrating to KRaft"
                 f" (kraftControllerEpoch {epoch}): quotas written to ZooKeeper would be lost",
-                hint="alter them on a broker: kafka-configs --bootstrap-server",
+                hint="alter them through a broker: --bootstrap-server",
             )
         above = dict.fromkeys(parent for task in tasks if task.path not in nodes for parent in znode.parents(task.path))
         missing = [path for path in above if path not in nodes and path not in fixed]
@@ -210,6 +212,7 @@ class Writer:
                 self._results[task.entity] = task.done()
                 continue
             task.version, task.data = None if node is None else node.version, change.data
+            task.deletes = change.deletes
             writes.append(task)
         return writes
 
@@ -260,7 +263,8 @@ class Writer:
             for task in batch.tasks:
                 self._results[task.entity] = (
                     task.done()
-                    if True in verdicts
+                    # Whoever else deleted the node told the brokers.
+                    if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))
                 )
 
@@ -281,6 +285,8 @@ def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size:
         if task.version is None:
             existing.add(task.path)
             operations.append(session.create(task.path, task.data))
+        elif task.deletes:
+            operations.append(session.delete(task.path, task.version))
         else:
             operations.append(session.set_data(task.path, task.data, task.version))
         operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
@@ -316,6 +322,19 @@ def _back_off(conflicts: int) -> None:
         time.sleep(random.uniform(0.0, min(0.1, 0.001 * 2.0 ** min(conflicts, 10))))  # noqa: S311
 
 
+# Hexadecimal parts are no number to Java, and it reads a leading zero as decimal, or not at all in later versions.
+_ODD_NUMBER = re.compile(r"(?=.*(?:^|\.)0[\dxX])(?:0[xX][0-9A-Fa-f]*|\d+)(?:\.(?:0[xX][0-9A-Fa-f]*|\d+))*\Z", re.ASCII)
+
+
+def _means_the_same_to_java(name: str) -> bool:
+    """Whether what this machine resolves a name to says something about `InetAddress.getByName` on a broker.
+
+    A zone is of one machine only; blanks would be cut off by some resolvers; Python maps other scripts to ASCII (IDNA).
+    """
+    plain = name.isascii() and "%" not in name and not any(character.isspace() for character in name)
+    return plain and not _ODD_NUMBER.match(name)
+
+
 def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
     """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
     names = frozenset(hosts)
@@ -329,8 +348,7 @@ def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
             except IndexError:
                 return
             with contextlib.suppress(OSError, UnicodeError, ValueError):
-                # A zone is of one machine only; blanks would be cut off by some resolvers.
-                if "%" not in name and not any(character.isspace() for character in name):
+                if _means_the_same_to_java(name):
                     socket.getaddrinfo(name, None)
                     resolved.add(name)
 

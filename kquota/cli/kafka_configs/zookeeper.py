@@ -35,6 +35,7 @@ _DEFAULT = "<default>"
 _TITLES = {"users": "user-principal", "clients": "client-id"}
 _QUOTAS = tuple(key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
 """What users and clients may have, in the order in which Kafka looks at the values."""
+_WHOLE = {key.value for key in QuotaKey if key.value_type.integral}
 _KEYS = {
     "clients": (_QUOTAS, ()),
     "users": (_QUOTAS, configs.SCRAM),
@@ -216,6 +217,8 @@ def _alter(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> N
         config |= adding
         after = {key: value for key, value in config.items() if key not in deleting}
         _validate(levels, after)
+        # Kafka 2.8 checks them trimmed and stores them untrimmed: no broker starts with that.
+        after |= {key: java.trim(after[key]) for key in _WHOLE & after.keys()}
         if not raw.has_chroot:
             raise Refusal("Path length must be > 0")
         return after
