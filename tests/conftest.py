@@ -1,4 +1,4 @@
-"""A real ZooKeeper for the whole session, and a chroot of its own for each test.
+"""A real ZooKeeper for the whole session, with a chroot of its own for each test, and a real broker.
 
 Nothing is skipped where Java or PySpark is missing: the tests fail.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kquota.sandbox import Sandbox
+from tests.brokers.kafka import KafkaBroker
 
 _numbers = itertools.count()
 
@@ -54,3 +55,10 @@ def znodes(chroot: str) -> Iterator[Any]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture(scope="session")
+def kraft() -> Iterator[KafkaBroker]:
+    """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
+    with KafkaBroker() as broker:
+        yield broker

@@ -30,9 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from kquota.backends import wire, znode
-from kquota.backends.kafka import KafkaSecurity, Servers
-from kquota.backends.kafka.session import Session
+from kquota.backends import znode
+from kquota.backends.kafka.raw import RawQuotas
 from kquota.cli.kafka_configs import run
 from kquota.cli.kafka_configs.java import double_text, parse_double
 from kquota.errors import Unreachable
@@ -167,53 +166,40 @@ class Broker:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._session = Session(Servers.parse(bootstrap), 30.0, KafkaSecurity())
+        self._raw = RawQuotas(bootstrap)
 
     def close(self) -> None:
-        self._session.close()
+        self._raw.close()
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         return {"@BOOTSTRAP@": self._bootstrap}
 
     def prepare(self, state: Mapping[str, Any]) -> None:
-        entries = [
-            wire.AlterEntry(entry.entity, [wire.OpData(value.key, 0.0, True) for value in entry.values])
-            for entry in self._entries()
-        ]
-        entries += [
-            wire.AlterEntry(
-                [wire.EntityData(kind, name) for kind, name in quota["entity"].items()],
-                [wire.OpData(key, parse_double(text) or 0.0, False) for key, text in quota["values"].items()],
-            )
-            for quota in state.get("quotas", ())
-        ]
-        for entry in entries:  # one by one: an entity may be in both halves
-            request = wire.AlterClientQuotasRequest([entry], False)
-            (answer,) = self._session.ask([request], wire.AlterClientQuotasResponse, self._session.deadline())
-            assert all(result.error_code == 0 for result in answer.entries), answer
-        wanted = {"quotas": state.get("quotas", [])}
-        if not same_state(wanted, shown := self.state(wanted)):
-            raise RuntimeError(f"the broker shows {shown}, and not {wanted}")
+        for quota in self._raw.describe():
+            self._raw.alter(quota.entity, {}, list(quota.values))
+        for wanted in state.get("quotas", ()):
+            values = {key: parse_double(text) or 0.0 for key, text in wanted["values"].items()}
+            self._raw.alter(wanted["entity"], values)
+        expected = {"quotas": state.get("quotas", [])}
+        if not same_state(expected, shown := self.state(expected)):
+            raise RuntimeError(f"the broker shows {shown}, and not {expected}")
 
     def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
         deadline = time.monotonic() + _VISIBLE_S
         while True:
             shown = {
                 "quotas": [
-                    {"entity": dict(entry.entity), "values": {key: double_text(value) for key, value in entry.values}}
-                    for entry in self._entries()
+                    {
+                        "entity": quota.entity,
+                        "values": {key: double_text(value) for key, value in quota.values.items()},
+                    }
+                    for quota in self._raw.describe()
                 ]
             }
             if same_state(expected, shown) or time.monotonic() > deadline:
                 return shown
             time.sleep(0.01)
-
-    def _entries(self) -> Sequence[wire.QuotaEntry]:
-        request = wire.DescribeClientQuotasRequest([], False)
-        (answer,) = self._session.ask([request], wire.DescribeClientQuotasResponse, self._session.deadline())
-        assert answer.entries is not None, answer
-        return answer.entries
 
 
 class ZooKeeperBroker(Broker):
@@ -239,7 +225,7 @@ class ZooKeeperBroker(Broker):
         deadline = time.monotonic() + _READY_S
         while process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(Unreachable):
-                self._entries()
+                self._raw.describe()
                 return
             time.sleep(0.1)
         raise RuntimeError("the broker did not start")
