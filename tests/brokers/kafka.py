@@ -199,7 +199,9 @@ class KafkaBroker:
         logging = self.folder / "log4j2.properties"
         logging.write_text(_LOG4J2.format(request_log=self.request_log, server_log=self.folder / "server.log"))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_storage = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+        format_storage = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(properties)
+        )
         done = subprocess.run(format_storage, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")
