@@ -1,6 +1,7 @@
 """A real ZooKeeper for the whole session, with a chroot of its own for each test, and a real broker.
 
-Nothing is skipped where Java or PySpark is missing: the tests fail.
+Nothing is skipped where Java or PySpark is missing: the tests fail. `--hypothesis-profile nightly` looks at twenty
+times as many examples.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 
 _numbers = itertools.count()
+settings.register_profile("nightly", max_examples=2_000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,5 +63,6 @@ def znodes(chroot: str) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kraft() -> Iterator[KafkaBroker]:
     """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
-    with KafkaBroker() as broker:
+    # A controller waits for more to write, 25 ms each time; alone with these tests it would wait in vain.
+    with KafkaBroker(settings={"controller.quorum.append.linger.ms": "0"}) as broker:
         yield broker

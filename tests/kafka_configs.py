@@ -83,6 +83,7 @@ class ZooKeeper:
     """A chroot of its own for each case; `/config` and the directories below it are no part of the state."""
 
     tool: ClassVar[str] = "2.8"
+    _numbers: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self, connect: str, chroot: str = "") -> None:
         from kazoo.client import KazooClient
@@ -90,7 +91,6 @@ class ZooKeeper:
         self._client = KazooClient(connect)
         self._client.start()
         self._connect = connect
-        self._numbers = itertools.count()
         self._chroot = chroot
         self._known_changes: set[str] = set()
 
@@ -285,10 +285,15 @@ SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Server]]] =
 def execute(case: Case, server: Server) -> Outcome:
     """Brings about the state before and runs the command line."""
     server.prepare(case["pre_state"])
-    argv = [substituted(word, server) for word in case["argv"]]
+    code, out, err = run_as(server.tool, [substituted(word, server) for word in case["argv"]])
+    return Outcome(code, out, err, server.state(case["expect"].get("state", {})))
+
+
+def run_as(tool: str, argv: Sequence[str]) -> tuple[int, str, str]:
+    """Runs a command line in this process as a tool of Kafka's: the exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     before = os.environ.get("KQUOTA_KAFKA_CONFIGS")
-    os.environ["KQUOTA_KAFKA_CONFIGS"] = server.tool
+    os.environ["KQUOTA_KAFKA_CONFIGS"] = tool
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(argv)
@@ -296,7 +301,7 @@ def execute(case: Case, server: Server) -> Outcome:
         os.environ.pop("KQUOTA_KAFKA_CONFIGS")
         if before is not None:
             os.environ["KQUOTA_KAFKA_CONFIGS"] = before
-    return Outcome(code, out.getvalue(), err.getvalue(), server.state(case["expect"].get("state", {})))
+    return code, out.getvalue(), err.getvalue()
 
 
 def substituted(text: str, server: Server) -> str:
