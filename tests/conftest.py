@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from kquota.sandbox import Sandbox
-from tests.brokers.kafka import KafkaBroker
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
 
 _numbers = itertools.count()
 settings.register_profile("nightly", max_examples=2_000)
@@ -63,6 +63,5 @@ def znodes(chroot: str) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kraft() -> Iterator[KafkaBroker]:
     """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
-    # A controller waits for more to write, 25 ms each time; alone with these tests it would wait in vain.
-    with KafkaBroker(settings={"controller.quorum.append.linger.ms": "0"}) as broker:
+    with KafkaBroker(settings=AT_ONCE) as broker:
         yield broker

@@ -36,14 +36,15 @@ from kquota.cli.kafka_configs import run
 from kquota.cli.kafka_configs.java import double_text, parse_double
 from kquota.errors import Unreachable
 from kquota.sandbox import Sandbox
-from tests.brokers.kafka import KafkaBroker, free_ports, java
+from tests.brokers.kafka import AT_ONCE, KafkaBroker, free_ports, java
 from tests.brokers.maven import retrieve
 
 Case = Mapping[str, Any]
 Expected = Mapping[str, Any]
 _VISIBLE_S = 10.0
 _READY_S = 60.0
-_LAST_WITH_ZOOKEEPER = "3.9.1"
+LAST_BROKER_WITH_ZOOKEEPER = "3.9.1"
+"""The last minor release whose brokers can run with ZooKeeper."""
 
 
 @dataclass(frozen=True)
@@ -241,14 +242,16 @@ def zookeeper() -> Iterator[ZooKeeper]:
 @contextlib.contextmanager
 def broker() -> Iterator[Broker]:
     """A real broker."""
-    with KafkaBroker() as started, contextlib.closing(Broker(started.bootstrap)) as server:
+    with KafkaBroker(settings=AT_ONCE) as started, contextlib.closing(Broker(started.bootstrap)) as server:
         yield server
 
 
 @contextlib.contextmanager
 def zookeeper_broker() -> Iterator[ZooKeeperBroker]:
     """A real broker of the last Kafka that has ZooKeeper, and its ZooKeeper."""
-    jars = retrieve(f"kafka-{_LAST_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{_LAST_WITH_ZOOKEEPER}"])
+    jars = retrieve(
+        f"kafka-{LAST_BROKER_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{LAST_BROKER_WITH_ZOOKEEPER}"]
+    )
     (port,) = free_ports(1)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-kafka-"))

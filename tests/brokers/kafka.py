@@ -27,6 +27,8 @@ COORDINATES = (
     # The binding of slf4j 1.7 to the log4j-core that kafka-server brings; Kafka itself leaves it to its distribution.
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
+AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
+"""Settings of a broker that writes at once: a controller waits up to 25 ms for more to write."""
 USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
 """The users of the SASL listener; the password of each is made from the name (`password_of`)."""
 

@@ -204,6 +204,7 @@ def compare(cluster: Cluster, kafka: Run, kquota: Run, before: Nodes, lines: Seq
         assert ours == theirs, words
 
 
+pytestmark = pytest.mark.timeout(7200)  # of the nightly profile
 sequences = settings(
     max_examples=SEQUENCES,
     deadline=None,
