@@ -242,13 +242,17 @@ def _to(connection: str, *wrong: Line) -> Line:
 
 
 _HARMLESS = [["stray"], ["--describe=x"], ["-"], ["--"]]
-_HARMFUL = [["--help"], ["--blah"], ["-x"], ["---user"], ["--alt"], ["--user"], ["--add-config"]]
+_HARMFUL = [["--help"], ["--blah"], ["-x"], ["---user"], ["--alt"]]
+_SWALLOWING = [["--user"], ["--add-config"]]
+"""They take the option that follows for their argument, which may be the connection."""
 
 ON_ZOOKEEPER = _command_lines(
     _to("zookeeper", _NOTHING, st.just(["--zookeeper", ADDRESS, "--bootstrap-server", "127.0.0.1:1"])),
     _IPS,
     _VALUES,
-    st.sampled_from([*_HARMLESS, *_HARMLESS, ["--force"], *_HARMFUL, ["--all"], ["--zk-tls-config-file", "/nowhere"]]),
+    st.sampled_from(
+        [*_HARMLESS, *_HARMLESS, ["--force"], *_HARMFUL, *_SWALLOWING, ["--all"], ["--zk-tls-config-file", "/nowhere"]]
+    ),
     scram=True,
 )
 """What the tool of 2.8 is told, credentials included."""
