@@ -1,6 +1,7 @@
-"""A real ZooKeeper for the whole session, a chroot of its own for each test, and a broker in ZooKeeper mode.
+"""A real ZooKeeper for the whole session, a chroot of its own for each test, and real brokers.
 
-Nothing is skipped where Java or PySpark is missing: the tests fail.
+Nothing is skipped where Java or PySpark is missing: the tests fail. `--hypothesis-profile nightly` looks at twenty
+times as many examples.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.alteration import Alteration
 from kquota.sandbox import Sandbox
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 
 _numbers = itertools.count()
+settings.register_profile("nightly", max_examples=2_000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,3 +97,10 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
         client.stop()
         client.close()
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
+
+
+@pytest.fixture(scope="session")
+def kraft() -> Iterator[KafkaBroker]:
+    """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
+    with KafkaBroker(settings=AT_ONCE) as broker:
+        yield broker

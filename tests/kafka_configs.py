@@ -28,13 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from kquota.backends import wire, znode
-from kquota.backends.kafka import KafkaSecurity, Servers
-from kquota.backends.kafka.session import Session
+from kquota.backends import znode
+from kquota.backends.kafka.raw import RawQuotas
 from kquota.cli.kafka_configs import run
 from kquota.cli.kafka_configs.java import double_text, parse_double
 from kquota.sandbox import Sandbox
-from tests.brokers.kafka import KafkaBroker
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 Case = Mapping[str, Any]
@@ -79,6 +78,7 @@ class ZooKeeper:
     """A chroot of its own for each case; `/config` and the directories below it are no part of the state."""
 
     tool: ClassVar[str] = "2.8"
+    _numbers: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self, connect: str, chroot: str = "") -> None:
         from kazoo.client import KazooClient
@@ -86,7 +86,6 @@ class ZooKeeper:
         self._client = KazooClient(connect)
         self._client.start()
         self._connect = connect
-        self._numbers = itertools.count()
         self._chroot = chroot
         self._known_changes: set[str] = set()
 
@@ -162,53 +161,40 @@ class Broker:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._session = Session(Servers.parse(bootstrap), 30.0, KafkaSecurity())
+        self._raw = RawQuotas(bootstrap)
 
     def close(self) -> None:
-        self._session.close()
+        self._raw.close()
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         return {"@BOOTSTRAP@": self._bootstrap}
 
     def prepare(self, state: Mapping[str, Any]) -> None:
-        entries = [
-            wire.AlterEntry(entry.entity, [wire.OpData(value.key, 0.0, True) for value in entry.values])
-            for entry in self._entries()
-        ]
-        entries += [
-            wire.AlterEntry(
-                [wire.EntityData(kind, name) for kind, name in quota["entity"].items()],
-                [wire.OpData(key, parse_double(text) or 0.0, False) for key, text in quota["values"].items()],
-            )
-            for quota in state.get("quotas", ())
-        ]
-        for entry in entries:  # one by one: an entity may be in both halves
-            request = wire.AlterClientQuotasRequest([entry], False)
-            (answer,) = self._session.ask([request], wire.AlterClientQuotasResponse, self._session.deadline())
-            assert all(result.error_code == 0 for result in answer.entries), answer
-        wanted = {"quotas": state.get("quotas", [])}
-        if not same_state(wanted, shown := self.state(wanted)):
-            raise RuntimeError(f"the broker shows {shown}, and not {wanted}")
+        for quota in self._raw.describe():
+            self._raw.alter(quota.entity, {}, list(quota.values))
+        for wanted in state.get("quotas", ()):
+            values = {key: parse_double(text) or 0.0 for key, text in wanted["values"].items()}
+            self._raw.alter(wanted["entity"], values)
+        expected = {"quotas": state.get("quotas", [])}
+        if not same_state(expected, shown := self.state(expected)):
+            raise RuntimeError(f"the broker shows {shown}, and not {expected}")
 
     def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
         deadline = time.monotonic() + _VISIBLE_S
         while True:
             shown = {
                 "quotas": [
-                    {"entity": dict(entry.entity), "values": {key: double_text(value) for key, value in entry.values}}
-                    for entry in self._entries()
+                    {
+                        "entity": quota.entity,
+                        "values": {key: double_text(value) for key, value in quota.values.items()},
+                    }
+                    for quota in self._raw.describe()
                 ]
             }
             if same_state(expected, shown) or time.monotonic() > deadline:
                 return shown
             time.sleep(0.01)
-
-    def _entries(self) -> Sequence[wire.QuotaEntry]:
-        request = wire.DescribeClientQuotasRequest([], False)
-        (answer,) = self._session.ask([request], wire.DescribeClientQuotasResponse, self._session.deadline())
-        assert answer.entries is not None, answer
-        return answer.entries
 
 
 class ZooKeeperBroker(Broker):
@@ -240,7 +226,7 @@ def zookeeper() -> Iterator[ZooKeeper]:
 @contextlib.contextmanager
 def broker() -> Iterator[Broker]:
     """A real broker."""
-    with KafkaBroker() as started, contextlib.closing(Broker(started.bootstrap)) as server:
+    with KafkaBroker(settings=AT_ONCE) as started, contextlib.closing(Broker(started.bootstrap)) as server:
         yield server
 
 
@@ -268,10 +254,15 @@ SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Server]]] =
 def execute(case: Case, server: Server) -> Outcome:
     """Brings about the state before and runs the command line."""
     server.prepare(case["pre_state"])
-    argv = [substituted(word, server) for word in case["argv"]]
+    code, out, err = run_as(server.tool, [substituted(word, server) for word in case["argv"]])
+    return Outcome(code, out, err, server.state(case["expect"].get("state", {})))
+
+
+def run_as(tool: str, argv: Sequence[str]) -> tuple[int, str, str]:
+    """Runs a command line in this process as a tool of Kafka's: the exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     before = os.environ.get("KQUOTA_KAFKA_CONFIGS")
-    os.environ["KQUOTA_KAFKA_CONFIGS"] = server.tool
+    os.environ["KQUOTA_KAFKA_CONFIGS"] = tool
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(argv)
@@ -279,7 +270,7 @@ def execute(case: Case, server: Server) -> Outcome:
         os.environ.pop("KQUOTA_KAFKA_CONFIGS")
         if before is not None:
             os.environ["KQUOTA_KAFKA_CONFIGS"] = before
-    return Outcome(code, out.getvalue(), err.getvalue(), server.state(case["expect"].get("state", {})))
+    return code, out.getvalue(), err.getvalue()
 
 
 def substituted(text: str, server: Server) -> str:

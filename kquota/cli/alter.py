@@ -13,7 +13,7 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
-from kquota.errors import Conflict, InputError
+from kquota.errors import Conflict, InputError, Refused
 
 
 @click.command("alter")
@@ -39,6 +39,11 @@ from kquota.errors import Conflict, InputError
 )
 @click.option("--delete-config", multiple=True, metavar="KEY[,…]", help="Keys to delete.")
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also set quotas on names that are most likely a mistake: 'User:alice', and '<default>' as a name.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
 @click.option("--wait", is_flag=True, help="Return when a describe shows the change: brokers of KRaft may lag behind.")
 @params.cluster_options
@@ -47,6 +52,7 @@ def command(
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
     strict_delete: bool,
+    force: bool,
     dry_run: bool,
     wait: bool,
     entities: tuple[str, ...],
@@ -82,6 +88,8 @@ def command(
             raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
         changes = (_additions(add_config), _deletions(delete_config))
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
+    if not force:
+        _refuse_misnomers(alterations)
     with session.open_backend(options) as backend:
         if not dry_run:
             _warn_of_freezes(backend.alter(alterations, validate_only=True))
@@ -105,6 +113,17 @@ def _from_file(file: Path) -> list[Alteration]:
     if not snapshot:
         raise InputError(f"{file}: no quotas in it")
     return [Alteration(entity, values) for entity, values in snapshot.items()]
+
+
+def _refuse_misnomers(alterations: Iterable[Alteration]) -> None:
+    """Raises Refused, before anything is read or written, for names that no client has."""
+    from kquota.core.guard import objections
+
+    found = [(alteration.entity, reason) for alteration in alterations for reason in objections(alteration)]
+    if found:
+        entity, reason = found[0]
+        more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
+        raise Refused(f"{entity}: {reason}{more}", hint="if it is meant, say --force; deleting needs none")
 
 
 _LONG_FREEZE_S = 60

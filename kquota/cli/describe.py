@@ -38,6 +38,7 @@ def command(strict: bool, output: str, **options: Any) -> None:
     wanted = params.selected_filter(options, strict=strict)
     with session.open_backend(options) as backend:
         snapshot = backend.describe(wanted)
+    session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
     print_snapshot(snapshot, output)
 

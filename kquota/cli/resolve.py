@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import params, session
+from kquota.core.entity import EntityType
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.resolver import Resolution, Shadowed, resolve, resolve_ip
 from kquota.errors import InputError
@@ -37,6 +38,7 @@ def command(user: str | None, client: str | None, ip: str | None, output: str, *
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
+    session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
     snapshot = session.load_quotas(options)
     resolutions: tuple[Resolution, ...]
     if user is None and client is None:

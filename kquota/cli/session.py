@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.core.entity import EntityType
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -78,6 +80,17 @@ def warn_problems(snapshot: QuotaSnapshot) -> None:
     """What is stored but unusable, a line each on stderr."""
     for problem in snapshot.problems:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
+
+
+def warn_misnomers(names: Mapping[EntityType, object]) -> None:
+    """Names that hardly any client has, a line each on stderr."""
+    from kquota.cli.text import safe
+    from kquota.core.guard import misnomer
+
+    for entity_type, name in names.items():
+        reason = misnomer(entity_type, name) if isinstance(name, str) else None
+        if reason is not None:
+            click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
 
 
 def _zookeeper_security(tls_file: Path | None) -> ZooKeeperSecurity | None:

@@ -28,6 +28,8 @@ COORDINATES = (
     # The binding of slf4j 1.7 to the log4j-core that kafka-server brings; Kafka itself leaves it to its distribution.
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
+AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
+"""Settings of a broker that writes at once: a controller waits up to 25 ms for more to write."""
 USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
 """The users of the SASL listener; the password of each is made from the name (`password_of`)."""
 
@@ -204,7 +206,9 @@ class KafkaBroker:
         logging = self.folder / "log4j2.properties"
         logging.write_text(_LOG4J2.format(request_log=self.request_log, server_log=self.folder / "server.log"))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_storage = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+        format_storage = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(properties)
+        )
         done = subprocess.run(format_storage, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")

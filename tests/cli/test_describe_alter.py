@@ -216,6 +216,84 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
+    ("words", "entity", "says"),
+    [
+        (["--user", "User:alice"], "user=User:alice", "'alice'"),
+        (["--user", "<default>"], r"user=\<default>", "--user-defaults"),
+        (["--user", "alice", "--client", "<default>"], r"user=alice,client-id=\<default>", "--client-defaults"),
+        (["--entity", "user=User:alice,client-id=app1"], "user=User:alice,client-id=app1", "'alice'"),
+        (["--entity-type", "users", "--entity-name", "<default>"], r"user=\<default>", "--user-defaults"),
+    ],
+)
+def test_a_name_that_nobody_has_needs_force(
+    kquota: Kquota, chroot: str, znodes: Any, words: list[str], entity: str, says: str
+) -> None:
+    """Kafka would take it; deleting it again needs no force."""
+    alter = ("alter", "--zookeeper", chroot, *words)
+    for more in ([], ["--dry-run"], ["--entity", "user=bob"]):
+        refused = kquota(*alter, *more, "--add-config", "producer_byte_rate=1")
+        assert (refused.code, refused.out) == (8, "")
+        assert says in refused.complaint
+        assert "--force" in refused.complaint
+        assert znodes.get_children("/") == []
+
+    forced = kquota(*alter, "--add-config", "producer_byte_rate=1", "--force", "-o", "csv")
+
+    assert (forced.code, forced.err) == (0, "")
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == f"{entity}\n"
+    assert kquota(*alter, "--delete-config", "producer_byte_rate").code == 0
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
+
+
+def test_a_file_with_names_that_nobody_has_needs_force(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    """One line for all of them, and nothing is written."""
+    for user in ("User:alice", "User:bob", "carol"):
+        kquota("alter", "--zookeeper", chroot, "--user", user, "--add-config", "producer_byte_rate=1", "--force")
+    (tmp_path / "quotas.yaml").write_text(kquota("describe", "--zookeeper", chroot, "-o", "yaml").out)
+    alter = ("alter", "--zookeeper", f"{chroot}", "--file", "quotas.yaml")
+
+    refused = kquota(*alter)
+    forced = kquota(*alter, "--force")
+
+    assert refused.code == 8
+    assert "user=User:alice" in refused.complaint
+    assert "and 1 more like it" in refused.complaint
+    assert forced.code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--user alice --add-config producer_byte_rate=NaN", 3),
+        ("--user alice --add-config request_percentage=NaN", 3),
+        ("--user alice --add-config request_percentage=Infinity", 3),
+        ("--user alice --add-config request_percentage=1e400", 3),
+        ("--user alice --add-config producer_byte_rate=-1", 3),
+        ("--user alice --add-config producer_byte_rate=9223372036854775808", 3),
+        ("--ip not_a_host! --add-config connection_creation_rate=1", 3),
+        ("--ip <default> --add-config connection_creation_rate=1", 3),
+        ("--user .. --add-config producer_byte_rate=1", 3),
+    ],
+)
+def test_force_opens_no_other_door(kquota: Kquota, chroot: str, znodes: Any, arguments: str, code: int) -> None:
+    """What is no quota, and what keeps a broker in ZooKeeper mode from starting, is refused all the same."""
+    done = kquota("alter", "--zookeeper", chroot, *arguments.split(), "--force")
+
+    assert (done.code, done.out) == (code, "")
+    assert done.complaint
+    assert znodes.get_children("/") == []
+
+
+def test_a_name_that_nobody_has_is_pointed_out(kquota: Kquota, chroot: str) -> None:
+    """Where somebody asks about it."""
+    for words in (["describe", "--user", "User:alice"], ["resolve", "--user", "User:alice"]):
+        done = kquota(*words, "--zookeeper", chroot)
+
+        assert done.code == 0
+        assert "kquota: warning: user=User:alice: quotas go by the principal's name alone, 'alice'" in done.err
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         "alter --user alice",

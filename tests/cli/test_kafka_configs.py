@@ -24,7 +24,6 @@ from kquota.cli.kafka_configs.scram import stored_credential
 from kquota.cli.kafka_configs.tool import CURRENT
 from kquota.core.entity import Entity
 from kquota.errors import Rejected
-from tests import kafka_configs as runner
 from tests.brokers.kafka import KafkaBroker
 
 WARNING = (
@@ -606,8 +605,6 @@ def test_hosts(host: str, known: bool) -> None:
 
 # --- ZooKeeper ---
 
-QUOTA = '{"version":1,"config":{"producer_byte_rate":"1024"}}'
-
 
 def node(**config: str) -> bytes:
     """The data of a node."""
@@ -984,50 +981,3 @@ def test_values_as_the_broker_keeps_them(tool: Tool, bootstrap: str) -> None:
     assert settled(tool, f"{line} --describe", shown).out == shown
     bad = tool(f"{line} --alter --add-config producer_byte_rate=10MB")
     assert bad == Ran(1, "", "Cannot parse quota configuration value for producer_byte_rate: 10MB\n")
-
-
-# --- The runner of recorded cases ---
-
-
-def case(**changes: Any) -> dict[str, Any]:
-    """A recorded case, with changes to what is expected."""
-    expect = {
-        "exit": 0,
-        "stdout": f"{WARNING}Completed updating config for entity: user-principal 'a'.\n",
-        "stderr": "",
-        "state": {"znodes": {"/config/users/a": QUOTA}, "new_notifications": ['{"version":2,"entity_path":"users/a"}']},
-    }
-    argv = ["--zookeeper", "@ZK@", "--alter", "--user", "a", "--add-config", "producer_byte_rate=1024"]
-    return {"id": "x", "backend": "zk-cli", "argv": argv, "pre_state": {"znodes": {}}, "expect": expect | changes}
-
-
-def test_the_runner_finds_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cases = [
-        case(),
-        case(exit=1),
-        case(stdout="another\n"),
-        case(stderr="another\n"),
-        case(stderr_contains=["another"]),
-        case(stderr_has_usage=True),
-        case(state={"znodes": {}}),
-        case(state={"new_notifications": []}),
-    ]
-    file = tmp_path / "cases.json"
-    file.write_text(json.dumps({"cases": cases}))
-    assert runner.main([str(file)]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 of 8 equal"
-    file.write_text(json.dumps({"cases": cases[:1]}))
-    assert runner.main([str(file), "--backend", "zk-cli"]) == 0
-    assert capsys.readouterr().out == "zk-cli: 1 of 1 equal\n1 of 1 equal\n"
-
-
-def test_what_the_runner_did_not_run_is_not_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "cases.json"
-    file.write_text(json.dumps({"cases": [{**case(), "backend": "other"}]}))
-    assert runner.main([str(file)]) == 1
-    assert capsys.readouterr().out == "other: 1 not run\n0 of 1 equal\n"
-    file.write_text('{"cases": []}')
-    assert runner.main([str(file)]) == 1
-    for arguments in ([str(tmp_path / "none.json")], [str(file), "--backend", "other"]):
-        with pytest.raises(SystemExit):
-            runner.main(arguments)

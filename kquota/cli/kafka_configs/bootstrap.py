@@ -6,24 +6,24 @@ Sources: `kafka.admin.ConfigCommand` (`alterConfig`, `alterQuotaConfigs`, `descr
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kquota.cli.kafka_configs import configs, java
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
-from kquota.core.entity import EntityType
+from kquota.core.entity import DEFAULT, EntityType
+from kquota.core.filter import ANY, Match, QuotaFilter
 from kquota.core.quota import QuotaKey
 from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    from kquota.backends import wire
     from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.kafka.raw import RawQuota
 
 _TIMEOUT_S = 30.0
-_PAUSE_S = 0.1
 _TYPES = {kind.plural: kind for kind in EntityType}
 _IP_KEYS = frozenset({QuotaKey.CONNECTION_CREATION_RATE.value})
 _QUOTA_KEYS = frozenset(key.value for key in QuotaKey) - _IP_KEYS
@@ -42,9 +42,6 @@ _EXCEPTIONS = {
 }
 
 
-R = TypeVar("R", bound="wire.Response")
-
-
 def run(options: Options, write: Callable[[str], None]) -> None:
     """Executes a checked command; `write` prints a line. Raises Refusal and Failure."""
     with _Cluster(options) as cluster:
@@ -61,9 +58,9 @@ class _Cluster:
 
     def __init__(self, options: Options) -> None:
         from kquota.backends.kafka import Servers
+        from kquota.backends.kafka.raw import RawQuotas
 
-        file = options.value("command-config")
-        security = _security(file)
+        security = _security(options.value("command-config"))
         self._to_controllers = options.has("bootstrap-controller")
         address = options.value("bootstrap-controller" if self._to_controllers else "bootstrap-server") or ""
         exception, message = "org.apache.kafka.common.KafkaException", "Failed to create new KafkaAdminClient"
@@ -73,41 +70,28 @@ class _Cluster:
             raise Failure(exception, message, note=error.message) from None
         if not any(_is_known(server.host, server.port) for server in servers.servers):
             raise Failure(exception, message, note=f"no host of {address} is known")
-        from kquota.backends.kafka.session import Session
-
-        self._session = Session(servers, _TIMEOUT_S, security)
+        self._raw = RawQuotas(address, timeout_s=_TIMEOUT_S, security=security)
 
     def __enter__(self) -> _Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._session.close()
+        self._raw.close()
 
-    def describe(self, components: Sequence[wire.ComponentData]) -> list[wire.QuotaEntry]:
-        """The entities that match exactly these components, in the broker's order."""
-        from kquota.backends import wire
+    def describe(self, filter: QuotaFilter) -> list[RawQuota]:
+        """The entities that match, in the broker's order."""
+        with self._failures():
+            return self._raw.describe(filter)
 
-        request = wire.DescribeClientQuotasRequest(components, strict=True)
-        answer = self._ask(
-            request, wire.DescribeClientQuotasResponse, lambda answer: (answer.error_code, answer.error_message)
-        )
-        return list(answer.entries or ())
-
-    def alter(self, entry: wire.AlterEntry) -> None:
+    def alter(self, entity: Mapping[str, str | None], values: Mapping[str, float], remove: Sequence[str]) -> None:
         """Changes one entity, all of it or nothing."""
-        from kquota.backends import wire
+        with self._failures():
+            self._raw.alter(entity, values, remove)
 
-        request = wire.AlterClientQuotasRequest((entry,), validate_only=False)
-
-        def outcome(answer: wire.AlterClientQuotasResponse) -> tuple[int, str | None]:
-            failed = [(result.error_code, result.error_message) for result in answer.entries if result.error_code]
-            return failed[0] if failed else (0, None)
-
-        self._ask(request, wire.AlterClientQuotasResponse, outcome)
-
-    def _ask(self, request: wire.Request, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
-        """The answer. Raises Failure with the exception of Java's that its error stands for."""
-        from kquota.backends.kafka.codes import CODES, is_transient
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turns an error of a request into the exception of Java's that it stands for."""
+        from kquota.backends.kafka.raw import BrokerError
 
         if self._to_controllers:
             raise Failure(
@@ -115,24 +99,17 @@ class _Cluster:
                 f"{_ERRORS}UnsupportedEndpointTypeException: This Admin API is not yet supported when communicating"
                 " directly with the controller quorum.",
             )
-        deadline = self._session.deadline()
         try:
-            while True:
-                (answer,) = self._session.ask([request], kind, deadline)
-                code, message = outcome(answer)
-                if not is_transient(code) or not deadline.left:
-                    break
-                time.sleep(min(_PAUSE_S, deadline.left))
+            yield
+        except BrokerError as error:
+            exception = _EXCEPTIONS.get(error.code, "UnknownServerException")
+            raise Failure(_EXECUTION, f"{_ERRORS}{exception}: {error.message}") from None
         except Unreachable as error:
             raise Failure("java.util.concurrent.TimeoutException", note=error.message) from None
         except Unauthorized as error:
             raise Failure(_EXECUTION, f"{_ERRORS}SaslAuthenticationException: {error.message}") from None
         except Rejected as error:
             raise Failure(_EXECUTION, f"{_ERRORS}UnsupportedVersionException: {error.message}") from None
-        if code:
-            text = message or (CODES[code].text if code in CODES else f"error {code}")
-            raise Failure(_EXECUTION, f"{_ERRORS}{_EXCEPTIONS.get(code, 'UnknownServerException')}: {text}")
-        return answer
 
 
 def _security(file: str | None) -> KafkaSecurity:
@@ -159,45 +136,38 @@ def _is_known(host: str, port: int) -> bool:
 # --- Describe ----------------------------------------------------------------------------------------------------
 
 
-def _components(options: Options) -> list[wire.ComponentData]:
-    """The filter: types and names by position, a type without a name standing for all of them."""
-    from kquota.backends import wire
-
+def _filter(options: Options) -> QuotaFilter:
+    """What is asked for: types and names by position, a type without a name standing for all of them."""
     types, names = options.entity_types, options.entity_names
     if len(names) > len(types):
         raise Refusal("More entity names specified than entity types")
-    components = []
-    for index, kind in enumerate(types):
-        name = names[index] if index < len(names) else None
-        match = wire.MATCH_ANY if name is None else wire.MATCH_EXACT if name else wire.MATCH_DEFAULT
-        components.append(wire.ComponentData(_TYPES[kind].value, match, name or None))
-    return components
+    matches: list[Match] = [name or DEFAULT for name in names]
+    matches += [ANY] * (len(types) - len(names))
+    return QuotaFilter({_TYPES[kind]: match for kind, match in zip(types, matches, strict=True)}, strict=True)
 
 
 def _describe(cluster: _Cluster, options: Options, write: Callable[[str], None]) -> None:
-    entries = cluster.describe(_components(options))
-    hashes = [(str(index), _entity_hash(entry.entity)) for index, entry in enumerate(entries)]
+    quotas = cluster.describe(_filter(options))
+    hashes = [(str(index), _entity_hash(quota.entity)) for index, quota in enumerate(quotas)]
     for index in java.hash_map_order(hashes):
-        entry = entries[int(index)]
-        values = {value.key: value.value for value in entry.values}
+        entity, values = quotas[int(index)]
         keys = java.hash_map_order((key, java.string_hash(key)) for key in values)
         pairs = ", ".join(f"{key}={java.double_text(values[key])}" for key in keys)
-        write(f"Quota configs for {_title(entry.entity)} are {pairs}")
+        write(f"Quota configs for {_title(entity)} are {pairs}")
 
 
-def _entity_hash(entity: Sequence[wire.EntityData]) -> int:
+def _entity_hash(entity: Mapping[str, str | None]) -> int:
     """`ClientQuotaEntity.hashCode`."""
-    parts = (java.string_hash(kind) ^ (0 if name is None else java.string_hash(name)) for kind, name in entity)
+    parts = (java.string_hash(kind) ^ (0 if name is None else java.string_hash(name)) for kind, name in entity.items())
     return (31 + sum(parts)) & 0xFFFFFFFF
 
 
-def _title(entity: Sequence[wire.EntityData]) -> str:
-    names = {part.entity_type: part.entity_name for part in entity}
+def _title(entity: Mapping[str, str | None]) -> str:
     titles = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
     parts = []
     for kind, title in titles.items():
-        if kind in names:
-            name = names[kind]
+        if kind in entity:
+            name = entity[kind]
             parts.append(f"the default {title}" if name is None else f"{title} '{name}'")
     return ", ".join(parts)
 
@@ -273,25 +243,19 @@ def _shown_set(adding: dict[str, str], unknown: list[str], scram: list[str]) -> 
 
 
 def _alter_quotas(cluster: _Cluster, options: Options, adding: dict[str, str], deleting: list[str]) -> None:
-    from kquota.backends import wire
-
-    entries = cluster.describe(_components(options))
-    stored = {value.key for value in entries[0].values} if entries else set()
+    quotas = cluster.describe(_filter(options))
+    stored = quotas[0].values if quotas else {}
     missing = [key for key in deleting if key not in stored]
     if missing:
         raise Refusal(f"Invalid config(s): {','.join(missing)}")
-    operations = []
+    values = {}
     for key in java.immutable_order(adding):
         number = java.parse_double(adding[key])
         if number is None:
             raise Refusal(f"Cannot parse quota configuration value for {key}: {adding[key]}")
-        operations.append(wire.OpData(key, number, remove=False))
-    operations += [wire.OpData(key, 0.0, remove=True) for key in deleting]
-    entity = [
-        wire.EntityData(_TYPES[kind].value, name or None)
-        for kind, name in zip(options.entity_types, options.entity_names, strict=True)
-    ]
-    cluster.alter(wire.AlterEntry(entity, operations))
+        values[key] = number
+    pairs = zip(options.entity_types, options.entity_names, strict=True)
+    cluster.alter({_TYPES[kind].value: name or None for kind, name in pairs}, values, deleting)
 
 
 def _done(kind: str, name: str) -> str:

@@ -1,0 +1,90 @@
+"""The quotas as texts and doubles: what Kafka's own tool needs, which sends any number and lets the broker judge it.
+
+Everything of kquota's own goes through `KafkaBackend`, which refuses values that a broker could not use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from kquota.backends import ClosesOnExit, wire
+from kquota.backends.kafka.address import Servers
+from kquota.backends.kafka.codes import CODES, NONE, is_transient
+from kquota.backends.kafka.quotas import describe_request
+from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.kafka.session import Session
+from kquota.core.filter import EVERYTHING, QuotaFilter
+from kquota.errors import InputError, Rejected
+
+_PAUSE_S = 0.1
+R = TypeVar("R", bound=wire.Response)
+
+
+class RawQuota(NamedTuple):
+    """One entity as a broker shows it: its names by entity type, None for the default, and its values by key."""
+
+    entity: Mapping[str, str | None]
+    values: Mapping[str, float]
+
+
+class BrokerError(Rejected):
+    """What a broker answered instead of doing it: the code of the error and the text that came with it, if any did."""
+
+    def __init__(self, code: int, text: str | None) -> None:
+        super().__init__(text or (CODES[code].text if code in CODES else f"error {code}"))
+        self.code = code
+
+
+class RawQuotas(ClosesOnExit):
+    """The quotas of a cluster through its brokers; a context manager that connects at the first request.
+
+    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. Nothing is remembered: a broker
+    shows what was written when its own copy of the metadata has it. Raises InputError for a malformed address; every
+    request raises Unreachable, Unauthorized, Rejected where the broker serves no such request, and BrokerError.
+    """
+
+    def __init__(self, bootstrap: str, *, timeout_s: float = 30.0, security: KafkaSecurity | None = None) -> None:
+        self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+
+    def close(self) -> None:
+        """Ends the connection; a second call does nothing."""
+        self._session.close()
+
+    def describe(self, filter: QuotaFilter = EVERYTHING) -> list[RawQuota]:
+        """The entities that match, in the order of the broker. Raises InputError for a name that cannot be sent."""
+        request = describe_request(filter)
+        if request is None:
+            raise InputError("a name that is not Unicode, or too long for a request, is no entity's")
+        answer = self._ask(
+            request, wire.DescribeClientQuotasResponse, lambda answer: (answer.error_code, answer.error_message)
+        )
+        return [RawQuota(dict(entry.entity), dict(entry.values)) for entry in answer.entries or ()]
+
+    def alter(self, entity: Mapping[str, str | None], values: Mapping[str, float], remove: Sequence[str] = ()) -> None:
+        """Sets values of one entity, then removes keys: all of it or nothing.
+
+        A key that comes twice is sent twice, for the broker to judge.
+        """
+        operations = [wire.OpData(key, value, False) for key, value in values.items()]
+        operations += [wire.OpData(key, 0.0, True) for key in remove]
+        entry = wire.AlterEntry([wire.EntityData(kind, name) for kind, name in entity.items()], operations)
+
+        def outcome(answer: wire.AlterClientQuotasResponse) -> tuple[int, str | None]:
+            failed = [(result.error_code, result.error_message) for result in answer.entries if result.error_code]
+            return failed[0] if failed else (NONE, None)
+
+        self._ask(wire.AlterClientQuotasRequest([entry], False), wire.AlterClientQuotasResponse, outcome)
+
+    def _ask(self, request: wire.Request, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
+        """The answer, once it is none that may pass."""
+        deadline = self._session.deadline()
+        while True:
+            (answer,) = self._session.ask([request], kind, deadline)
+            code, text = outcome(answer)
+            if code == NONE:
+                return answer
+            if not is_transient(code) or not deadline.left:
+                raise BrokerError(code, text)
+            time.sleep(min(_PAUSE_S, deadline.left))

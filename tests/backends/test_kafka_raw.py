@@ -1,0 +1,72 @@
+"""Quotas as brokers judge them, on a real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
+from kquota.core.entity import EntityType
+from kquota.core.filter import QuotaFilter
+from kquota.errors import InputError, Unreachable
+from tests.brokers.kafka import KafkaBroker
+
+ENTITY = {"user": "raw", "client-id": None}
+PAIRS = QuotaFilter({EntityType.USER: "raw"})
+
+
+@pytest.fixture
+def raw(kraft: KafkaBroker) -> Iterator[RawQuotas]:
+    with RawQuotas(kraft.bootstrap) as quotas:
+        yield quotas
+
+
+def shown(raw: RawQuotas, expected: list[RawQuota]) -> list[RawQuota]:
+    """What the broker shows once it is that, or at last; its copy of the metadata lags behind."""
+    deadline = time.monotonic() + 10
+    while (quotas := raw.describe(PAIRS)) != expected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return quotas
+
+
+def test_any_number_goes_to_the_broker_and_comes_back(raw: RawQuotas) -> None:
+    raw.alter(ENTITY, {"producer_byte_rate": 1024.0000001, "request_percentage": float("inf")})
+    quota = RawQuota(ENTITY, {"producer_byte_rate": 1024.0000001, "request_percentage": float("inf")})
+    assert shown(raw, [quota]) == [quota]
+    raw.alter(ENTITY, {}, ["producer_byte_rate", "request_percentage", "unheard_of"])
+    assert shown(raw, []) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "remove", "message"),
+    [
+        ({"producer_byte_rate": 0.0}, [], "Quota producer_byte_rate must be greater than 0"),
+        ({"producer_byte_rate": 5.0, "unheard_of": 1.0}, [], "Invalid configuration key unheard_of"),
+        ({}, ["unheard_of", "unheard_of"], "Ignoring duplicate entity ClientQuotaEntity"),
+    ],
+)
+def test_a_refusal_is_the_brokers_own(
+    raw: RawQuotas, values: dict[str, float], remove: list[str], message: str
+) -> None:
+    with pytest.raises(BrokerError, match=message) as caught:
+        raw.alter(ENTITY, values, remove)
+    assert caught.value.code == 42
+    assert raw.describe(PAIRS) == []
+
+
+def test_a_refusal_without_a_text_has_kafkas() -> None:
+    assert BrokerError(44, None).message == "Request parameters do not satisfy the configured policy."
+    assert BrokerError(4711, "").message == "error 4711"
+
+
+@pytest.mark.parametrize("name", ["x" * 32768, "\udc80"])
+def test_a_name_that_cannot_be_sent(raw: RawQuotas, name: str) -> None:
+    with pytest.raises(InputError, match="is no entity's"):
+        raw.describe(QuotaFilter({EntityType.USER: name}))
+
+
+def test_nobody_there() -> None:
+    with RawQuotas("127.0.0.1:1", timeout_s=3) as quotas, pytest.raises(Unreachable, match="connection refused"):
+        quotas.describe()

@@ -1,0 +1,71 @@
+"""The runner of recorded cases: it finds what differs, and does not call equal what it did not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import kafka_configs as runner
+
+RECORDED = Path(__file__).with_name("vectors") / "kafka_configs.json"
+WARNING = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
+    "Use --bootstrap-server instead to specify a broker to connect to.\n"
+)
+QUOTA = '{"version":1,"config":{"producer_byte_rate":"1024"}}'
+
+
+def test_kafkas_answers_are_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a ZooKeeper, a broker of a current Kafka, and one that runs with ZooKeeper."""
+    code = runner.main([str(RECORDED)])
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0, lines
+    assert [line.partition(":")[0] for line in lines[:-1]] == list(runner.SERVERS)
+    assert int(lines[-1].split()[2]) > 200
+
+
+def case(**changes: Any) -> dict[str, Any]:
+    """A recorded case, with changes to what is expected."""
+    expect = {
+        "exit": 0,
+        "stdout": f"{WARNING}Completed updating config for entity: user-principal 'a'.\n",
+        "stderr": "",
+        "state": {"znodes": {"/config/users/a": QUOTA}, "new_notifications": ['{"version":2,"entity_path":"users/a"}']},
+    }
+    argv = ["--zookeeper", "@ZK@", "--alter", "--user", "a", "--add-config", "producer_byte_rate=1024"]
+    return {"id": "x", "backend": "zk-cli", "argv": argv, "pre_state": {"znodes": {}}, "expect": expect | changes}
+
+
+def test_the_runner_finds_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [
+        case(),
+        case(exit=1),
+        case(stdout="another\n"),
+        case(stderr="another\n"),
+        case(stderr_contains=["another"]),
+        case(stderr_has_usage=True),
+        case(state={"znodes": {}}),
+        case(state={"new_notifications": []}),
+    ]
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"cases": cases}))
+    assert runner.main([str(file)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 of 8 equal"
+    file.write_text(json.dumps({"cases": cases[:1]}))
+    assert runner.main([str(file), "--backend", "zk-cli"]) == 0
+    assert capsys.readouterr().out == "zk-cli: 1 of 1 equal\n1 of 1 equal\n"
+
+
+def test_what_the_runner_did_not_run_is_not_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"cases": [{**case(), "backend": "other"}]}))
+    assert runner.main([str(file)]) == 1
+    assert capsys.readouterr().out == "other: 1 not run\n0 of 1 equal\n"
+    file.write_text('{"cases": []}')
+    assert runner.main([str(file)]) == 1
+    for arguments in ([str(tmp_path / "none.json")], [str(file), "--backend", "other"]):
+        with pytest.raises(SystemExit):
+            runner.main(arguments)
