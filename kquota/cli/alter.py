@@ -12,6 +12,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
+from kquota.core.filter import ANY
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
 from kquota.errors import Conflict, InputError
 
@@ -61,6 +62,9 @@ def command(
     (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
     whole or not at all, and when some could not be, the exit code is 9.
 
+    Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
+    listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only.
+
     \b
     Examples:
       kquota alter --user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB
@@ -69,7 +73,28 @@ def command(
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
       kquota alter --file quotas.yaml
+      kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
+    broker = params.selected_broker(options)
+    if broker is not None:
+        if entities or file is not None:
+            raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+        if broker is ANY:
+            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+        _check_changes(add_config, delete_config)
+        from kquota.cli import brokers
+
+        brokers.alter(
+            broker,
+            brokers.parse_additions(_items(add_config)),
+            _items(delete_config),
+            output,
+            options,
+            strict_delete=strict_delete,
+            dry_run=dry_run,
+            wait=wait,
+        )
+        return ExitCode.OK
     if file is not None:
         if entities or add_config or delete_config or params.selection(options):
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
@@ -78,8 +103,7 @@ def command(
         chosen = [Entity.parse(text) for text in entities]
         if not chosen or params.selection(options):
             chosen.append(params.selected_entity(options))
-        if not add_config and not delete_config:
-            raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+        _check_changes(add_config, delete_config)
         changes = (_additions(add_config), _deletions(delete_config))
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
     with session.open_backend(options) as backend:
@@ -96,6 +120,11 @@ def command(
             hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
         )
     return exit_code_of_results(results)
+
+
+def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
+    if not add_config and not delete_config:
+        raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
 
 
 def _from_file(file: Path) -> list[Alteration]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
+    from kquota.backends import BrokerConfigs, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.core.snapshot import QuotaSnapshot
@@ -33,6 +33,24 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
         "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
         "or set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER"
     )
+
+
+def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
+    """The brokers of the cluster that the options name. Raises click.UsageError when they name none, or two."""
+    zookeeper, bootstrap_server = _cluster(options)
+    timeout_s = options["timeout"]
+    if bootstrap_server:
+        from kquota.backends.kafka import KafkaBrokerConfigs
+
+        return KafkaBrokerConfigs(
+            bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options["command_config"])
+        )
+    if zookeeper:
+        from kquota.backends.zookeeper import ZooKeeperBrokerConfigs
+
+        security = _zookeeper_security(options["zk_tls_config_file"])
+        return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
+    raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
 
 
 def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
