@@ -62,6 +62,8 @@ def command(
     (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
     whole or not at all, and when some could not be, the exit code is 9.
 
+    Through controllers (--bootstrap-controller) what was set before is not known: the report says so.
+
     Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
     listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only.
 
@@ -106,6 +108,8 @@ def command(
         _check_changes(add_config, delete_config)
         changes = (_additions(add_config), _deletions(delete_config))
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
+    if wait and options["bootstrap_controller"]:
+        raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     with session.open_backend(options) as backend:
         if not dry_run:
             _warn_of_freezes(backend.alter(alterations, validate_only=True))
@@ -137,10 +141,17 @@ def _from_file(file: Path) -> list[Alteration]:
 
 
 _LONG_FREEZE_S = 60
+_FREEZING = {QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE}
 
 
-def _warn_of_freezes(results: Iterable[AlterResult]) -> None:
+def _warn_of_freezes(results: Sequence[AlterResult]) -> None:
     """Says before it happens that a busy client will stand still: it is throttled for the rate it had."""
+    if any(not result.blind.isdisjoint(_FREEZING) for result in results):
+        click.echo(
+            "kquota: warning: controllers do not tell the present limits: whether a busy client will stand still under"
+            " a lower one is not known",
+            err=True,
+        )
     for result in results:
         seconds = result.longest_freeze_s
         if seconds >= _LONG_FREEZE_S:
@@ -186,6 +197,10 @@ def _deletions(texts: Iterable[str]) -> frozenset[QuotaKey]:
     return frozenset(QuotaKey.parse(item) for item in _items(texts))
 
 
+_UNKNOWN = "?"
+"""What was set before, where nobody could look."""
+
+
 def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool) -> None:
     """Prints what changed, per entity and key."""
     if output in ("json", "yaml"):
@@ -198,10 +213,10 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
     from kquota.cli.text import Column, entity_text, print_csv, print_table
 
     changes = [
-        (result.entity, key, result.before.get(key), result.after.get(key))
+        (result.entity, key, _UNKNOWN if key in result.blind else result.before.get(key), result.after.get(key))
         for result in results
         for key in QuotaKey
-        if key in result.before or key in result.after
+        if key in result.before or key in result.after or (key in result.blind and result.error is None)
     ]
     if output == "csv":
         print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
@@ -214,8 +229,8 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
         click.echo("nothing changes", err=True)
         return
 
-    def shown(key: QuotaKey, value: Value | None) -> str:
-        return "-" if value is None else humanize(key, value)
+    def shown(key: QuotaKey, value: Value | str | None) -> str:
+        return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
 
     print_table(
         [Column("ENTITY", style="cyan"), Column("KEY"), Column("BEFORE", number=True), Column("AFTER", number=True)],

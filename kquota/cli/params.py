@@ -172,6 +172,11 @@ def cluster_options(function: F) -> F:
             help="Brokers of the cluster (Kafka 2.6 and later).",
         ),
         click.option(
+            "--bootstrap-controller",
+            metavar="HOST:PORT[,…]",
+            help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
+        ),
+        click.option(
             "--command-config",
             type=click.Path(path_type=Path),
             metavar="FILE",

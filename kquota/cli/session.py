@@ -19,6 +19,12 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     """The backend that the cluster options name. Raises click.UsageError when they name none, or two."""
     from kquota.backends import connect
 
+    controller = _controller(options)
+    if controller:
+        from kquota.backends.kafka import ControllerBackend
+
+        login = _kafka_security(options["command_config"])
+        return ControllerBackend(controller, timeout_s=options["timeout"], security=login)
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
@@ -37,6 +43,8 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
 
 def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     """The brokers of the cluster that the options name. Raises click.UsageError when they name none, or two."""
+    if _controller(options):
+        raise click.UsageError("a broker tells its own configs: give --bootstrap-server")
     zookeeper, bootstrap_server = _cluster(options)
     timeout_s = options["timeout"]
     if bootstrap_server:
@@ -51,6 +59,16 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
         security = _zookeeper_security(options["zk_tls_config_file"])
         return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
     raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+
+
+def _controller(options: dict[str, Any]) -> str | None:
+    """The controllers that the command line names; they win over what the environment names."""
+    controller: str | None = options["bootstrap_controller"] or None
+    if controller and (_on_command_line("zookeeper") or _on_command_line("bootstrap_server")):
+        raise click.UsageError(
+            "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
+        )
+    return controller
 
 
 def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -73,12 +91,12 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
     file: Path | None = options["quotas"]
     if file is not None:
-        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server"):
+        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server") or _controller(options):
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
         return read_quotas(file)
-    if not any(_cluster(options)):
+    if not _controller(options) and not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:
         snapshot = backend.describe()
