@@ -10,8 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.backends.kafka import KafkaSecurity, MigratedQuotas
+    from kquota.backends.zookeeper import MigrationSource, ZooKeeperSecurity
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -59,6 +59,19 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
         security = _zookeeper_security(options["zk_tls_config_file"])
         return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
     raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+
+
+def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
+    """Both sides of a migration: its options name each."""
+    from kquota.backends.kafka import MigratedQuotas
+    from kquota.backends.zookeeper import MigrationSource
+
+    timeout_s = options["timeout"]
+    source = MigrationSource(
+        options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options["zk_tls_config_file"])
+    )
+    security = _kafka_security(options["command_config"])
+    return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
 
 
 def _controller(options: dict[str, Any]) -> str | None:

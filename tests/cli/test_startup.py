@@ -48,6 +48,8 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["resolve", "--help"],
         ["audit", "--help"],
         ["sandbox", "start", "--help"],
+        ["migrate", "check", "--help"],
+        ["migrate", "check", "--zookeeper", "localhost"],
         ["kafka-configs", "--help"],
         ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
         ["describe", "--nonsense"],
