@@ -76,7 +76,7 @@ def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQu
 
 def _controller(options: dict[str, Any]) -> str | None:
     """The controllers that the command line names; they win over what the environment names."""
-    controller: str | None = options["bootstrap_controller"] or None
+    controller: str | None = options.get("bootstrap_controller")
     if controller and (_on_command_line("zookeeper") or _on_command_line("bootstrap_server")):
         raise click.UsageError(
             "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
