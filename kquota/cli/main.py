@@ -30,6 +30,7 @@ COMMANDS = {
     "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
     "schema": "Print the JSON Schema of a document, or the names of all.",
     "help": "Explain a concept, or a command.",
     "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",

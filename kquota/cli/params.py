@@ -6,17 +6,20 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import click
 
+from kquota.core.broker import Broker, parse_broker
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.filter import ANY, Match, QuotaFilter
+from kquota.core.filter import Any as AnyName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ORDER = "kquota.entity_names"
 _TYPES = {kind.plural: kind for kind in EntityType}
+_BROKERS = "brokers"
 
 
 def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -45,11 +48,13 @@ def entity_options(function: F) -> F:
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
         click.option("--ip", metavar="ADDRESS", help="The ip address."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
+        click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
+        click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
         click.option(
             "--entity-type",
             "entity_types",
             multiple=True,
-            type=click.Choice(list(_TYPES)),
+            type=click.Choice([*_TYPES, _BROKERS]),
             help="The long form of the above; repeat it for a pair.",
         ),
         click.option(
@@ -76,6 +81,8 @@ def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
 
     Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed).
     """
+    if _names_brokers(options):
+        raise click.UsageError("brokers have no quotas: only describe and alter know them")
     chosen: dict[EntityType, Match] = {}
 
     def choose(kind: EntityType, match: Match) -> None:
@@ -103,6 +110,38 @@ def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
     for number, plural in enumerate(types):
         choose(_TYPES[plural], names[number] if number < len(names) else ANY)
     return chosen
+
+
+def _names_brokers(options: dict[str, Any]) -> bool:
+    return options["broker"] is not None or options["broker_defaults"] or _BROKERS in options["entity_types"]
+
+
+def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | None:
+    """The broker, the default or all brokers that the options name; None where they name no broker.
+
+    Raises click.UsageError where the words cannot be meant, InputError for an id that is none.
+    """
+    if not _names_brokers(options):
+        return None
+    types: tuple[str, ...] = options["entity_types"]
+    names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    broker: str | None = options["broker"]
+    if types.count(_BROKERS) + (broker is not None) + options["broker_defaults"] > 1:
+        raise click.UsageError(f"Duplicate entity type(s) specified: {_BROKERS}")
+    others = ("user", "client", "ip")
+    if len(types) > 1 or any(options[kind] is not None or options[f"{kind}_defaults"] for kind in others):
+        raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
+    if _BROKERS not in types:
+        if types or names:
+            raise click.UsageError(
+                "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
+            )
+        return DEFAULT if broker is None else parse_broker(broker)
+    if len(names) > 1:
+        raise click.UsageError("More entity names specified than entity types")
+    if not names:
+        return ANY
+    return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
 def selected_entity(options: dict[str, Any]) -> Entity:
@@ -133,6 +172,11 @@ def cluster_options(function: F) -> F:
             envvar="KQUOTA_BOOTSTRAP_SERVER",
             show_envvar=True,
             help="Brokers of the cluster (Kafka 2.6 and later).",
+        ),
+        click.option(
+            "--bootstrap-controller",
+            metavar="HOST:PORT[,…]",
+            help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
         ),
         click.option(
             "--command-config",

@@ -88,12 +88,17 @@ _DEFAULT_WINDOW_S = 11
 
 @dataclass(frozen=True, slots=True)
 class AlterResult:
-    """What came of one alteration: the values before and after, or the error that left the entity as it was."""
+    """What came of one alteration: the values before and after, or the error that left the entity as it was.
+
+    `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
+    before, so `before` is empty and `after` has no other keys.
+    """
 
     entity: Entity
     before: Values
     after: Values
     error: KquotaError | None = None
+    blind: frozenset[QuotaKey] = frozenset()
 
     @property
     def longest_freeze_s(self) -> float:
@@ -115,5 +120,5 @@ class AlterResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the entity's values differ from before."""
-        return self.error is None and dict(self.before) != dict(self.after)
+        """Whether the entity's values differ from before, or may."""
+        return self.error is None and (bool(self.blind) or dict(self.before) != dict(self.after))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.backends.zookeeper import Address, ZooKeeperBackend, ZooKeeperSecurity, reader, writer
+from kquota.backends.zookeeper import Address, MigrationSource, ZooKeeperBackend, ZooKeeperSecurity, reader, writer
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
@@ -530,6 +530,30 @@ def test_acls_of_a_secured_cluster(secured: Sandbox) -> None:
             with pytest.raises(Unauthorized, match="ACL"):
                 backend.alter([rate(Entity(client_id="c"))])
             assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: ANY}, strict=True))) == 1
+
+
+def test_nodes_of_users_that_the_world_may_read(secured: Sandbox) -> None:
+    """As the dual write of a migration left them; who may not read the others is told so."""
+    from kazoo.client import KazooClient
+    from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+
+    with ZooKeeperBackend(secured.connect, security=KAFKA) as backend:
+        backend.alter([rate(Entity(user="closed"))])
+    client = KazooClient(
+        secured.connect, sasl_options={"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
+    )
+    client.start()
+    try:
+        client.create("/config/users/CN%3Da", b"{}", acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE)
+        with MigrationSource(secured.connect, security=KAFKA) as source:
+            (node,) = source.user_nodes()
+        with MigrationSource(secured.connect) as stranger, pytest.raises(Unauthorized, match="ACL"):
+            stranger.user_nodes()
+    finally:
+        client.delete("/config/users/CN%3Da")
+        client.stop()
+        client.close()
+    assert (node.entity, node.private_acl) == (Entity(user="CN=a"), "sasl:kafka:cdrwa")
 
 
 def test_a_wrong_password_is_one_line(secured: Sandbox) -> None:

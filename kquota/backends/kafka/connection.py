@@ -28,6 +28,9 @@ _RECEIVE_BYTES = 256 << 10
 _SINCE = {
     wire.ApiKey.DESCRIBE_CLIENT_QUOTAS: "brokers of Kafka 2.6 and later do, KRaft controllers do not",
     wire.ApiKey.ALTER_CLIENT_QUOTAS: "Kafka does since 2.6",
+    wire.ApiKey.DESCRIBE_CLUSTER: "brokers of Kafka 2.8 and later do, KRaft controllers of 3.7 and later",
+    wire.ApiKey.DESCRIBE_CONFIGS: "Kafka does since 1.1",
+    wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
 }
 R = TypeVar("R", bound=wire.Response)
 
@@ -160,7 +163,11 @@ class Connection:
         self._offered = {api.api_key: api for api in answer.api_keys}
         for api in wire.APIS:
             offered = self._offered.get(api.key)
-            if offered is not None and offered.min_version <= api.max_version:
+            if (
+                offered is not None
+                and offered.min_version <= api.max_version
+                and api.min_version <= offered.max_version
+            ):
                 self._versions[api.key] = min(api.max_version, offered.max_version)
         self._is_fresh = True
 

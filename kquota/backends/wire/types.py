@@ -200,12 +200,20 @@ def array_of(element: Schema, *, nullable: bool = False) -> Schema:
     return make
 
 
+_ABSENT: Final = Codec(lambda frame, at: (None, at), lambda out, value: None)
+
+
 def struct_of(build: Callable[..., Any], *fields: Schema | tuple[int, Schema]) -> Schema:
-    """The fields in their order, a later one with the version that brought it; then the tagged fields."""
+    """The fields in their order, a later one with the version that brought it; then the tagged fields.
+
+    In a version before its own a field is left out: at the end it has its default, further ahead it is None.
+    """
     numbered = [field if isinstance(field, tuple) else (0, field) for field in fields]
 
     def make(version: int, flexible: bool) -> Codec:
-        codecs = [field(version, flexible) for since, field in numbered if version >= since]
+        codecs = [field(version, flexible) if version >= since else _ABSENT for since, field in numbered]
+        while codecs and codecs[-1] is _ABSENT:
+            codecs.pop()
         readers = [codec.read for codec in codecs]
         writers = [codec.write for codec in codecs]
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from kquota.backends import znode
 from kquota.backends.zookeeper.address import Address
@@ -24,6 +24,14 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
+
+
+class Acl(NamedTuple):
+    """One entry of a node's ACL; the permissions are ZooKeeper's bits."""
+
+    scheme: str
+    id: str
+    permissions: int
 
 
 class Lost(Exception):
@@ -339,6 +347,27 @@ class Session:
                 yield handles.popleft()
             handles.append(send(item))
         yield from handles
+
+    def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]:
+        """The ACL of each node, None where there is none. Raises Unreachable or Unauthorized."""
+        from kazoo.exceptions import KazooException, NoNodeError
+
+        answers: list[list[Acl] | None] = []
+        for path, handle in zip(paths, self._pipeline(paths, self._call_acl, SINGLE_WINDOW), strict=True):
+            try:
+                acl, _ = self._result(handle)
+            except NoNodeError:
+                answers.append(None)
+            except Lost:
+                raise self._unauthorized() if self._auth_failed else self._unreachable() from None
+            except KazooException as error:
+                raise self.translate(error, path) from None
+            else:
+                answers.append([Acl(each.id.scheme, each.id.id, each.perms) for each in acl])
+        return answers
+
+    def _call_acl(self, path: str) -> Any:
+        return self._client.get_acls_async(path)
 
     def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[list[Any] | Lost]:
         """Executes transactions in order; each one's result per operation, or Lost."""
