@@ -29,18 +29,6 @@ def accepted(sensor: MutationSensor, now: int, topics: list[int]) -> list[bool]:
     return [topic.accepted for topic in sensor.request(now, topics, strict=True).topics]
 
 
-def test_the_example_of_kip_599(using: Kernel) -> None:
-    # R = 5, B = 500: 7 topics of 80 partitions are 60 too many, which takes 12 s.
-    sensor = MutationSensor(5, windows=QuotaWindows(samples=100), using=using)
-    response = sensor.request(T0, [80] * 7, strict=True)
-    assert [topic.accepted for topic in response.topics] == [True] * 7
-    assert response.throttle_ms == 0
-    assert sensor.measure(T0) == -60.0
-    assert sensor.request(T0, [1], strict=True) == (((False, True, 12_000, 12_000, -60.0),), 12_000)
-    assert accepted(sensor, T0 + 11_999, [1]) == [False]
-    assert accepted(sensor, T0 + 12_000, [1]) == [True]
-
-
 def test_a_request_is_accepted_in_part_and_the_topic_that_empties_the_bucket_in_full(using: Kernel) -> None:
     sensor = ten_a_second(using)
     response = sensor.request(T0, [60, 60, 1, 1], strict=True)
