@@ -26,14 +26,18 @@ _COORDINATES = {
 }
 
 
+def kafka_classes(generation: Generation) -> str:
+    """The class path of that release; retrieved once."""
+    release = RELEASES[generation]
+    return class_path(retrieve(f"oracle-{release}", _COORDINATES[release]))
+
+
 def ask(generation: Generation, commands: Iterable[str]) -> list[list[str]]:
     """The fields of each answer, in order. Raises RuntimeError when Java is missing or the program fails."""
     java = shutil.which("java")
     if java is None:
         raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
-    release = RELEASES[generation]
-    jars = retrieve(f"oracle-{release}", _COORDINATES[release])
-    command = [java, "-Xmx512m", "-cp", class_path(jars), str(SOURCE)]
+    command = [java, "-Xmx512m", "-cp", kafka_classes(generation), str(SOURCE)]
     text = "\n".join(commands) + "\n"
     run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
     if run.returncode != 0:
