@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from kquota.sandbox import Sandbox
 
 _numbers = itertools.count()
+
+# make nightly: many more examples of every law, and ten million events against Kafka's own classes.
+settings.register_profile("nightly", max_examples=1000, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -177,3 +177,11 @@ def test_compiled_is_plain(
         outcome += [list(sensor.bucket.tokens), list(sensor.bucket.updated)]
         outcomes.append(outcome)
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_limit_below_zero_makes_a_delay_that_wraps_twice(using: Kernel) -> None:
+    # ZooKeeper may hold one. The delay is the lowest long; half a second later it has wrapped to one of the highest,
+    # whose low 32 bits are -500: so Kafka 3.7.2 answers.
+    sensor = MutationSensor(-1, windows=QuotaWindows(samples=1), using=using)
+    response = sensor.request(T0, [10**18], strict=False, waited_ms=500)
+    assert (response.topics[0].delay_ms, response.throttle_ms) == (-(2**63), -500)
