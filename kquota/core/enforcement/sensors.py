@@ -16,7 +16,8 @@ from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.rate import Rate
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Resolution, Resolver, Sensor, enabled_mask
+from kquota.core.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
+from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
 
 
 class LimitedSensor:
@@ -145,12 +146,17 @@ class ClientQuotaManager(Generic[S]):
     """
 
     def __init__(
-        self, key: QuotaKey, new_sensor: Callable[[], S], values: Mapping[Entity, Value] | None = None
+        self,
+        key: QuotaKey,
+        new_sensor: Callable[[], S],
+        values: Mapping[Entity, Value] | None = None,
+        static: StaticQuotas = NO_STATIC_QUOTAS,
     ) -> None:
         self.key = key
         self._new_sensor = new_sensor
+        self._static = static
         self._values: dict[Entity, Value] = {}
-        self._mask = 0
+        self._mask = CLIENT_ID_ENABLED if key in static.values else 0
         self._sensors: dict[Sensor, S] = {}
         self._resolver: Resolver | None = None
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -175,7 +181,7 @@ class ClientQuotaManager(Generic[S]):
     def resolve(self, user: str, client_id: str) -> Resolution:
         """What governs that client now."""
         if self._resolver is None:
-            self._resolver = Resolver(self.key, dict(self._values), self._mask)
+            self._resolver = Resolver(self.key, dict(self._values), self._mask, self._static)
         client = (user, client_id)
         if client not in self._resolutions:
             self._resolutions[client] = self._resolver.resolve(user, client_id)
