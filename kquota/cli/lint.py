@@ -107,11 +107,14 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts, output: str) -> Se
 def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, output: str) -> None:
     """Prints findings in one of lint's formats."""
     if output in ("json", "sarif"):
+        from kquota import __version__
         from kquota.documents.encoding import to_json
         from kquota.documents.lint import lint_document, sarif_document
 
         name = None if file is None else file.as_posix()
-        document = lint_document(findings, line) if output == "json" else sarif_document(findings, name, line)
+        document = (
+            lint_document(findings, line) if output == "json" else sarif_document(findings, __version__, name, line)
+        )
         click.echo(to_json(document), nl=False)
         return
     from kquota.cli.text import safe

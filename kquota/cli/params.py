@@ -266,6 +266,23 @@ def quotas_option(function: F) -> F:
     )(function)
 
 
+def server_properties_option(function: F) -> F:
+    """`--server-properties FILE`: a broker's static configuration."""
+    return click.option(
+        "--server-properties",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A broker's server.properties, for what it says about quotas.",
+    )(function)
+
+
+def kafka_version_option(function: F) -> F:
+    """`--kafka-version VERSION`."""
+    return click.option(
+        "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
+    )(function)
+
+
 def output_option(*formats: str) -> Callable[[F], F]:
     """`-o FORMAT`; the first is the default."""
     return click.option(

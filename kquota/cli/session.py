@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity, MigratedQuotas
     from kquota.backends.zookeeper import MigrationSource, ZooKeeperSecurity
     from kquota.core.entity import EntityType
+    from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -125,9 +126,27 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     return snapshot
 
 
-def warn_problems(snapshot: QuotaSnapshot) -> None:
+def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
+    """What `--server-properties FILE` says to brokers of `--kafka-version`; None without a file.
+
+    Its problems become warnings on stderr.
+    """
+    from kquota.core.version import parse_version
+
+    version = parse_version(options["kafka_version"])
+    file: Path | None = options["server_properties"]
+    if file is None:
+        return None
+    from kquota.backends.serverprops import read_server_properties
+
+    settings = read_server_properties(file, version)
+    warn_problems(settings)
+    return settings
+
+
+def warn_problems(source: QuotaSnapshot | BrokerSettings) -> None:
     """What is stored but unusable, a line each on stderr."""
-    for problem in snapshot.problems:
+    for problem in source.problems:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kquota import __version__
 from kquota.core.entity import Entity
 from kquota.core.lint import RULES, Finding, Severity
 from kquota.documents.encoding import Document
@@ -38,8 +37,8 @@ def lint_document(findings: Sequence[Finding], line: Line = lambda entity: None)
     }
 
 
-def sarif_document(findings: Sequence[Finding], file: str | None, line: Line) -> Document:
-    """The findings as one SARIF run; without a file they have no place."""
+def sarif_document(findings: Sequence[Finding], version: str, file: str | None, line: Line) -> Document:
+    """The findings as one SARIF run of that version of kquota; without a file they have no place."""
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -48,7 +47,7 @@ def sarif_document(findings: Sequence[Finding], file: str | None, line: Line) ->
                 "tool": {
                     "driver": {
                         "name": "kquota",
-                        "version": __version__,
+                        "version": version,
                         "rules": [
                             {
                                 "id": rule.name,
