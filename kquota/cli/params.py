@@ -151,7 +151,7 @@ def cluster_options(function: F) -> F:
             "--zk-tls-config-file",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Kafka's ZooKeeper TLS properties; PEM stores.",
+            help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
         ),
         click.option(
             "--timeout",
