@@ -22,7 +22,8 @@ SUBJECT = "service"
 class AuthorizationServer:
     """A context manager; `url` is the token endpoint on the loopback address, `jwks` the public key as a file.
 
-    What clients sent is in `requests`: the headers and the form of each.
+    Below `url`, `/moved` redirects to it, and `/empty` grants nothing. What clients sent is in `requests`: the headers
+    and the form of each.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,8 +53,12 @@ class AuthorizationServer:
                 basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
                 known = self.headers["Authorization"] == f"Basic {basic}"
                 answer = {"access_token": owner.token()} if known else {"error": "invalid_client"}
+                status = 200 if known else 401
+                if self.path != "/token":
+                    answer, status = {}, 307 if self.path == "/token/moved" else 200
                 body = json.dumps(answer).encode()
-                self.send_response(200 if known else 401)
+                self.send_response(status)
+                self.send_header("Location", "/token")
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

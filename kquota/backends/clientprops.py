@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.backends import jaas
+from kquota.backends.secrets import Ask, nobody
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.tls import Pem, Tls
     from kquota.backends.zookeeper import ZooKeeperSecurity
-
-Ask = Callable[[str], str]
-"""Asks for a secret that is not there, such as "password of alice". Raises InputError when nobody answers."""
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
-
-
-def nobody(what: str) -> str:
-    """Answers no question: the secret is missing."""
-    raise InputError(f"the {what} is missing")
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -51,7 +42,7 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     PKCS12 or JKS files, or PEM text. Relative paths are those of the working directory, as in Kafka. Variables of
     configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
     """
-    from kquota.backends import providers
+    from kquota.backends import providers, stores
     from kquota.backends.kafka import KafkaSecurity
 
     properties = providers.resolve(read_properties(file), file, read_properties)
@@ -65,7 +56,8 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
         from kquota.backends.kafka.login import sasl_of
 
         sasl = sasl_of(properties, file, ask)
-    return KafkaSecurity(tls=_tls(properties, "ssl.", file, ask) if protocol.endswith("SSL") else None, sasl=sasl)
+    tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
+    return KafkaSecurity(tls, sasl)
 
 
 def zookeeper_security(
@@ -83,6 +75,7 @@ def zookeeper_security(
     file it is the DigestLoginModule of the context Client; a username that is given comes before it. Raises InputError
     for what cannot be used, MissingDependency.
     """
+    from kquota.backends import stores
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
     if username is None and password is None and jaas_file is not None:
@@ -92,11 +85,11 @@ def zookeeper_security(
     tls = None
     if tls_file is not None:
         properties = read_properties(tls_file)
-        stores = [f"zookeeper.ssl.{store}.location" for store in ("truststore", "keystore")]
+        locations = [f"zookeeper.ssl.{store}.location" for store in ("truststore", "keystore")]
         # Kafka would go on in the clear where this is missing; whoever names a store does not mean that.
-        default = "true" if any(properties.get(store) for store in stores) else "false"
+        default = "true" if any(map(properties.get, locations)) else "false"
         if properties.get("zookeeper.ssl.client.enable", default).strip().lower() == "true":
-            tls = _tls(properties, "zookeeper.ssl.", tls_file, ask)
+            tls = stores.tls_of(properties, "zookeeper.ssl.", str(tls_file), ask)
     return ZooKeeperSecurity(username=username, password=password, scheme=scheme, tls=tls)
 
 
@@ -118,47 +111,3 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
     if "username" not in login.options:
         raise InputError(f"{file}: the context Client gives no username", hint=hint)
     return login.options["username"], login.options.get("password")
-
-
-def _tls(properties: Mapping[str, str], prefix: str, file: Path, ask: Ask) -> Tls:
-    """What the properties with that prefix say about TLS. Raises InputError, MissingDependency."""
-    import dataclasses
-
-    from kquota.backends import stores
-    from kquota.backends.tls import Tls
-
-    def value(name: str) -> str | None:
-        return properties.get(prefix + name) or None
-
-    def read(read: Callable[[Path, str | None], Pem], location: str, password: str | None) -> Pem:
-        try:
-            return read(Path(location), password)
-        except stores.WrongPassword:
-            if password is not None:
-                raise
-            return read(Path(location), ask(f"password of {location}"))
-
-    for store, inline in (("truststore", ("certificates",)), ("keystore", ("key", "certificate.chain"))):
-        for name in inline:
-            if value(f"{store}.location") and value(f"{store}.{name}"):
-                raise InputError(f"{file}: give either {prefix}{store}.location or {prefix}{store}.{name}")
-    ca = identity = None
-    if certificates := value("truststore.certificates"):
-        ca = stores.trusted_text(certificates, f"{file}: {prefix}truststore.certificates")
-    elif location := value("truststore.location"):
-        ca = read(stores.trusted, location, value("truststore.password"))
-    key_password, store_password = value("key.password"), value("keystore.password")
-    if key := value("keystore.key"):
-        identity = stores.identity_text(
-            f"{key}\n{value('keystore.certificate.chain') or ''}", f"{file}: {prefix}keystore.key"
-        )
-    elif location := value("keystore.location"):
-        identity = read(
-            lambda path, password: stores.identity(path, password, key_password or password), location, store_password
-        )
-    algorithm = properties.get(f"{prefix}endpoint.identification.algorithm", "https")
-    tls = Tls(ca, identity, key_password or store_password, verify_host=algorithm.strip() != "")
-    if tls.needs_key_password:
-        assert identity is not None
-        tls = dataclasses.replace(tls, key_password=ask(f"password of the private key of {identity.origin}"))
-    return tls

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import re
 import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kquota.backends import jks
-from kquota.backends.tls import Pem
+from kquota.backends.secrets import Ask
+from kquota.backends.tls import Pem, Tls
 from kquota.errors import InputError, MissingDependency
 
 _JCEKS = b"\xce\xce\xce\xce"
@@ -85,6 +88,45 @@ def identity_text(text: str, origin: str) -> Pem:
     if not certificates:
         raise InputError(f"{origin}: there is no certificate in it")
     return Pem("".join([keys[0], *certificates]), origin)
+
+
+def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) -> Tls:
+    """What properties say about TLS: those of Kafka (`ssl.keystore.location` …) with that prefix for `ssl.`.
+
+    A password that is needed and not there is asked for. Raises InputError, MissingDependency.
+    """
+
+    def value(name: str) -> str | None:
+        return properties.get(prefix + name) or None
+
+    def read(read: Callable[[Path, str | None], Pem], location: str, password: str | None) -> Pem:
+        try:
+            return read(Path(location), password)
+        except WrongPassword:
+            if password is not None:
+                raise
+            return read(Path(location), ask(f"password of {location}"))
+
+    for store, inline in (("truststore", ("certificates",)), ("keystore", ("key", "certificate.chain"))):
+        for name in inline:
+            if value(f"{store}.location") and value(f"{store}.{name}"):
+                raise InputError(f"{origin}: give either {prefix}{store}.location or {prefix}{store}.{name}")
+    ca = own = None
+    if certificates := value("truststore.certificates"):
+        ca = trusted_text(certificates, f"{origin}: {prefix}truststore.certificates")
+    elif location := value("truststore.location"):
+        ca = read(trusted, location, value("truststore.password"))
+    key_password, store_password = value("key.password"), value("keystore.password")
+    if key := value("keystore.key"):
+        own = identity_text(f"{key}\n{value('keystore.certificate.chain') or ''}", f"{origin}: {prefix}keystore.key")
+    elif location := value("keystore.location"):
+        own = read(lambda path, password: identity(path, password, key_password or password), location, store_password)
+    algorithm = properties.get(f"{prefix}endpoint.identification.algorithm", "https")
+    tls = Tls(ca, own, key_password or store_password, verify_host=algorithm.strip() != "")
+    if tls.needs_key_password:
+        assert own is not None
+        tls = dataclasses.replace(tls, key_password=ask(f"password of the private key of {own.origin}"))
+    return tls
 
 
 def _read(path: Path) -> bytes:

@@ -1,7 +1,7 @@
 """SASL: who we say we are to brokers, and the client's side of each mechanism.
 
-A mechanism is a value with a name and a conversation. PLAIN and SCRAM are here; OAUTHBEARER is in `oauth`, Kerberos in
-`gssapi`, the tokens of AWS in `msk`.
+A mechanism is a value with a name and a conversation. PLAIN and SCRAM are here; OAUTHBEARER is in `oauth`, GSSAPI in
+`kerberos`, and the tokens of AWS are in `msk`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from kquota.errors import InputError
 
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
 
 
 class Sasl(Protocol):
@@ -71,7 +70,7 @@ class Scram:
     def __post_init__(self) -> None:
         if self.mechanism not in SCRAM_MECHANISMS:
             raise InputError(
-                f"SASL mechanism {self.mechanism} is not supported", hint=f"supported: {', '.join(MECHANISMS)}"
+                f"there is no mechanism {self.mechanism} of SCRAM", hint=f"there are {', '.join(SCRAM_MECHANISMS)}"
             )
         check_credentials(self.username, self.password)
 
