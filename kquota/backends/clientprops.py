@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
+_JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -93,21 +94,28 @@ def zookeeper_security(
     return ZooKeeperSecurity(username=username, password=password, scheme=scheme, tls=tls)
 
 
+def has_zookeeper_login(file: Path) -> bool:
+    """Whether a JAAS file has the context Client, which is for ZooKeeper. Raises InputError for no JAAS file."""
+    return "Client" in _contexts(file)
+
+
 def _zookeeper_login(file: Path) -> tuple[str, str | None]:
     """The username and the password, where there is one, in the context Client of a JAAS file."""
-    hint = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
+    logins = _contexts(file).get("Client")
+    if not logins:
+        raise InputError(f"{file}: there is no context Client in it", hint=_JAAS_HINT)
+    login = logins[0]
+    if login.module != _DIGEST_LOGIN:
+        raise InputError(f"{file}: login module {login.module} is not supported for ZooKeeper", hint=_JAAS_HINT)
+    if "username" not in login.options:
+        raise InputError(f"{file}: the context Client gives no username", hint=_JAAS_HINT)
+    return login.options["username"], login.options.get("password")
+
+
+def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        contexts = jaas.parse_file(file.read_text(encoding="utf-8"))
+        return jaas.parse_file(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from None
     except ValueError:
-        raise InputError(f"{file}: not a JAAS configuration", hint=hint) from None
-    logins = contexts.get("Client")
-    if not logins:
-        raise InputError(f"{file}: there is no context Client in it", hint=hint)
-    login = logins[0]
-    if login.module != _DIGEST_LOGIN:
-        raise InputError(f"{file}: login module {login.module} is not supported for ZooKeeper", hint=hint)
-    if "username" not in login.options:
-        raise InputError(f"{file}: the context Client gives no username", hint=hint)
-    return login.options["username"], login.options.get("password")
+        raise InputError(f"{file}: not a JAAS configuration", hint=_JAAS_HINT) from None

@@ -27,7 +27,7 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
             security=_kafka_security(options["command_config"]),
         )
     if zookeeper:
-        security = _zookeeper_security(options["zk_tls_config_file"])
+        security = _zookeeper_security(options["zk_tls_config_file"], options["zk_jaas_file"])
         return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
     raise click.UsageError(
         "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
@@ -74,18 +74,17 @@ def warn_problems(snapshot: QuotaSnapshot) -> None:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
 
 
-def _zookeeper_security(tls_file: Path | None) -> ZooKeeperSecurity | None:
-    username = os.environ.get("KQUOTA_ZOOKEEPER_USERNAME")
-    if tls_file is None and username is None:
+def _zookeeper_security(tls_file: Path | None, jaas_file: Path | None) -> ZooKeeperSecurity | None:
+    if tls_file is None and jaas_file is None and not os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
-    from kquota.backends.clientprops import zookeeper_security
+    from kquota.cli.security import zookeeper_security
 
-    return zookeeper_security(tls_file, username, os.environ.get("KQUOTA_ZOOKEEPER_PASSWORD"))
+    return zookeeper_security(tls_file, jaas_file)
 
 
 def _kafka_security(file: Path | None) -> KafkaSecurity | None:
     if file is None:
         return None
-    from kquota.backends.clientprops import kafka_security
+    from kquota.cli.security import kafka_security
 
     return kafka_security(file)

@@ -170,31 +170,32 @@ class Connection:
         self._is_fresh = True
 
     def _authenticate(self, sasl: Sasl, deadline: Deadline) -> None:
-        (shake,) = self.ask([wire.SaslHandshakeRequest(sasl.mechanism)], wire.SaslHandshakeResponse, deadline)
         who = f"cannot authenticate to Kafka at {self.server} {sasl.who}: "
-        if shake.error_code == UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(shake.mechanisms)
-            raise Unauthorized(f"{who}{sasl.mechanism} is not enabled there", hint=f"the listener offers {offered}")
-        if shake.error_code != NONE:
-            raise Unauthorized(who + error_of(shake.error_code, None).message, hint="is that the listener for SASL?")
         conversation = sasl.converse(self.server.host, deadline.left)
-        answer = b""
         try:
+            # What the mechanism needs of others comes first, as Kafka's clients log in before they connect.
             token = next(conversation)
+            self._shake_hands(sasl.mechanism, deadline)
             while True:
                 (reply,) = self.ask([wire.SaslAuthenticateRequest(token)], wire.SaslAuthenticateResponse, deadline)
                 if reply.error_code != NONE:
                     # The broker's own words come first: "Authentication failed: Invalid username or password".
-                    said = reply.error_message or error_of(reply.error_code, None).message
-                    raise Unauthorized(who + said)
-                answer = reply.auth_bytes
-                token = conversation.send(answer)
+                    raise Unauthorized(reply.error_message or error_of(reply.error_code, None).message)
+                token = conversation.send(reply.auth_bytes)
         except StopIteration:
             self._is_fresh = True
         except Unauthorized as error:
-            if error.message.startswith(who):
-                raise
+            if error.message.startswith("cannot authenticate"):
+                raise  # from the layer below, which knows better
             raise Unauthorized(who + error.message, hint=error.hint) from None
+
+    def _shake_hands(self, mechanism: str, deadline: Deadline) -> None:
+        (shake,) = self.ask([wire.SaslHandshakeRequest(mechanism)], wire.SaslHandshakeResponse, deadline)
+        if shake.error_code == UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(shake.mechanisms)
+            raise Unauthorized(f"{mechanism} is not enabled there", hint=f"the listener offers {offered}")
+        if shake.error_code != NONE:
+            raise Unauthorized(error_of(shake.error_code, None).message, hint="is that the listener for SASL?")
 
     def _version_for(self, request: wire.Request) -> int:
         key = wire.api_of(request).key

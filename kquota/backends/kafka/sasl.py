@@ -6,6 +6,7 @@ A mechanism is a value with a name and a conversation. PLAIN and SCRAM are here;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -88,7 +89,5 @@ def check_credentials(username: str, password: str) -> None:
     """Raises InputError for what the messages of PLAIN and SCRAM cannot carry."""
     if "\0" in username + password:
         raise InputError("a username or password for SASL cannot contain a NUL character")
-    try:
-        (username + password).encode()
-    except UnicodeEncodeError:
-        raise InputError("a username or password for SASL is not valid Unicode") from None
+    if re.search("[\ud800-\udfff]", username + password):
+        raise InputError("a username or password for SASL is not valid Unicode")
