@@ -200,6 +200,22 @@ def test_a_token_endpoint_grants_and_refuses(tmp_path: Path) -> None:
         ClientCredentials(server.url, CLIENT_ID, CLIENT_SECRET).token("host", 5)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://", "http:///token", "idp/token", "https://idp/tökn", "http://a b/", "file:x", ""]
+)
+def test_what_is_no_url_of_a_token_endpoint(url: str) -> None:
+    with pytest.raises(InputError, match="is no http or https URL"):
+        ClientCredentials(url, "me", "s3cret")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:port/", "http://no-such.invalid"]
+)
+def test_urls_that_lead_nowhere(url: str) -> None:
+    with pytest.raises((InputError, Unreachable), match="the token endpoint http://"):
+        ClientCredentials(url, "me", "s3cret").token("host", 5)
+
+
 # --- GSSAPI ----------------------------------------------------------------------------------------------------------
 
 

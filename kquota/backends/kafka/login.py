@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kquota.backends import jaas
 from kquota.backends.kafka.sasl import SCRAM_MECHANISMS, Plain, Sasl, Scram
@@ -115,11 +116,10 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path
             raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
         return _unsecured(options, file)
     extensions = _prefixed(options, "extension_")
-    location = urlsplit(url)
-    if location.scheme.lower() == "file":
+    if local := re.fullmatch(r"file:(?://[^/]*)?(/.*)", url, re.IGNORECASE):
         from kquota.backends.kafka.oauth import FileToken
 
-        return OAuthBearer(FileToken(Path(unquote(location.path))), extensions)
+        return OAuthBearer(FileToken(Path(unquote(local[1]))), extensions)
     return OAuthBearer(_client_credentials(url, properties, options, file, ask), extensions)
 
 

@@ -119,7 +119,7 @@ class ClientCredentials:
     tls: Tls | None = None
 
     def __post_init__(self) -> None:
-        if not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
+        if not re.fullmatch(r"https?://[!-.0-~][!-~]*", self.url, re.IGNORECASE):
             raise InputError(f"the token endpoint {self._shown_url} is no http or https URL")
 
     def __str__(self) -> str:
@@ -137,10 +137,7 @@ class ClientCredentials:
 
         endpoint = f"the token endpoint {self._shown_url}"
         try:
-            answer = json.loads(self._post(timeout_s))
-            token = answer["access_token"]
-            if not isinstance(token, str):
-                raise TypeError
+            body = self._post(timeout_s)
         except urllib.error.HTTPError as error:
             refusal = f"{endpoint} answers {error.code}{_reason_of(error.read(_LARGEST_ANSWER))}"
             error.close()
@@ -151,8 +148,14 @@ class ClientCredentials:
             reason = getattr(error, "reason", error)
             text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
             raise Unreachable(f"cannot reach {endpoint}: {text}") from None
+        except (ValueError, OverflowError):
+            raise InputError(f"{endpoint} is no http or https URL") from None
+        try:
+            token = json.loads(body)["access_token"]
         except (ValueError, TypeError, KeyError):
-            raise Unreachable(f"{endpoint} answers without an access_token") from None
+            token = None
+        if not isinstance(token, str):
+            raise Unreachable(f"{endpoint} answers without an access_token")
         return token.strip()
 
     def _post(self, timeout_s: float) -> bytes:
