@@ -197,7 +197,16 @@ def cluster_options(function: F) -> F:
             "--zk-tls-config-file",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Kafka's ZooKeeper TLS properties; PEM stores.",
+            help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
+        ),
+        click.option(
+            "--zk-jaas-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
+            show_envvar=True,
+            help="How to log in to ZooKeeper: a JAAS file with Kafka's context Client. Or set "
+            "KQUOTA_ZOOKEEPER_USERNAME, and KQUOTA_ZOOKEEPER_PASSWORD or KQUOTA_ZOOKEEPER_PASSWORD_FILE.",
         ),
         click.option(
             "--timeout",

@@ -36,7 +36,7 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
             security=_kafka_security(options["command_config"]),
         )
     if zookeeper:
-        security = _zookeeper_security(options["zk_tls_config_file"])
+        security = _zookeeper_security(options)
         return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
     raise click.UsageError(
         "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
@@ -59,7 +59,7 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     if zookeeper:
         from kquota.backends.zookeeper import ZooKeeperBrokerConfigs
 
-        security = _zookeeper_security(options["zk_tls_config_file"])
+        security = _zookeeper_security(options)
         return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
     raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
 
@@ -70,9 +70,7 @@ def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQu
     from kquota.backends.zookeeper import MigrationSource
 
     timeout_s = options["timeout"]
-    source = MigrationSource(
-        options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options["zk_tls_config_file"])
-    )
+    source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))
     security = _kafka_security(options["command_config"])
     return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
 
@@ -161,18 +159,19 @@ def warn_misnomers(names: Mapping[EntityType, object]) -> None:
             click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
 
 
-def _zookeeper_security(tls_file: Path | None) -> ZooKeeperSecurity | None:
-    username = os.environ.get("KQUOTA_ZOOKEEPER_USERNAME")
-    if tls_file is None and username is None:
+def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
+    tls_file: Path | None = options["zk_tls_config_file"]
+    jaas_file: Path | None = options["zk_jaas_file"]
+    if tls_file is None and jaas_file is None and not os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
-    from kquota.backends.clientprops import zookeeper_security
+    from kquota.cli.security import zookeeper_security
 
-    return zookeeper_security(tls_file, username, os.environ.get("KQUOTA_ZOOKEEPER_PASSWORD"))
+    return zookeeper_security(tls_file, jaas_file)
 
 
 def _kafka_security(file: Path | None) -> KafkaSecurity | None:
     if file is None:
         return None
-    from kquota.backends.clientprops import kafka_security
+    from kquota.cli.security import kafka_security
 
     return kafka_security(file)

@@ -12,7 +12,7 @@ from kquota.backends.kafka import KafkaBrokerConfigs, Servers
 from kquota.core.broker import RATE, BrokerAlteration, Source
 from kquota.core.entity import DEFAULT
 from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable
-from tests.backends.test_kafka import Peer
+from tests.backends.test_kafka_peers import Peer
 
 VERSIONS = [
     wire.ApiVersion(18, 0, 4),

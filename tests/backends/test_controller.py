@@ -18,7 +18,7 @@ from kquota.core.quota import QuotaKey
 from kquota.documents.alter import alter_document
 from kquota.documents.encoding import schema
 from kquota.errors import InputError, Rejected, Unreachable
-from tests.backends.test_kafka import Peer
+from tests.backends.test_kafka_peers import Peer
 from tests.brokers.split import SplitCluster
 
 ALICE = Entity(user="alice")

@@ -11,7 +11,7 @@ from kquota.backends.kafka import MigratedQuotas
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.quota import QuotaKey
 from kquota.errors import Rejected, Unauthorized
-from tests.backends.test_kafka import Peer
+from tests.backends.test_kafka_peers import Peer
 
 KRAFT = [wire.ApiVersion(key, 0, 1) for key in (18, 48, 55)]
 

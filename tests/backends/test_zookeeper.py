@@ -8,13 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.backends.zookeeper import Address, MigrationSource, ZooKeeperBackend, ZooKeeperSecurity, reader, writer
+from kquota.backends.zookeeper import Address, ZooKeeperBackend, reader, writer
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
@@ -22,7 +21,7 @@ from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.quota import QuotaKey
-from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
+from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from kquota.sandbox import Sandbox
 from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
@@ -479,200 +478,7 @@ def test_importing_the_module_does_not_import_kazoo() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# --- Security ----------------------------------------------------------------------------------------------------
-
-# SASL and TLS need more than the plain server: ZooKeeper's own TLS classes refer to Netty's.
-NETTY = r"netty-(?!all).*\.jar"
-SASL_PROVIDER = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    jaas = tmp_path_factory.mktemp("sasl") / "jaas.conf"
-    module_class = "org.apache.zookeeper.server.auth.DigestLoginModule"
-    jaas.write_text(f'Server {{ {module_class} required user_kafka="secret" user_other="else"; }};')
-    flags = [f"-Djava.security.auth.login.config={jaas}"]
-    with Sandbox(extra_config=SASL_PROVIDER, jvm_flags=flags, extra_jars=[NETTY]) as sandbox:
-        yield sandbox
-
-
-KAFKA = ZooKeeperSecurity(username="kafka", password="secret")
-
-
-def acls(znodes: Any, path: str) -> set[tuple[int, str, str]]:
-    return {(acl.perms, acl.id.scheme, acl.id.id) for acl in znodes.get_acls(path)[0]}
-
-
-def test_acls_of_a_secured_cluster(secured: Sandbox) -> None:
-    from kazoo.client import KazooClient
-
-    with ZooKeeperBackend(secured.connect, security=KAFKA) as backend:
-        backend.alter([rate(Entity(user="u", client_id="c")), rate(Entity(client_id="c")), rate(Entity(ip="1.2.3.4"))])
-        sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-        client = KazooClient(secured.connect, sasl_options=sasl)
-        client.start()
-        try:
-            creator, world = (31, "sasl", "kafka"), (1, "world", "anyone")
-            for path in ("users", "users/u", "users/u/clients", "users/u/clients/c"):
-                assert acls(client, f"/config/{path}") == {creator}, path
-            for path in ("clients", "clients/c", "ips/1.2.3.4", "changes", "changes/config_change_0000000000"):
-                assert acls(client, f"/config/{path}") == {creator, world}, path
-            # A write leaves the ACL of the node as it is.
-            backend.alter([rate(Entity(user="u", client_id="c"), 5)])
-            assert acls(client, "/config/users/u/clients/c") == {creator}
-        finally:
-            client.stop()
-            client.close()
-    for security in (None, ZooKeeperSecurity(username="other", password="else")):
-        with ZooKeeperBackend(secured.connect, security=security) as backend:
-            with pytest.raises(Unauthorized, match="ACL"):
-                backend.describe()
-            with pytest.raises(Unauthorized, match="ACL"):
-                backend.alter([rate(Entity(client_id="c"))])
-            assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: ANY}, strict=True))) == 1
-
-
-def test_nodes_of_users_that_the_world_may_read(secured: Sandbox) -> None:
-    """As the dual write of a migration left them; who may not read the others is told so."""
-    from kazoo.client import KazooClient
-    from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
-
-    with ZooKeeperBackend(secured.connect, security=KAFKA) as backend:
-        backend.alter([rate(Entity(user="closed"))])
-    client = KazooClient(
-        secured.connect, sasl_options={"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-    )
-    client.start()
-    try:
-        client.create("/config/users/CN%3Da", b"{}", acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE)
-        with MigrationSource(secured.connect, security=KAFKA) as source:
-            (node,) = source.user_nodes()
-        with MigrationSource(secured.connect) as stranger, pytest.raises(Unauthorized, match="ACL"):
-            stranger.user_nodes()
-    finally:
-        client.delete("/config/users/CN%3Da")
-        client.stop()
-        client.close()
-    assert (node.entity, node.private_acl) == (Entity(user="CN=a"), "sasl:kafka:cdrwa")
-
-
-def test_a_wrong_password_is_one_line(secured: Sandbox) -> None:
-    code = """
-import sys
-from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-from kquota.errors import Unauthorized
-backend = ZooKeeperBackend(sys.argv[1], security=ZooKeeperSecurity(username="kafka", password="xyzzy"))
-for _ in range(2):
-    try:
-        backend.describe()
-    except Unauthorized as error:
-        print(error.message)
-backend.close()
-"""
-    command = [sys.executable, "-c", code, secured.connect]
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"ZooKeeper at {secured.connect} refused the authentication\n" * 2
-    assert done.stderr == ""
-    assert time.monotonic() - started < 8
-
-
-def test_the_password_is_in_no_repr() -> None:
-    assert "secret" not in repr(KAFKA)
-
-
-def test_half_a_login_is_an_error(tmp_path: Path) -> None:
-    for wrong in ({"username": "u"}, {"password": "p"}, {"key": tmp_path}, {"ca": tmp_path / "missing.pem"}):
-        with pytest.raises(InputError):
-            ZooKeeperSecurity(**wrong)
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, a server and a client that it signed, and a stranger."""
-    folder = tmp_path_factory.mktemp("tls")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    new_key = ("-newkey", "rsa:2048", "-nodes")
-    for name in ("ca", "stranger"):
-        openssl("req", "-x509", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
-    for name in ("server", "client"):
-        openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
-        openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
-    (folder / "server.store.pem").write_text((folder / "server.key").read_text() + (folder / "server.pem").read_text())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def encrypted(certificates: Path) -> Iterator[tuple[str, Sandbox]]:
-    port = closed_port()
-    config = {
-        "secureClientPort": str(port),
-        "secureClientPortAddress": "127.0.0.1",
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(certificates / "server.store.pem"),
-        "ssl.keyStore.type": "PEM",
-        "ssl.trustStore.location": str(certificates / "ca.pem"),
-        "ssl.trustStore.type": "PEM",
-        "authProvider.1": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-    }
-    # The embedded client port must be Netty's as well.
-    with Sandbox(extra_config=config, extra_jars=[NETTY]) as sandbox:
-        yield f"127.0.0.1:{port}", sandbox
-
-
-def test_tls_with_a_client_certificate(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
-    address, _ = encrypted
-    security = ZooKeeperSecurity(
-        ca=certificates / "ca.pem", cert=certificates / "client.pem", key=certificates / "client.key"
-    )
-    with ZooKeeperBackend(address, security=security) as backend:
-        backend.alter([rate(USER)])
-        assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
-    with ZooKeeperBackend(encrypted[1].connect) as backend, pytest.raises(Unauthorized):
-        backend.describe(QuotaFilter({EntityType.USER: "u"}, strict=True))
-
-
-def test_tls_failures_name_their_cause(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
-    address, sandbox = encrypted
-    client = {"cert": certificates / "client.pem", "key": certificates / "client.key"}
-    cases: list[tuple[str, ZooKeeperSecurity, type[KquotaError], str]] = [
-        (address, ZooKeeperSecurity(tls=True), Unreachable, "certificate verify failed"),
-        (address, ZooKeeperSecurity(ca=certificates / "ca.pem"), Unauthorized, "certificate"),
-        (
-            address,
-            ZooKeeperSecurity(
-                ca=certificates / "ca.pem", cert=certificates / "stranger.pem", key=certificates / "stranger.key"
-            ),
-            Unauthorized,
-            "certificate",
-        ),
-        (sandbox.connect, ZooKeeperSecurity(tls=True), Unreachable, "TLS|closed|reset"),
-        (address, ZooKeeperSecurity(ca=certificates / "ca.key"), InputError, "PEM"),
-        (address, ZooKeeperSecurity(cert=certificates / "client.pem"), InputError, "key"),
-        # Without the host name's check the certificate is still checked.
-        (address, ZooKeeperSecurity(tls=True, verify_host=False), Unreachable, "certificate verify failed"),
-    ]
-    for where, security, kind, text in cases:
-        with (
-            ZooKeeperBackend(where, timeout_s=3, security=security) as backend,
-            pytest.raises(kind, match=text) as caught,
-        ):
-            backend.describe()
-        assert "\n" not in caught.value.message
-    trusting = ZooKeeperSecurity(ca=certificates / "ca.pem", verify_host=False, **client)  # type: ignore[arg-type]
-    with ZooKeeperBackend(address, security=trusting) as backend:
-        backend.describe(QuotaFilter({EntityType.IP: ANY}))
-
-
-def test_plain_client_on_the_tls_port(encrypted: tuple[str, Sandbox]) -> None:
-    with ZooKeeperBackend(encrypted[0], timeout_s=1) as backend, pytest.raises(Unreachable) as caught:
-        backend.describe()
-    assert caught.value.hint is not None
+# --- Quiet -------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:

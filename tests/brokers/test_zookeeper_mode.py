@@ -14,7 +14,7 @@ from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends import znode
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Scram
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
@@ -95,7 +95,7 @@ def credentials(znodes: Any, user: str) -> object:
 
 def log_in(broker: ZooKeeperModeBroker, user: str, password: str) -> None:
     """Raises Unauthorized unless the broker takes the user's password."""
-    security = KafkaSecurity(mechanism="SCRAM-SHA-256", username=user, password=password)
+    security = KafkaSecurity(sasl=Scram("SCRAM-SHA-256", user, password))
     with KafkaBackend(broker.sasl_bootstrap, security=security) as backend:
         backend.describe()
 

@@ -97,15 +97,17 @@ def run(options: Options, write: Callable[[str], None]) -> None:
 
 
 def _security(options: Options) -> ZooKeeperSecurity:
-    from kquota.backends.clientprops import zookeeper_security
+    from kquota.cli import security
 
     file = options.value("zk-tls-config-file")
     if file is not None:
         configs.load_properties(file)  # for Java's own errors
     from pathlib import Path
 
-    username, password = (os.environ.get(f"KQUOTA_ZOOKEEPER_{name}") for name in ("USERNAME", "PASSWORD"))
-    return zookeeper_security(None if file is None else Path(file), username, password)
+    jaas_file = os.environ.get("KQUOTA_ZOOKEEPER_JAAS_FILE")
+    return security.zookeeper_security(
+        None if file is None else Path(file), Path(jaas_file) if jaas_file else security.jvm_jaas_file()
+    )
 
 
 # --- Entities ----------------------------------------------------------------------------------------------------
