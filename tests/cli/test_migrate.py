@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, parse_value
 from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
+from tests.brokers.migration import Migration
 from tests.cli.conftest import Kquota
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
@@ -166,3 +168,38 @@ def test_a_migrating_cluster_is_not_written_to_directly(kquota: Kquota, chroot: 
         assert (done.code, done.out) == (6, "")
         assert "migrating to KRaft (kraftControllerEpoch 7)" in done.complaint
     assert znodes.exists("/config") is None
+
+
+def test_a_real_migration(kquota: Kquota, chroot: str) -> None:
+    """What Kafka 3.7.0 makes of quotas is what the check looks for; its commands mend all that requests can reach."""
+    alter = ("alter", "--zookeeper", chroot, "--user", "new", "--add-config", "producer_byte_rate=1")
+    with connect(zookeeper=chroot) as backend:
+        backend.alter(alterations(ZOOKEEPER))
+    with Migration(chroot) as cluster:
+        check = ("migrate", "check", "--zookeeper", chroot, "--bootstrap-server", cluster.bootstrap, "-o", "json")
+        direct, early = kquota(*alter), kquota(*check)
+        cluster.finish()
+        found = json.loads(kquota(*check).out)["findings"]
+        for finding in found:
+            for command in finding["commands"]:
+                assert kquota(*shlex.split(command)[1:], "--wait").code == 0, command
+        deadline = time.monotonic() + 30
+        while True:
+            left = json.loads(kquota(*check).out)["findings"]
+            # The controller writes to ZooKeeper a moment later.
+            if not any(finding["commands"] for finding in left) or time.monotonic() > deadline:
+                break
+
+    assert (direct.code, early.code) == (6, 6)
+    assert "migrating to KRaft" in direct.complaint
+    assert "run with ZooKeeper" in early.complaint
+    assert {(each["damage"], each["where"]) for each in found} == {
+        ("named-default", 'KRaft user=""'),
+        ("undecoded-name", "KRaft user=CN%3Da%2CO%3Db"),
+        ("undecoded-name", "KRaft user=alice,client-id=my%20app"),
+        ("named-default", 'KRaft ip=""'),
+    }
+    assert {(each["damage"], each["where"], len(each["commands"])) for each in left} == {
+        ("named-default", 'KRaft user=""', 0),
+        ("named-default", 'KRaft ip=""', 0),
+    }

@@ -52,7 +52,7 @@ class MigratedQuotas(ClosesOnExit):
             raise error_of(answer.error_code, answer.error_message)
         if not self._session.is_kraft:
             raise Rejected(
-                "these brokers run with ZooKeeper: they show what is there, and nothing was migrated",
+                "these brokers run with ZooKeeper: they show what is there, not what was migrated",
                 hint="check again when the brokers run with KRaft",
             )
         rows = answer.rows or ()
