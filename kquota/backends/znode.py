@@ -22,6 +22,8 @@ CONFIG = "/config"
 CHANGES = "/config/changes"
 CHANGE_PREFIX = "/config/changes/config_change_"
 CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+"""Written anew whenever a broker becomes the controller, or KRaft takes over."""
 CLIENTS = "clients"
 ENTITY_ROOTS = {entity_type: f"{CONFIG}/{entity_type.plural}" for entity_type in EntityType}
 

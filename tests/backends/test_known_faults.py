@@ -121,6 +121,7 @@ TRAPS_OF_KAFKA = {
     ),
     "change notifications pile up": (MODE, "test_change_notifications_that_others_left_do_not_hold_up_ours"),
     "what is written while migrating is lost": (ZOOKEEPER, "test_a_migrating_cluster_is_left_alone"),
+    "… and what is written as it begins": (ZOOKEEPER, "test_a_migration_that_begins_meanwhile_is_noticed"),
 }
 
 

@@ -340,6 +340,30 @@ def test_nodes_that_appear_meanwhile(
     assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
 
 
+@pytest.mark.parametrize("count", [1, 1200])
+def test_a_migration_that_begins_meanwhile_is_noticed(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    for path, data in {**WAITING, "/controller_epoch": b"1"}.items():
+        znodes.create(path, data)
+    takeovers = iter([*MIGRATING.items(), ("/controller_epoch", b"2")])
+    interfere(monkeypatch, lambda: [znodes.set(path, data) for path, data in takeovers])
+    with pytest.raises(Rejected, match="migrating to KRaft"):
+        backend.alter([rate(Entity(user=f"u{number}")) for number in range(count)])
+    assert znodes.exists("/config") is None
+
+
+def test_another_controller_of_zookeepers_is_none_of_our_business(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    znodes.create("/controller_epoch", b"1")
+    elections = iter([b"2"])
+    interfere(monkeypatch, lambda: [znodes.set("/controller_epoch", data) for data in elections])
+    results = backend.alter([rate(Entity(user=f"u{number}")) for number in range(1200)])
+    assert {result.error for result in results} == {None}
+    assert len(notifications(znodes)) == 1200
+
+
 def test_one_hot_entity_does_not_hold_up_the_rest(
     backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,10 @@ class ZooKeeperModeBroker(KafkaBroker):
 
     @contextlib.contextmanager
     def migration_controller(self) -> Iterator[None]:
-        """Runs a KRaft controller that the cluster can migrate to (KIP-866); it waits until the broker takes part."""
+        """Runs a KRaft controller that the cluster can migrate to (KIP-866); it waits until the broker takes part.
+
+        Both end with the context.
+        """
         (port,) = free_ports(1)
         folder = self.folder / "controller"
         folder.mkdir()
@@ -111,6 +114,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         try:
             yield
         finally:
+            self._end()  # before the controller, without which it would not end
             process.kill()
             process.wait()
 

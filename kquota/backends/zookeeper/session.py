@@ -461,6 +461,12 @@ class Session:
 
         return SetData(self.address.chroot + path, data, version)
 
+    def check(self, path: str, version: int) -> Any:
+        """Has the transaction fail unless the node still has that version."""
+        from kazoo.protocol.serialization import CheckVersion
+
+        return CheckVersion(self.address.chroot + path, version)
+
     def delete(self, path: str, version: int) -> Any:
         """A deletion that fails unless the node still has that version."""
         from kazoo.protocol.serialization import Delete

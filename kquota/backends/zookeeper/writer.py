@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,7 +152,7 @@ class Writer:
             existing = self._read_tasks(session, pending)
             writes = self._changes(pending, existing)
             size = _TRANSACTION_SIZES[min(attempt, len(_TRANSACTION_SIZES) - 1)]
-            batches = list(_batches(session, writes, set(existing), size))
+            batches = list(_batches(session, writes, existing, size))
             lost = []
             window = WINDOW if size > 1 else SINGLE_WINDOW
             outcomes = session.commit([batch.operations for batch in batches], window)
@@ -174,8 +174,9 @@ class Writer:
     def _read_tasks(self, session: Session, tasks: Sequence[_Task]) -> dict[str, Node]:
         """The nodes of the tasks, and which parents of the missing ones there are. Raises Rejected while migrating."""
         fixed = [znode.CONFIG, znode.CHANGES, *znode.ENTITY_ROOTS.values()]
-        nodes = self._read_nodes(session, [znode.CONTROLLER, *fixed, *(task.path for task in tasks)], fresh=True)
-        controller = nodes.pop(znode.CONTROLLER, None)
+        fixed += [znode.CONTROLLER_EPOCH, znode.CONTROLLER]
+        nodes = self._read_nodes(session, [*fixed, *(task.path for task in tasks)], fresh=True)
+        controller = nodes.get(znode.CONTROLLER)
         if controller is not None and (epoch := znode.kraft_controller_epoch(controller.data)) > 0:
             raise Rejected(
                 f"the cluster at {session.address}{session.address.chroot} is migrating to KRaft"
@@ -269,8 +270,13 @@ class Writer:
                 )
 
 
-def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size: int) -> Iterator[_Batch]:
-    """Transactions of bounded count and bytes. `existing` are the nodes there are; it grows by those to be created."""
+def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node], size: int) -> Iterator[_Batch]:
+    """Transactions of bounded count and bytes; `nodes` are those there are.
+
+    Each fails when there is another controller by then: it may be one of KRaft (brokers since 3.7.1 look, too).
+    """
+    existing = set(nodes)
+    epoch = nodes.get(znode.CONTROLLER_EPOCH)
     batch = _Batch()
     for task in tasks:
         operations = []
@@ -293,6 +299,8 @@ def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size:
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
             batch = _Batch()
+        if not batch.tasks and epoch is not None:
+            operations.insert(0, session.check(znode.CONTROLLER_EPOCH, epoch.version))
         batch.add(task, operations, cost)
     if batch.tasks:
         yield batch
