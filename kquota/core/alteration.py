@@ -39,7 +39,7 @@ class Alteration:
         both = sorted(str(key) for key in self.set if key in self.remove)
         if both:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
-        checked = {key: check_value(key, self.set[key]) for key in QuotaKey if key in self.set}
+        checked = {key: check_value(key, self.set[key]) for key in _KEYS if key in self.set}
         object.__setattr__(self, "set", MappingProxyType(checked))
 
     def applied_to(self, values: Values) -> dict[QuotaKey, Value]:

@@ -114,9 +114,9 @@ def describe_request(filter: QuotaFilter) -> wire.DescribeClientQuotasRequest | 
 
 def alter_entry(alteration: Alteration) -> wire.AlterEntry:
     """The alteration as operations on single keys."""
-    ops = [wire.OpData(key.value, float(value), False) for key, value in alteration.set.items()]
+    ops = [wire.OpData(_NAMES[key], float(value), False) for key, value in alteration.set.items()]
     if alteration.remove:
-        ops += [wire.OpData(key.value, 0.0, True) for key in QuotaKey if key in alteration.remove]
+        ops += [wire.OpData(name, 0.0, True) for key, name in _NAMES.items() if key in alteration.remove]
     return wire.AlterEntry(entity_data(alteration.entity), ops)
 
 
@@ -135,6 +135,7 @@ def check_names(entity: Entity) -> None:
             )
 
 
+_NAMES = {key: key.value for key in QuotaKey}  # asking the enum itself costs ten times as much
 _DOUBLES = {key for key in QuotaKey if not key.value_type.integral}
 _IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
 _USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}

@@ -98,7 +98,10 @@ def _read_compact(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def _write_compact(out: bytearray, size: int) -> None:
-    _write_uvarint(out, size + 1)
+    if size < 0x7F:
+        out.append(size + 1)
+    else:
+        _write_uvarint(out, size + 1)
 
 
 INT8 = _fixed(">b")
