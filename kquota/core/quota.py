@@ -173,11 +173,11 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
     # What nearly every value is, in a tenth of the time.
     if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
         return number
-    if isinstance(number, float) and not math.isfinite(number):
+    exact = Decimal(number)
+    if not exact.is_finite():
         raise InputError(
             f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
         )
-    exact = Decimal(number)
     # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
     plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
     shown = format_number(number) if plain else f"{exact:g}"
