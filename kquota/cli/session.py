@@ -60,7 +60,9 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
-        return read_quotas(file)
+        snapshot = read_quotas(file)
+        warn_problems(snapshot)
+        return snapshot
     if not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:

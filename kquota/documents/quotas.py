@@ -8,8 +8,8 @@ from typing import Any
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quota import QuotaKey, Value, check_value, format_number, parse_value
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey, Value, check_value, format_number, parse_value
+from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.encoding import Document, read_document
 from kquota.errors import InputError
 
@@ -42,26 +42,61 @@ def quotas_document(snapshot: QuotaSnapshot) -> Document:
 def read_quotas(path: Path) -> QuotaSnapshot:
     """Reads a quotas document; values are numbers or texts with human units.
 
-    Raises InputError naming the file and the entry.
+    The names of KIP-599's drafts are understood and become problems of the snapshot: the rate is read under its shipped
+    name, the burst is no quota and left out. Raises InputError naming the file and the entry.
     """
     document = read_document(path, "quotas")
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}
+    problems: list[Problem] = []
     for number, entry in enumerate(document["quotas"]):
+        place = f"{path}: quotas[{number}]"
         try:
             entity = _read_entity(entry["entity"])
             if entity in quotas:
                 raise InputError(f"{entity} is given twice")
-            values = {key: _read_value(key, raw) for key, raw in _keys(entry["values"])}
+            values, remarks = _read_values(entry["values"])
             if values:
                 Alteration(entity, values)  # the rules of what an entity may carry live there
         except InputError as error:
-            raise type(error)(f"{path}: quotas[{number}]: {error.message}", hint=error.hint) from None
+            raise type(error)(f"{place}: {error.message}", hint=error.hint) from None
         quotas[entity] = values
-    return QuotaSnapshot(quotas)
+        problems.extend(Problem(place, remark) for remark in remarks)
+    return QuotaSnapshot(quotas, tuple(problems))
 
 
-def _keys(values: Document) -> list[tuple[QuotaKey, Any]]:
-    return [(QuotaKey.parse(name), raw) for name, raw in values.items()]
+def _read_values(raw: Document) -> tuple[dict[QuotaKey, Value], list[str]]:
+    """(the values, what is to be said about the names of drafts)."""
+    rate = QuotaKey.CONTROLLER_MUTATION_RATE
+    remarks = []
+    shipped = dict(raw)
+    burst = shipped.pop(DRAFT_BURST, None)
+    if DRAFT_RATE in shipped:
+        if rate.value in shipped:
+            raise InputError(f"{rate} is given twice, once as {DRAFT_RATE}")
+        shipped[rate.value] = shipped.pop(DRAFT_RATE)
+        remarks.append(f"{DRAFT_RATE}: a name of KIP-599's drafts, read as {rate}")
+    values = {
+        key: _read_value(key, value) for key, value in ((QuotaKey.parse(name), shipped[name]) for name in shipped)
+    }
+    if DRAFT_BURST in raw:
+        remarks.append(_about_burst(burst, values.get(rate)))
+    return values, remarks
+
+
+def _about_burst(burst: Any, rate: Value | None) -> str:
+    """What has to be set in place of a burst. Raises InputError for a burst that is none, or has no rate."""
+    if isinstance(burst, str) or not 0 < burst < math.inf:
+        raise InputError(f"{DRAFT_BURST}: {burst!r} is not a number of partition mutations greater than 0")
+    if rate is None:
+        raise InputError(
+            f"{DRAFT_BURST} without a rate",
+            hint="it never shipped: a burst is controller_mutation_rate times the controllers' quota windows",
+        )
+    takes = f"takes controller.quota.window.num x controller.quota.window.size.seconds = {burst / rate:g}"
+    return (
+        f"{DRAFT_BURST}: ignored, it never shipped; a burst of {burst:g} at {rate:g}/s {takes} "
+        f"(11 by default: a burst of {11 * rate:g})"
+    )
 
 
 def _read_entity(parts: Document) -> Entity:
