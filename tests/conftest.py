@@ -17,7 +17,7 @@ from kquota.sandbox import Sandbox
 _numbers = itertools.count()
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.register_profile("nightly", max_examples=500, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
