@@ -27,7 +27,7 @@ if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses
     settings.load_profile("here")
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.register_profile("nightly", max_examples=500, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
