@@ -24,6 +24,7 @@ COMMANDS = {
     "alter": "Set and delete quotas.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "simulate": "Show what brokers would do to a workload.",
     "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }
@@ -67,7 +68,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="kquota")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def cli(debug: bool) -> None:
-    """Kafka client quotas: describe and alter them, explain them, and audit who would be throttled.
+    """Kafka client quotas: describe and alter them, explain them, and audit or simulate who would be throttled.
 
     \b
     Examples:
@@ -75,6 +76,7 @@ def cli(debug: bool) -> None:
       kquota alter --zookeeper localhost:2181 --user alice --add-config producer_byte_rate=10MB
       kquota resolve --zookeeper localhost:2181 --user alice --client app1
       kquota audit kafka-request.log --quotas quotas.yaml
+      kquota simulate workload.yaml --quotas quotas.yaml
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +46,36 @@ def read_quotas(path: Path) -> QuotaSnapshot:
     Raises InputError naming the file and the entry.
     """
     document = read_document(path, "quotas")
+    try:
+        return QuotaSnapshot(read_quotas_entries(document["quotas"]))
+    except InputError as error:
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def read_quotas_entries(entries: Sequence[Document]) -> dict[Entity, dict[QuotaKey, Value]]:
+    """The entries of a valid document. Raises InputError naming the entry."""
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    for number, entry in enumerate(document["quotas"]):
+    for number, entry in enumerate(entries):
         try:
-            entity = _read_entity(entry["entity"])
+            entity = read_entity(entry["entity"])
             if entity in quotas:
                 raise InputError(f"{entity} is given twice")
             values = {key: _read_value(key, raw) for key, raw in _keys(entry["values"])}
             if values:
                 Alteration(entity, values)  # the rules of what an entity may carry live there
         except InputError as error:
-            raise type(error)(f"{path}: quotas[{number}]: {error.message}", hint=error.hint) from None
+            raise type(error)(f"quotas[{number}]: {error.message}", hint=error.hint) from None
         quotas[entity] = values
-    return QuotaSnapshot(quotas)
+    return quotas
 
 
 def _keys(values: Document) -> list[tuple[QuotaKey, Any]]:
     return [(QuotaKey.parse(name), raw) for name, raw in values.items()]
 
 
-def _read_entity(parts: Document) -> Entity:
+def read_entity(parts: Document) -> Entity:
+    """The entity of `{"user": "alice", "client-id": {"default": true}}`. Raises InputError."""
+
     def name(kind: EntityType) -> Name | None:
         raw = parts.get(kind.value)
         return DEFAULT if isinstance(raw, dict) else raw

@@ -47,6 +47,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["alter", "--help"],
         ["resolve", "--help"],
         ["audit", "--help"],
+        ["simulate", "--help"],
         ["sandbox", "start", "--help"],
         ["kafka-configs", "--help"],
         ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
