@@ -10,10 +10,11 @@ import pytest
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, Verdict, kernel
 from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential.answers import answered
 from tests.differential.oracle import ask
 from tests.differential.sequences import connections, mutations, sequences
-from tests.replay import Broker, replay_connection, replay_document
+from tests.replay import replay_document
 
 EVENTS = 200_000
 MUTATIONS = 40_000
