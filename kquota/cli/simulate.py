@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
     from kquota.core.enforcement import Generation
@@ -23,12 +25,31 @@ COMPILED_FROM = 500_000
 
 
 @click.command("simulate")
-@click.argument("workload_file", type=click.Path(path_type=Path), metavar="WORKLOAD")
+@click.argument("workload_file", type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False)
+@click.option(
+    "--events",
+    "event_files",
+    multiple=True,
+    metavar="FILE",
+    help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
+)
 @params.quotas_option
 @click.option(
     "--kafka-version",
     metavar="VERSION",
     help="The brokers' Kafka version; else what the workload says, else 4.0. 3.8 changed the windows.",
+)
+@click.option(
+    "--quota-window-num",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.num, else the workload's.",
+)
+@click.option(
+    "--quota-window-size-seconds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.size.seconds, else the workload's.",
 )
 @click.option(
     "--chart",
@@ -41,8 +62,11 @@ COMPILED_FROM = 500_000
 @params.cluster_options
 @params.output_option("table", "json", "csv")
 def command(
-    workload_file: Path,
+    workload_file: Path | None,
+    event_files: tuple[str, ...],
     kafka_version: str | None,
+    quota_window_num: int | None,
+    quota_window_size_seconds: int | None,
     charts: int | None,
     fail_on: str | None,
     output: str,
@@ -60,24 +84,54 @@ def command(
     brokers' own load, the network and the disks are not simulated: a response takes 'latency' and 'round_trip'.
     Clients wait with an unlimited memory. Requests of one connection are charged when they are answered.
 
+    --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
+    replayed as it is, the most that its clients can have been throttled, and spread evenly over each bin, the least;
+    the results are ranges. A throttled fetch without its size is left out.
+
     \b
     Examples:
       kquota simulate workload.yaml --quotas quotas.yaml
       kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
       kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
+      kquota simulate --events usage.csv --quotas quotas.yaml
     """
-    from kquota.core.enforcement import Generation, Mode, kernel
-    from kquota.core.simulation import expected_events, simulate
-    from kquota.documents.workload import read_workload
+    if (workload_file is None) == (not event_files):
+        raise click.UsageError("give a WORKLOAD, or --events FILE")
+    if len(event_files) == 1:
+        vectors = _vectors(Path(event_files[0]))
+        if vectors is not None:
+            from kquota.cli.vectors import print_vectors
 
-    file = read_workload(workload_file)
-    quotas = _quotas(file.quotas, options)
-    generation = Generation.for_version(kafka_version or file.kafka_version or "4.0")
-    using = kernel(Mode.AUTO if expected_events(file.workload) >= COMPILED_FROM else Mode.PLAIN)
+            print_vectors(vectors, output)
+            return ExitCode.OK
+    from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+    from kquota.core.simulation import expected_events, simulate, widened
+
+    version = kafka_version or "4.0"
+    workload: Workload
+    spread: Workload | None = None
+    if workload_file is not None:
+        from kquota.documents.workload import read_workload
+
+        file = read_workload(workload_file)
+        workload = file.workload
+        quotas = _quotas(file.quotas, options)
+        version = kafka_version or file.kafka_version or version
+    else:
+        quotas = session.load_quotas(options)
+        workload, spread = _recorded(event_files, quota_window_size_seconds or 1)
+    generation = Generation.for_version(version)
+    windows = workload.brokers.windows
+    windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
+    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
+    using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
     with _progress() as report:
-        result = simulate(file.workload, quotas, generation=generation, using=using, progress=report)
-    _warn(file.workload, quotas)
-    print_result(result, file.workload, generation, output, charts)
+        result = simulate(workload, quotas, generation=generation, using=using, progress=report)
+        if spread is not None:
+            spread = replace(spread, brokers=workload.brokers)
+            result = widened(result, simulate(spread, quotas, generation=generation, using=using))
+    _warn(workload, quotas)
+    print_result(result, workload, generation, output, charts)
     throttled = any(client.throttled for client in result.clients)
     return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
 
@@ -86,6 +140,46 @@ def _quotas(own: QuotaSnapshot | None, options: dict[str, Any]) -> QuotaSnapshot
     """The quotas of the workload's own file, unless the command line names others."""
     named = any(session.on_command_line(name) for name in ("quotas", "zookeeper", "bootstrap_server"))
     return own if own is not None and not named else session.load_quotas(options)
+
+
+def _vectors(path: Path) -> dict[str, Any] | None:
+    """The document of a file of vectors; None for any other file."""
+    import gzip
+    import json
+
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(2)
+            if start not in (b"\x1f\x8b",) and not start.lstrip().startswith(b"{"):
+                return None
+            stream.seek(0)
+            data = stream.read()
+        document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
+    except (OSError, ValueError):  # not there, or not one JSON document: whoever reads usage says so
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
+
+
+def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Workload | None]:
+    """The recorded workload, and for a coarse export the same spread over its bins."""
+    try:
+        from kquota.audit.events import read_events, spread_events
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"--events needs {error.name}", hint="pip install 'kquota[audit]'") from None
+    from kquota.core.simulation import Brokers
+
+    recording = read_events(paths, "auto", ReadSettings(), Brokers())
+    if recording.rejected:
+        click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
+    if recording.unsized:
+        click.echo(f"kquota: warning: throttled fetches of unknown size, left out: {recording.unsized}", err=True)
+    if recording.grid_ms < 1000 * window_seconds:
+        return recording.workload, None
+    click.echo(
+        f"kquota: warning: a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges", err=True
+    )
+    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds)
 
 
 @contextlib.contextmanager
@@ -147,7 +241,7 @@ def print_result(
     drawn = [counter for counter in result.counters if counter.timeline is not None][:wanted]
     if drawn:
         _print_charts(drawn)
-    ranges = "; ranges: what readings of the brokers' metrics leave open" if result.scrapes_matter else ""
+    ranges = "; ranges hold what cannot be known" if result.ranges else ""
     click.echo(
         f"{len(throttled)} of {len(result.counters)} counters throttled; {result.events} requests{ranges}", err=True
     )

@@ -23,7 +23,7 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
             "controller.quota.window.num": brokers.controller_windows.samples,
             "controller.quota.window.size.seconds": brokers.controller_windows.window_seconds,
         },
-        "ranges": result.scrapes_matter,
+        "ranges": result.ranges,
         "clients": [_client(client) for client in result.clients],
         "counters": [_counter(counter) for counter in result.counters],
         "acceptors": [

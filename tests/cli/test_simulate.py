@@ -9,6 +9,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from kquota.core.enforcement import (
+    ClientQuotaManager,
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    fetch_with_request,
+    produce_with_request,
+)
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
@@ -111,6 +121,10 @@ def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -
         ("missing.yaml --quotas quotas.yaml", 3, "no such file"),
         ("quotas.yaml --quotas quotas.yaml", 3, "quotas.yaml: "),
         ("workload.yaml", 2, "no quotas"),
+        ("--quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
+        ("workload.yaml --events usage.csv --quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
+        ("--events missing.csv --quotas quotas.yaml", 3, "no such file"),
+        ("--events workload.yaml --quotas quotas.yaml", 3, "no usage event can be read"),
         ("own.yaml --kafka-version latest", 3, "not a Kafka version"),
         ("workload.yaml --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
     ],
@@ -121,3 +135,77 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, 
 
     assert (done.code, done.out) == (code, "")
     assert says in done.err.splitlines()[-1]
+
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "enforcement_n_by_start.json"
+
+
+def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
+    """Each request meets the managers in the order of the export, at the same ms too."""
+    produce = ClientQuotaManager(QuotaKey.PRODUCER_BYTE_RATE, ProduceSensor, {Entity(user="alice"): 1_000_000})
+    fetch = ClientQuotaManager(QuotaKey.CONSUMER_BYTE_RATE, FetchSensor, {Entity(user=DEFAULT): 500_000})
+    request = ClientQuotaManager(QuotaKey.REQUEST_PERCENTAGE, RequestSensor, {Entity(user=DEFAULT): 5.0})
+    lines = ["time_ms,broker,user,client_id,api,bytes,request_time_ns"]
+    expected: dict[str, int] = {}
+    for number in range(4000):
+        now = 1_700_000_000_000 + number // 3 * 50
+        user, api = ("alice", "bob")[number % 2], ("produce", "fetch", "fetch")[number % 3]
+        size, nanos = 60_000 + number, 1_700_000 + 100 * number
+        lines.append(f"{now},b1,{user},app,{api},{size},{nanos}")
+        requests = request.charge(user, "app")
+        bandwidth = (produce if api == "produce" else fetch).charge(user, "app")
+        assert requests is not None
+        assert bandwidth is not None
+        if isinstance(bandwidth.sensor, ProduceSensor):
+            throttle = produce_with_request(bandwidth.sensor, requests.sensor, now, size, nanos, -1)
+        else:
+            throttle = fetch_with_request(bandwidth.sensor, requests.sensor, now, size, nanos)
+        client = f"{user}:app {api} b1"
+        expected[client] = expected.get(client, 0) + max(throttle.throttle_ms, 0)
+    (tmp_path / "usage.csv").write_text("\n".join(lines) + "\n")
+
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")
+
+    document = json.loads(done.out)
+    jsonschema.validate(document, schema("simulation"))
+    assert {client["name"]: client["throttle_time_ms"] for client in document["clients"]} == expected
+    assert sum(expected.values()) > 0
+
+
+def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
+    """Bins of 10 s at 0.9 of the limit: lumps are throttled, an even flow is not, and nobody knows."""
+    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,9000000" for number in range(30)]
+    (tmp_path / "usage.csv").write_text("\n".join(["time_ms,broker,user,client_id,api,bytes", *lines]) + "\n")
+
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")
+
+    (client,) = json.loads(done.out)["clients"]
+    assert client["throttle_time_range_ms"][0] == 0
+    assert client["throttle_time_range_ms"][1] == client["throttle_time_ms"] > 0
+    assert "in bins of 10 s: results are ranges" in done.err
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_vectors_get_kafkas_answers(kquota: Kquota, output: str) -> None:
+    """A file of sequences with the answers of Kafka's own classes: all of them are equal."""
+    done = kquota("simulate", "--events", str(VECTORS), "-o", output)
+
+    vectors = json.loads(VECTORS.read_text())["vectors"]
+    assert done.code == 0
+    if output == "json":
+        document = json.loads(done.out)
+        jsonschema.validate(document, schema("replay"))
+        assert [vector["equal"] for vector in document["vectors"]] == [True] * len(vectors)
+    else:
+        assert sum(line.endswith("equal") for line in done.out.splitlines()) == len(vectors)
+
+
+def test_another_answer_is_told(kquota: Kquota, tmp_path: Path) -> None:
+    """The first place where a file of vectors says something else."""
+    document = json.loads(VECTORS.read_text())
+    document["vectors"][0]["expected"]["throttle_ms"][0] = 4711
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+
+    done = kquota("simulate", "--events", "wrong.json", "-o", "csv")
+
+    assert "throttle_ms: event 0: expected 4711, got" in done.out.splitlines()[1]

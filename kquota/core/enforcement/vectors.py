@@ -308,15 +308,20 @@ def entity_of(quota: Vector) -> Entity:
 # --- comparing ---
 
 
-def compare(vector: Vector, generation: Generation, using: Kernel) -> Difference | None:
-    """The first difference of one event sequence."""
+def outcome_of(vector: Vector, generation: Generation, using: Kernel) -> Outcome:
+    """What kquota answers to one event sequence. Raises Mismatch for a setting that it does not know."""
     replay = REPLAYS[vector["type"]]
     config = vector["config"]
     unknown = sorted(config.keys() - replay.config)
     if unknown:
         raise Mismatch(f"config of {vector['type']} has {', '.join(unknown)}, which the replay does not know")
     broker = Broker(QuotaWindows(config["window_num"], config["window_size_s"]), generation, using)
-    outcome = replay.run(vector, broker)
+    return replay.run(vector, broker)
+
+
+def compare(vector: Vector, generation: Generation, using: Kernel) -> Difference | None:
+    """The first difference of one event sequence."""
+    outcome = outcome_of(vector, generation, using)
     answers = {**vector["expected"], **(vector.get("debug_readout") or {})}
     found = [difference for key, answer in answers.items() if (difference := first_difference(key, answer, outcome))]
     return min(found, key=lambda difference: -1 if difference.index is None else difference.index, default=None)

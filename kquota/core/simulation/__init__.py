@@ -11,7 +11,7 @@ The loop itself is `kquota.core.enforcement.traffic`, compiled or plain.
 from __future__ import annotations
 
 from kquota.core.simulation.engine import expected_events, simulate
-from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Simulation, Timeline
+from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Simulation, Timeline, widened
 from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "Workload",
     "expected_events",
     "simulate",
+    "widened",
 ]

@@ -70,7 +70,7 @@ def simulate(
         tuple(sorted(everyone, key=lambda client: order[client.group])),
         tuple(sorted([*run.results(), *connections], key=lambda counter: (-counter.throttle_ms, -counter.violated))),
         tuple(acceptors),
-        run.scrapes_matter,
+        run.ranges,
     )
 
 
@@ -203,7 +203,7 @@ class _Run:
         self._timelines: list[tuple[tuple[float, float], int, Timeline]] = []
         self._counters: dict[int, CounterResult] = {}
         self.clients: list[ClientResult] = []
-        self.scrapes_matter = False
+        self.ranges = False
 
     def results(self) -> list[CounterResult]:
         """All counters that were charged; the busiest with their timelines."""
@@ -230,7 +230,7 @@ class _Run:
                     again = self._play(members_again, counters_again, scrape_ms, report)
                     outcomes.append(_Outcome.of(members_again, counters_again, again.traffic))
         ranges = _Ranges(outcomes)
-        self.scrapes_matter |= ranges.matter
+        self.ranges |= ranges.matter
         self._keep_clients(members, played, ranges)
         for row, counter in enumerate(counters):
             if played.traffic.sensors.events[row] > 0:

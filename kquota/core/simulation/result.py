@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kquota.core.entity import Entity
@@ -179,5 +179,34 @@ class Simulation:
     clients: tuple[ClientResult, ...]
     counters: tuple[CounterResult, ...]
     acceptors: tuple[Acceptor, ...] = ()
-    scrapes_matter: bool = False
+    ranges: bool = False
     """Whether the ranges hold more than one outcome."""
+
+
+def widened(result: Simulation, other: Simulation) -> Simulation:
+    """The result with ranges that also hold another outcome of the same clients."""
+    clients = {(client.name, client.broker): client for client in other.clients}
+    counters = {(counter.broker, counter.key, counter.sensor): counter for counter in other.counters}
+
+    def wider(one: tuple[int, int], two: tuple[int, int] | None) -> tuple[int, int]:
+        return one if two is None else (min(one[0], two[0]), max(one[1], two[1]))
+
+    def client_of(client: ClientResult) -> ClientResult:
+        twin = clients.get((client.name, client.broker))
+        return replace(
+            client,
+            throttle_range_ms=wider(client.throttle_range_ms, None if twin is None else twin.throttle_range_ms),
+            delivered_range=wider(client.delivered_range, None if twin is None else twin.delivered_range),
+        )
+
+    def counter_of(counter: CounterResult) -> CounterResult:
+        twin = counters.get((counter.broker, counter.key, counter.sensor))
+        range_ms = None if twin is None else twin.throttle_range_ms
+        return replace(counter, throttle_range_ms=wider(counter.throttle_range_ms, range_ms))
+
+    return replace(
+        result,
+        clients=tuple(map(client_of, result.clients)),
+        counters=tuple(map(counter_of, result.counters)),
+        ranges=True,
+    )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.entity import Entity
@@ -162,15 +162,15 @@ class Change:
     values: Mapping[QuotaKey, Value | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Recorded requests as columns; the rows of each client are in the order of their times."""
+    """Recorded requests as columns (sequences or arrays); each client's rows are in the order of their times."""
 
-    times: Sequence[int]
+    times: Any
     """Epoch ms."""
-    sizes: Sequence[int]
-    nanos: Sequence[int]
-    order: Sequence[int]
+    sizes: Any
+    nanos: Any
+    order: Any
     """Which goes first at the same ms."""
 
 
