@@ -30,6 +30,7 @@ COMMANDS = {
     "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "simulate": "Show what brokers would do to a workload.",
     "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
     "schema": "Print the JSON Schema of a document, or the names of all.",
     "help": "Explain a concept, or a command.",
@@ -76,7 +77,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="kquota")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def cli(debug: bool) -> None:
-    """Kafka client quotas: describe and alter them, explain them, and audit who would be throttled.
+    """Kafka client quotas: describe and alter them, explain them, and audit or simulate who would be throttled.
 
     \b
     Examples:
@@ -84,6 +85,7 @@ def cli(debug: bool) -> None:
       kquota alter --zookeeper localhost:2181 --user alice --add-config producer_byte_rate=10MB
       kquota resolve --zookeeper localhost:2181 --user alice --client app1
       kquota audit kafka-request.log --quotas quotas.yaml
+      kquota simulate workload.yaml --quotas quotas.yaml
     """
 
 

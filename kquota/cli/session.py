@@ -79,7 +79,7 @@ def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQu
 def _controller(options: dict[str, Any]) -> str | None:
     """The controllers that the command line names; they win over what the environment names."""
     controller: str | None = options.get("bootstrap_controller")
-    if controller and (_on_command_line("zookeeper") or _on_command_line("bootstrap_server")):
+    if controller and (on_command_line("zookeeper") or on_command_line("bootstrap_server")):
         raise click.UsageError(
             "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
         )
@@ -90,7 +90,7 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
     """(zookeeper, bootstrap server), of which at most one is given; the command line wins over the environment."""
     given = {name: options[name] or None for name in ("zookeeper", "bootstrap_server")}
     if all(given.values()):
-        typed = {name for name in given if _on_command_line(name)}
+        typed = {name for name in given if on_command_line(name)}
         if len(typed) != 1:
             raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
         given = {name: value if name in typed else None for name, value in given.items()}
@@ -103,7 +103,8 @@ def cluster_name(options: dict[str, Any]) -> str:
     return f"kafka://{bootstrap_server}" if bootstrap_server else f"zookeeper://{zookeeper}"
 
 
-def _on_command_line(name: str) -> bool:
+def on_command_line(name: str) -> bool:
+    """Whether that option was given by hand, and not by the environment or a default."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
@@ -112,7 +113,7 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
     file: Path | None = options["quotas"]
     if file is not None:
-        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server") or _controller(options):
+        if on_command_line("zookeeper") or on_command_line("bootstrap_server") or _controller(options):
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 

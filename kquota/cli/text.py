@@ -157,3 +157,40 @@ def moment(time_ms: int) -> str:
     from datetime import UTC, datetime
 
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def clock(milliseconds: int) -> str:
+    """A moment of a simulation: `0:00`, `1:05`, `1:00:00`; below a minute with tenths: `5.3 s`."""
+    if 50 <= milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def amount_text(value: float, unit: str) -> str:
+    """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
+    shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)
+    if shown == "%":
+        return f"{_three(value)} %"
+    scales = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
+    prefix, size = next((scale for scale in scales if abs(value) >= 0.9995 * scale[1]), ("", 1))
+    value /= size
+    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}"
+
+
+def rate_text(value: float, unit: str) -> str:
+    """A measured rate likewise: `48.8 MB/s`, `20 requests/s`."""
+    text = amount_text(value, unit.removesuffix("/s"))
+    return f"{text}/s" if unit.endswith("/s") else text
+
+
+def range_text(least: str, most: str) -> str:
+    """Two texts as a range, or the one that both are."""
+    return least if least == most else f"{least} to {most}"
+
+
+def _three(value: float) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -89,36 +89,45 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     """
     document = read_document(path, "quotas")
     try:
-        overlays = _Overlays.of(document, cluster)
-        desired: dict[Entity, dict[QuotaKey, Value]] = {}
-        labels: dict[Entity, Mapping[str, str]] = {}
-        entries: dict[Entity, int] = {}
-        problems: list[Problem] = []
-        for number, entry in enumerate(document["quotas"]):
-            with _place(f"quotas[{number}]"):
-                entity = read_entity(entry["entity"])
-                if entity in entries:
-                    raise InputError(f"{entity} is given twice")
-                entries[entity] = number
-                values, remarks = overlays.values(entry)
-                if values is None:
-                    continue
-                problems.extend(Problem(f"{path}: quotas[{number}]", remark) for remark in remarks)
-                if values:
-                    Alteration(entity, values)  # the rules of what an entity may carry live there
-                desired[entity] = values
-                labels[entity] = entry.get("labels", {})
-        return QuotaFile(
-            desired,
-            _selectors(document, "unmanaged"),
-            _selectors(document, "protected"),
-            tuple(document.get("internal", ())),
-            labels,
-            entries,
-            tuple(problems),
-        )
+        return _quota_file(document, cluster, f"{path}: ")
     except InputError as error:
         raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def quotas_of(document: Document) -> QuotaSnapshot:
+    """The quotas of a document that has them beside other things. Raises InputError naming the entry."""
+    return _quota_file({"quotas": document["quotas"]}, None, "").snapshot
+
+
+def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFile:
+    overlays = _Overlays.of(document, cluster)
+    desired: dict[Entity, dict[QuotaKey, Value]] = {}
+    labels: dict[Entity, Mapping[str, str]] = {}
+    entries: dict[Entity, int] = {}
+    problems: list[Problem] = []
+    for number, entry in enumerate(document["quotas"]):
+        with _place(f"quotas[{number}]"):
+            entity = read_entity(entry["entity"])
+            if entity in entries:
+                raise InputError(f"{entity} is given twice")
+            entries[entity] = number
+            values, remarks = overlays.values(entry)
+            if values is None:
+                continue
+            problems.extend(Problem(f"{where}quotas[{number}]", remark) for remark in remarks)
+            if values:
+                Alteration(entity, values)  # the rules of what an entity may carry live there
+            desired[entity] = values
+            labels[entity] = entry.get("labels", {})
+    return QuotaFile(
+        desired,
+        _selectors(document, "unmanaged"),
+        _selectors(document, "protected"),
+        tuple(document.get("internal", ())),
+        labels,
+        entries,
+        tuple(problems),
+    )
 
 
 class _place:

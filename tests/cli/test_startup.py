@@ -47,6 +47,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["alter", "--help"],
         ["resolve", "--help"],
         ["audit", "--help"],
+        ["simulate", "--help"],
         ["sandbox", "start", "--help"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],

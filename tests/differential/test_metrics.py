@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, Verdict, kernel
 from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
 from tests.differential.oracle import Oracle
-from tests.replay import Broker, replay_connection, replay_document
+from tests.replay import replay_document
 
 SEQUENCES, MUTATIONS, CONNECTIONS = 180_000, 50_000, 25_000
 """Events of a generation that are drawn and compared."""

@@ -151,6 +151,11 @@ class ConnectionManager:
             sensor.unrecord(now)
         return delay
 
+    def ip_rate(self, ip: str, now: int) -> float:
+        """The metric `connection-accept-rate` of an ip at `now` (ms), per second; 0 for one that is not recorded."""
+        sensor = self._ip_sensors.get(ip)
+        return 0.0 if sensor is None else sensor.kernel.measure(sensor.rate, now)
+
     def _listener(self, name: str) -> ConnectionSensor:
         sensor = self.listeners.get(name)
         if sensor is None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.enforcement.rate import Rate
     from kquota.core.enforcement.replay import Summaries, Summary
     from kquota.core.enforcement.token_bucket import TokenBucket
+    from kquota.core.enforcement.traffic import Traffic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,6 +75,8 @@ class Kernel:
     """Room for the summaries of that many sensors."""
     column: Callable[[Sequence[Any], str], Any]
     """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
+    table: Callable[[int, int, str], Any]
+    """That many rows of as many columns, all zero: lists of a list, or an array."""
     clear: Callable[[Rate], None]
     record: Callable[[Rate, float, int], None]
     measure: Callable[[Rate, int], float]
@@ -95,11 +98,14 @@ class Kernel:
     connect: Callable[[Rate, int, float], Verdict]
     replay_sensor: Callable[..., Summary]
     replay_many: Callable[..., None]
+    begin_traffic: Callable[[Traffic], None]
+    run_traffic: Callable[[Traffic, int], int]
+    end_traffic: Callable[[Traffic], None]
 
 
-_MADE_HERE = ("mode", "new_rate", "new_token_bucket", "new_summaries", "column")
+_MADE_HERE = ("mode", "new_rate", "new_token_bucket", "new_summaries", "column", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
-_MODULES = ("arithmetic", "rate", "check", "combined", "token_bucket", "mutation", "connection", "replay")
+_MODULES = ("arithmetic", "rate", "check", "combined", "token_bucket", "mutation", "connection", "replay", "traffic")
 
 
 def kernel(mode: Mode = Mode.AUTO) -> Kernel:
@@ -117,7 +123,7 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
 @functools.cache
 def _plain_kernel() -> Kernel:
     functions = {function.__name__: function for function in _functions()}
-    return _assemble(Mode.PLAIN, functions, lambda values, dtype: _as_list(values))
+    return _assemble(Mode.PLAIN, functions, lambda values, dtype: _as_list(values), _rows)
 
 
 @functools.cache
@@ -152,10 +158,20 @@ def _compiled_kernel() -> Kernel:
             if isinstance(value, FunctionType) and value in compiled:
                 namespace[name] = compiled[value]
     by_name = {function.__name__: dispatcher for function, dispatcher in compiled.items()}
-    return _assemble(Mode.COMPILED, by_name, lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype))
+    return _assemble(
+        Mode.COMPILED,
+        by_name,
+        lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype),
+        lambda rows, columns, dtype: numpy.zeros((rows, columns), dtype),
+    )
 
 
-def _assemble(mode: Mode, functions: dict[str, Any], column: Callable[[Sequence[Any], str], Any]) -> Kernel:
+def _assemble(
+    mode: Mode,
+    functions: dict[str, Any],
+    column: Callable[[Sequence[Any], str], Any],
+    table: Callable[[int, int, str], Any],
+) -> Kernel:
     from kquota.core.enforcement import rate, replay, token_bucket
 
     def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
@@ -168,13 +184,18 @@ def _assemble(mode: Mode, functions: dict[str, Any], column: Callable[[Sequence[
         return replay.new_summaries(count, column)
 
     by_name = {name: functions[name] for name in _NAMES}
-    return Kernel(mode, new_rate, new_token_bucket, new_summaries, column, **by_name)
+    return Kernel(mode, new_rate, new_token_bucket, new_summaries, column, table, **by_name)
 
 
 def _functions() -> list[FunctionType]:
     for name in _MODULES:
         importlib.import_module(f"kquota.core.enforcement.{name}")
     return list(_COMPILABLE)
+
+
+def _rows(rows: int, columns: int, dtype: str) -> list[list[Any]]:
+    zero: Any = 0.0 if dtype == "float64" else 0
+    return [[zero] * columns for _ in range(rows)]
 
 
 def _as_list(values: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,464 @@
+"""`kquota simulate`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from kquota.core.enforcement import Generation
+    from kquota.core.simulation import ClientResult, CounterResult, Simulation, Workload
+    from kquota.core.snapshot import QuotaSnapshot
+
+COMPILED_FROM = 500_000
+"""Requests from which loading (the first time: compiling) the fast kernel pays."""
+
+
+@click.command("simulate")
+@click.argument("workload_file", type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False)
+@click.option(
+    "--events",
+    "event_files",
+    multiple=True,
+    metavar="FILE",
+    help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
+)
+@params.quotas_option
+@click.option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="The brokers' Kafka version; else what the workload says, else 4.0. 3.8 changed the windows.",
+)
+@click.option(
+    "--quota-window-num",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.num, else the workload's.",
+)
+@click.option(
+    "--quota-window-size-seconds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.size.seconds, else the workload's.",
+)
+@click.option(
+    "--chart",
+    "charts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Draw the N most throttled counters below the table; 1 on a terminal, else 0.",
+)
+@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@params.cluster_options
+@params.output_option("table", "json", "csv")
+def command(
+    workload_file: Path | None,
+    event_files: tuple[str, ...],
+    kafka_version: str | None,
+    quota_window_num: int | None,
+    quota_window_size_seconds: int | None,
+    charts: int | None,
+    fail_on: str | None,
+    output: str,
+    **options: Any,
+) -> int:
+    """Show what brokers would do to a workload.
+
+    Runs clients (producers, consumers, topic and other requests, connections) against the quotas, exactly as brokers
+    enforce them: who gets how much, who is throttled for how long, who shares a counter with whom, when a quota bites
+    and how long recovery takes. schemas/workload.schema.json describes the file.
+
+    What a simulation cannot know: when somebody reads the brokers' metrics, which changes their windows after a silence
+    of more than quota.window.size.seconds. Results that depend on it are ranges, over no reading and one every 1, 10
+    and 60 s; 'metrics_read' in the workload settles it. Thread time is what the workload says (request_time), and the
+    brokers' own load, the network and the disks are not simulated: a response takes 'latency' and 'round_trip'.
+    Clients wait with an unlimited memory. Requests of one connection are charged when they are answered.
+
+    --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
+    replayed as it is, the most that its clients can have been throttled, and spread evenly over each bin, the least;
+    the results are ranges. A throttled fetch without its size is left out.
+
+    \b
+    Examples:
+      kquota simulate workload.yaml --quotas quotas.yaml
+      kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
+      kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
+      kquota simulate --events usage.csv --quotas quotas.yaml
+    """
+    if (workload_file is None) == (not event_files):
+        raise click.UsageError("give a WORKLOAD, or --events FILE")
+    if len(event_files) == 1:
+        vectors = _vectors(Path(event_files[0]))
+        if vectors is not None:
+            from kquota.cli.vectors import print_vectors
+
+            print_vectors(vectors, output)
+            return ExitCode.OK
+    from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+    from kquota.core.simulation import expected_events, simulate, widened
+
+    version = kafka_version or "4.0"
+    workload: Workload
+    spread: Workload | None = None
+    if workload_file is not None:
+        from kquota.documents.workload import read_workload
+
+        file = read_workload(workload_file)
+        workload = file.workload
+        quotas = _quotas(file.quotas, options)
+        version = kafka_version or file.kafka_version or version
+    else:
+        quotas = session.load_quotas(options)
+        workload, spread = _recorded(event_files, quota_window_size_seconds or 1)
+    generation = Generation.for_version(version)
+    windows = workload.brokers.windows
+    windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
+    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
+    using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
+    with _progress() as report:
+        result = simulate(workload, quotas, generation=generation, using=using, progress=report)
+        if spread is not None:
+            spread = replace(spread, brokers=workload.brokers)
+            result = widened(result, simulate(spread, quotas, generation=generation, using=using))
+    _warn(workload, quotas)
+    print_result(result, workload, generation, output, charts)
+    throttled = any(client.throttled for client in result.clients)
+    return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
+
+
+def _quotas(own: QuotaSnapshot | None, options: dict[str, Any]) -> QuotaSnapshot:
+    """The quotas of the workload's own file, unless the command line names others."""
+    named = any(session.on_command_line(name) for name in ("quotas", "zookeeper", "bootstrap_server"))
+    return own if own is not None and not named else session.load_quotas(options)
+
+
+def _vectors(path: Path) -> dict[str, Any] | None:
+    """The document of a file of vectors; None for any other file."""
+    import gzip
+    import json
+
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(2)
+            if start not in (b"\x1f\x8b",) and not start.lstrip().startswith(b"{"):
+                return None
+            stream.seek(0)
+            data = stream.read()
+        document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
+    except (OSError, ValueError):  # not there, or not one JSON document: whoever reads usage says so
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
+
+
+def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Workload | None]:
+    """The recorded workload, and for a coarse export the same spread over its bins."""
+    try:
+        from kquota.audit.events import read_events, spread_events
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"--events needs {error.name}", hint="pip install 'kquota[audit]'") from None
+    from kquota.core.simulation import Brokers
+
+    recording = read_events(paths, "auto", ReadSettings(), Brokers())
+    if recording.rejected:
+        click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
+    if recording.unsized:
+        click.echo(f"kquota: warning: throttled fetches of unknown size, left out: {recording.unsized}", err=True)
+    if recording.grid_ms < 1000 * window_seconds:
+        return recording.workload, None
+    click.echo(
+        f"kquota: warning: a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges", err=True
+    )
+    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[float], None]]:
+    """A progress bar on stderr when that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
+    """Says where a request quota meets clients whose thread time nobody gave."""
+    from kquota.core.quota import QuotaKey
+    from kquota.core.resolver import Resolver
+    from kquota.core.simulation.workload import CONNECT_API
+
+    resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
+    timeless = []
+    for client in workload.clients:
+        if client.given is None and client.api != CONNECT_API and not client.has_thread_time:
+            user, client_id = client.user.replace("{n}", "0"), client.client_id.replace("{n}", "0")
+            if resolver.resolve(user, client_id).limit is not None:
+                timeless.append(client.name)
+    if timeless:
+        names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
+        click.echo(
+            f"kquota: warning: no request_time, so that no request_percentage can bite: {names}",
+            err=True,
+        )
+
+
+def print_result(
+    result: Simulation, workload: Workload, generation: Generation, output: str, charts: int | None
+) -> None:
+    """Prints a simulation in one of its formats."""
+    if output == "json":
+        from kquota.documents.encoding import to_json
+        from kquota.documents.simulation import simulation_document
+
+        click.echo(to_json(simulation_document(result, workload.brokers, generation)), nl=False)
+        return
+    if output == "csv":
+        _print_csv(result)
+        return
+    _print_clients(result)
+    throttled = [counter for counter in result.counters if counter.throttled]
+    if throttled:
+        click.echo()
+        _print_counters(throttled, several=len(workload.brokers.names) > 1)
+    _print_acceptors(result)
+    wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
+    drawn = [counter for counter in result.counters if counter.timeline is not None][:wanted]
+    if drawn:
+        _print_charts(drawn)
+    ranges = "; ranges hold what cannot be known" if result.ranges else ""
+    click.echo(
+        f"{len(throttled)} of {len(result.counters)} counters throttled; {result.events} requests{ranges}", err=True
+    )
+
+
+_CSV = (
+    "name", "broker", "user", "client_id", "ip", "api", "unit", "active_ms", "requests", "offered", "delivered",
+    "rejected", "waiting", "offered_rate", "delivered_rate", "rejections", "throttled", "throttle_ms",
+    "throttle_low_ms", "throttle_high_ms", "throttle_longest_ms", "throttle_mean_ms", "first_throttled_ms",
+    "throttled_until_ms",
+)  # fmt: skip
+
+
+def _print_csv(result: Simulation) -> None:
+    from kquota.cli.text import print_csv
+
+    print_csv(
+        _CSV,
+        [
+            (
+                client.name, client.broker, client.user, client.client_id, client.ip, client.api, client.unit,
+                client.active_ms, client.requests, client.offered, client.delivered, client.rejected, client.waiting,
+                round(client.offered_rate, 3), round(client.delivered_rate, 3), client.rejections, client.throttled,
+                client.throttle_ms, *client.throttle_range_ms, client.throttle_max_ms,
+                None if client.throttle_mean_ms is None else round(client.throttle_mean_ms, 3),
+                client.first_throttled_ms, client.throttled_until_ms,
+            )
+            for client in result.clients
+        ],
+    )  # fmt: skip
+
+
+def _print_clients(result: Simulation) -> None:
+    from kquota.cli.text import Column, print_table, range_text, rate_text
+
+    groups: dict[str, list[ClientResult]] = {}
+    for client in result.clients:
+        groups.setdefault(client.group, []).append(client)
+    rows = []
+    for name, clients in groups.items():
+        copies = len({client.name for client in clients})
+        unit = f"{clients[0].unit}/s"
+        offered = sum(client.offered_rate for client in clients)
+        delivered = sum(client.delivered_rate for client in clients)
+        least = sum(client.delivered_range[0] * 1000 / client.active_ms for client in clients)
+        most = sum(client.delivered_range[1] * 1000 / client.active_ms for client in clients)
+        got = range_text(rate_text(least, unit), rate_text(most, unit))
+        rows.append(
+            (
+                name if copies == 1 else (name, f"{copies} clients"),
+                clients[0].api,
+                rate_text(offered, unit),
+                (got, f"{100 * delivered / offered:.0f}%" if offered else "-"),
+                _left(clients),
+                _throttled(clients),
+                _throttle_time(clients),
+            )
+        )
+    print_table(
+        [
+            Column("CLIENT", style="bold"),
+            Column("API", style="cyan", whole=True),
+            Column("OFFERED", number=True),
+            Column("DELIVERED", number=True),
+            Column("NOT DELIVERED", number=True),
+            Column("THROTTLED", number=True),
+            Column("THROTTLE TIME", number=True),
+        ],
+        rows,
+        styles=["red" if any(client.throttled for client in clients) else "" for clients in groups.values()],
+    )
+
+
+def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
+    """What waits and what was rejected."""
+    from kquota.cli.text import amount_text
+
+    unit = clients[0].unit
+    waiting = sum(client.waiting for client in clients)
+    rejected = sum(client.rejected for client in clients)
+    retried = sum(client.rejections for client in clients)
+    parts = []
+    if waiting:
+        parts.append(f"{amount_text(waiting, unit)} waiting")
+    if rejected:
+        parts.append(f"{amount_text(rejected, unit)} rejected")
+    if retried:
+        what = "connection" if unit == "connections" else "topic"
+        parts.append(f"{retried} {what} {'rejection' if retried == 1 else 'rejections'}")
+    return tuple(parts) or ("-",)
+
+
+def _throttled(clients: Sequence[ClientResult]) -> tuple[str, ...]:
+    throttled, requests = sum(client.throttled for client in clients), sum(client.requests for client in clients)
+    if not throttled:
+        return ("-",)
+    reasons = sorted({key.value for client in clients for key in client.throttle_by})
+    return f"{throttled} ({100 * throttled / requests:.0f}%)", *reasons
+
+
+def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
+    from kquota.cli.text import duration, range_text
+
+    least, most = (sum(client.throttle_range_ms[side] for client in clients) for side in (0, 1))
+    if most == 0:
+        return ("-",)
+    total = range_text(duration(least), duration(most))
+    return total, f"longest {duration(max(client.throttle_max_ms for client in clients))}"
+
+
+def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None:
+    from kquota.cli.text import Column, clock, duration, print_table, range_text, rate_text
+    from kquota.core.quota import QuotaKey, humanize
+
+    def limit_of(counter: CounterResult) -> tuple[str, ...]:
+        limits = [humanize(counter.key, limit) if limit is not None else "none" for _, limit in counter.limits]
+        peak = (
+            f"debt {counter.peak:.0f}"
+            if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+            else f"peak {rate_text(counter.peak, counter.key.unit)}"
+        )
+        return " → ".join(limits), peak
+
+    def bites(counter: CounterResult) -> tuple[str, ...]:
+        assert counter.first_throttled_ms is not None
+        assert counter.throttled_until_ms is not None
+        return (f"from {clock(counter.first_throttled_ms)}", f"to {clock(counter.throttled_until_ms)}")
+
+    def recovery_of(counter: CounterResult) -> str:
+        if counter.recovery_ms is None:
+            return "-"
+        return duration(counter.recovery_ms) if counter.recovered else "not yet"
+
+    def time_of(counter: CounterResult) -> tuple[str, ...]:
+        least, most = counter.throttle_range_ms
+        total = range_text(duration(least), duration(most))
+        return total, f"longest {duration(counter.throttle_max_ms)}"
+
+    print_table(
+        [
+            *([Column("BROKER")] if several else []),
+            Column("COUNTER", style="bold"),
+            Column("QUOTA", style="cyan", whole=True),
+            Column("LIMIT", number=True),
+            Column("THROTTLE TIME", number=True),
+            Column("BITES", whole=True),
+            Column("RECOVERY", number=True),
+            Column("SHARED BY (part, throttle time)"),
+        ],
+        [
+            (
+                *([counter.broker] if several else []),
+                counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else counter.sensor,
+                (counter.key, str(counter.entity)),
+                limit_of(counter),
+                time_of(counter),
+                bites(counter),
+                recovery_of(counter),
+                _shared(counter),
+            )
+            for counter in counters
+        ],
+    )
+
+
+_NAMED = 4
+
+
+def _shared(counter: CounterResult) -> tuple[str, ...]:
+    from kquota.cli.text import duration
+
+    total = counter.total or 1.0
+    names = [
+        f"{share.client} {100 * share.value / total:.0f}%, {duration(share.throttle_ms)}"
+        for share in counter.clients[:_NAMED]
+    ]
+    more = counter.client_count - len(names)
+    return (*names, f"and {more} more") if more > 0 else tuple(names)
+
+
+def _print_acceptors(result: Simulation) -> None:
+    from kquota.cli.text import Column, duration, print_table
+
+    waited = [acceptor for acceptor in result.acceptors if acceptor.waited]
+    if waited:
+        click.echo()
+        print_table(
+            [
+                Column("BROKER"),
+                Column("LISTENER", style="bold"),
+                Column("CONNECTIONS", number=True),
+                Column("WAITED", number=True),
+                Column("TIME", number=True),
+            ],
+            [
+                (
+                    acceptor.broker,
+                    acceptor.listener,
+                    acceptor.connections,
+                    acceptor.waited,
+                    (duration(acceptor.wait_ms), f"longest {duration(acceptor.wait_max_ms)}"),
+                )
+                for acceptor in waited
+            ],
+        )
+
+
+def _print_charts(counters: Sequence[CounterResult]) -> None:
+    from rich.console import Console
+
+    from kquota.cli.chart import ASCII, UNICODE, chart
+    from kquota.cli.text import safe
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+    glyphs = UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII
+    for counter in counters:
+        console.print()
+        console.print(f"[bold]{counter.key}[/bold]", safe(counter.sensor), safe(counter.broker), soft_wrap=True)
+        for line in chart(counter, console.width, glyphs):
+            console.print(line, soft_wrap=True)

@@ -1,0 +1,408 @@
+"""Runs a workload: clients that share no counter have nothing to do with each other, so each group runs by itself.
+
+That keeps the working set small, whatever the number of clients: the cost of an event does not depend on it, and only
+the results of a group outlive its run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
+from kquota.core.enforcement.replay import NEVER
+from kquota.core.enforcement.traffic import NONE, Traffic, bucket_of, rate_of
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.simulation.connections import run_connections
+from kquota.core.simulation.members import (
+    Counter,
+    Member,
+    batches_of,
+    counters_of,
+    epochs_of,
+    expected_of,
+    groups_of,
+    resolve_members,
+)
+from kquota.core.simulation.result import ClientResult, CounterResult, Share, Simulation, Timeline
+from kquota.core.simulation.rows import Rows
+from kquota.core.simulation.timeline import recovery
+from kquota.core.simulation.workload import Workload
+from kquota.core.snapshot import QuotaSnapshot
+
+Progress = Callable[[float], None]
+"""Called with the part that is done, 0 to 1."""
+
+SCRAPES_MS: Final = (1_000, 10_000, 60_000)
+"""How often metrics may be read where nobody knows."""
+TOP_TIMELINES: Final = 12
+TOP_CLIENTS: Final = 10
+
+
+def simulate(
+    workload: Workload,
+    quotas: QuotaSnapshot,
+    *,
+    generation: Generation,
+    using: Kernel,
+    progress: Progress | None = None,
+) -> Simulation:
+    """What the workload meets under the quotas, which hold from its start until its changes."""
+    report = progress if progress is not None else _silent
+    members = resolve_members(workload, quotas)
+    run = _Run(workload, generation, using)
+    batches = list(batches_of(groups_of(members)))
+    total = sum(member.weight for member in members) or 1.0
+    done = 0.0
+    for batch in batches:
+        part = sum(member.weight for group in batch for member in group)
+        run.batch(batch, lambda share, done=done, part=part: report((done + share * part) / total))  # type: ignore[misc]
+        done += part
+    clients, connections, acceptors = run_connections(workload, quotas, generation=generation)
+    everyone = [*run.clients, *clients]
+    order = {client.name: number for number, client in enumerate(workload.clients)}
+    return Simulation(
+        workload.duration_ms,
+        sum(client.requests for client in everyone),
+        tuple(sorted(everyone, key=lambda client: order[client.group])),
+        tuple(sorted([*run.results(), *connections], key=lambda counter: (-counter.throttle_ms, -counter.violated))),
+        tuple(acceptors),
+        run.ranges,
+    )
+
+
+def expected_events(workload: Workload) -> int:
+    """About how many events a simulation will have."""
+    return int(sum(expected_of(workload, client) * client.count for client in workload.clients))
+
+
+def _silent(_share: float) -> None:
+    return
+
+
+# --- a batch ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a run came to, as far as the ranges need it; by client and broker, and by the number of a counter."""
+
+    delivered: dict[tuple[str, str], int]
+    throttle_ms: dict[tuple[str, str], int]
+    counter_ms: dict[int, int]
+
+    @classmethod
+    def of(cls, members: Sequence[Member], counters: Sequence[Counter], traffic: Traffic) -> _Outcome:
+        """The outcome of a run of these members."""
+        connections = traffic.connections
+        delivered, throttle_ms = {}, {}
+        first = 0
+        for member in members:
+            rows = range(first, first + member.client.connections)
+            first += member.client.connections
+            place = (member.name, member.broker)
+            delivered[place] = sum(int(connections.delivered_units[row]) for row in rows)
+            throttle_ms[place] = sum(int(connections.throttle_ms[row]) for row in rows)
+        by_counter = {counter.number: int(traffic.sensors.throttle_ms[row]) for row, counter in enumerate(counters)}
+        return cls(delivered, throttle_ms, by_counter)
+
+
+class _Ranges:
+    """The least and the most of several outcomes; the first has everybody."""
+
+    def __init__(self, outcomes: Sequence[_Outcome]) -> None:
+        self._outcomes = outcomes
+        self.matter = any(
+            self.delivered(place)[0] != self.delivered(place)[1]
+            or self.throttle_ms(place)[0] != self.throttle_ms(place)[1]
+            for place in (outcomes[1].delivered if len(outcomes) > 1 else ())
+        )
+
+    def delivered(self, place: tuple[str, str]) -> tuple[int, int]:
+        """Units of a client on a broker."""
+        return _range([outcome.delivered.get(place) for outcome in self._outcomes])
+
+    def throttle_ms(self, place: tuple[str, str]) -> tuple[int, int]:
+        """The throttle time of a client on a broker."""
+        return _range([outcome.throttle_ms.get(place) for outcome in self._outcomes])
+
+    def counter_ms(self, number: int) -> tuple[int, int]:
+        """The throttle time that comes from a counter."""
+        return _range([outcome.counter_ms.get(number) for outcome in self._outcomes])
+
+
+def _range(values: Sequence[int | None]) -> tuple[int, int]:
+    known = [value for value in values if value is not None]
+    return min(known), max(known)
+
+
+@dataclass(slots=True)
+class _Played:
+    """A run of a batch: the columns, whose connection each row is, and what was charged to whom."""
+
+    traffic: Traffic
+    owners: list[Member]
+    shares: list[dict[str, list[float]]]
+    """Per counter, by client: (what it was charged, throttle time in ms)."""
+    throttle_by: dict[int, dict[QuotaKey, int]]
+    """By the number of the member: the throttle time by its reason."""
+
+    def share_out(self) -> None:
+        """Moves what each connection was charged to the counters that it has now."""
+        connections = self.traffic.connections
+        numbers: dict[int, int] = {}
+        for connection, member in enumerate(self.owners):
+            number = numbers.setdefault(id(member), len(numbers))
+            for sensor, charged, throttle_ms, key, scale in (
+                (
+                    connections.bytes_sensor,
+                    connections.bytes_charged,
+                    connections.bytes_ms,
+                    member.client.byte_key,
+                    1.0,
+                ),
+                (
+                    connections.request_sensor,
+                    connections.nanos_charged,
+                    connections.request_ms,
+                    QuotaKey.REQUEST_PERCENTAGE,
+                    1e-9,
+                ),
+                (
+                    connections.mutation_sensor,
+                    connections.mutations_charged,
+                    connections.mutation_ms,
+                    QuotaKey.CONTROLLER_MUTATION_RATE,
+                    1.0,
+                ),
+            ):
+                row, value, delay = int(sensor[connection]), int(charged[connection]), int(throttle_ms[connection])
+                if row == NONE or (value == 0 and delay == 0) or key is None:
+                    continue
+                share = self.shares[row].setdefault(member.name, [0.0, 0.0])
+                share[0] += value * scale
+                share[1] += delay
+                if delay:
+                    reasons = self.throttle_by.setdefault(number, {})
+                    reasons[key] = reasons.get(key, 0) + delay
+                charged[connection] = 0
+                throttle_ms[connection] = 0
+
+
+class _Run:
+    """Runs batches and keeps their results."""
+
+    def __init__(self, workload: Workload, generation: Generation, using: Kernel) -> None:
+        self._workload = workload
+        self._using = using
+        self._epochs = epochs_of(workload)
+        self._rows = Rows(workload, generation, using)
+        self._timelines: list[tuple[tuple[float, float], int, Timeline]] = []
+        self._counters: dict[int, CounterResult] = {}
+        self.clients: list[ClientResult] = []
+        self.ranges = False
+
+    def results(self) -> list[CounterResult]:
+        """All counters that were charged; the busiest with their timelines."""
+        timelines = {number: timeline for _, number, timeline in self._timelines}
+        return [replace(result, timeline=timelines.get(number)) for number, result in self._counters.items()]
+
+    def batch(self, groups: Sequence[Sequence[Member]], report: Progress) -> None:
+        """Runs some groups; those for which it can matter when metrics are read, again for each way to read them."""
+        members = [member for group in groups for member in group]
+        counters = counters_of(members)
+        played = self._play(members, counters, self._workload.scrape_ms or 0, report)
+        outcomes = [_Outcome.of(members, counters, played.traffic)]
+        if self._workload.scrape_ms is None:
+            open_ = self._open(counters, played.traffic)
+            members_again = [
+                member
+                for group in groups
+                if any(counter.number in open_ for counter in counters_of(group))
+                for member in group
+            ]
+            if members_again:
+                counters_again = counters_of(members_again)
+                for scrape_ms in SCRAPES_MS:
+                    again = self._play(members_again, counters_again, scrape_ms, report)
+                    outcomes.append(_Outcome.of(members_again, counters_again, again.traffic))
+        ranges = _Ranges(outcomes)
+        self.ranges |= ranges.matter
+        self._keep_clients(members, played, ranges)
+        for row, counter in enumerate(counters):
+            if played.traffic.sensors.events[row] > 0:
+                self._keep_counter(row, counter, played, ranges)
+
+    def _open(self, counters: Sequence[Counter], traffic: Traffic) -> set[int]:
+        """The counters for which a reading could fall into a silence longer than a sample, near the limit."""
+        sensors = traffic.sensors
+        return {
+            counter.number
+            for row, counter in enumerate(counters)
+            if sensors.gap_ms[row] > sensors.window_ms
+            and sensors.peak[row] > 0.5 * min(float(limit) for limit in counter.limits if limit is not None)
+        }
+
+    def _play(
+        self, members: Sequence[Member], counters: Sequence[Counter], scrape_ms: int, report: Progress
+    ) -> _Played:
+        """One run from start to end."""
+        workload, using = self._workload, self._using
+        played = _Played(
+            self._rows.traffic(members, len(counters), scrape_ms),
+            [member for member in members for _ in range(member.client.connections)],
+            [{} for _ in counters],
+            {},
+        )
+        rows = {counter.number: row for row, counter in enumerate(counters)}
+        weight = sum(member.weight for member in members)
+        slices = min(1000, 1 + int(weight // (500_000 if using.mode is Mode.COMPILED else 20_000)))
+        stops = [workload.duration_ms * (number + 1) // slices for number in range(slices)]
+        for epoch, since in enumerate(self._epochs):
+            until = self._epochs[epoch + 1] if epoch + 1 < len(self._epochs) else workload.duration_ms
+            self._change(played, counters, rows, epoch)
+            if epoch == 0:
+                using.begin_traffic(played.traffic)
+            for stop in [*(stop for stop in stops if since < stop < until), until]:
+                using.run_traffic(played.traffic, workload.origin_ms + stop)
+                report(stop / workload.duration_ms)
+            played.share_out()
+        using.end_traffic(played.traffic)
+        return played
+
+    def _change(self, played: _Played, counters: Sequence[Counter], rows: Mapping[int, int], epoch: int) -> None:
+        """Sets the limits and the counters of each connection for an epoch."""
+        for row, counter in enumerate(counters):
+            limit = counter.limits[epoch]
+            played.traffic.sensors.bounds[row] = UNLIMITED if limit is None else float(limit)
+        connections = played.traffic.connections
+
+        def row_of(member: Member, key: QuotaKey | None) -> int:
+            charged = member.counters.get(key) if key is not None else None
+            counter = charged[epoch] if charged else None
+            return NONE if counter is None else rows[counter.number]
+
+        for connection, member in enumerate(played.owners):
+            connections.bytes_sensor[connection] = row_of(member, member.client.byte_key)
+            connections.request_sensor[connection] = row_of(member, QuotaKey.REQUEST_PERCENTAGE)
+            connections.mutation_sensor[connection] = row_of(member, QuotaKey.CONTROLLER_MUTATION_RATE)
+
+    # --- results ---
+
+    def _keep_clients(self, members: Sequence[Member], played: _Played, ranges: _Ranges) -> None:
+        connections = played.traffic.connections
+        workload = self._workload
+        first = 0
+        for number, member in enumerate(members):
+            client = member.client
+            rows = range(first, first + client.connections)
+            first += client.connections
+
+            def total(column: Sequence[int], rows: range = rows) -> int:
+                return sum(int(column[row]) for row in rows)
+
+            starts = [int(connections.first_ms[row]) for row in rows if connections.first_ms[row] != NEVER]
+            ends = [int(connections.until_ms[row]) for row in rows]
+            place = (member.name, member.broker)
+            self.clients.append(
+                ClientResult(
+                    name=member.name,
+                    group=client.name,
+                    broker=member.broker,
+                    user=member.user,
+                    client_id=member.client_id,
+                    ip=client.ip,
+                    api=client.api,
+                    unit=client.unit,
+                    active_ms=max(workload.stop_of(client) - client.start_ms, 1),
+                    requests=total(connections.sent),
+                    offered=total(connections.offered_units),
+                    delivered=total(connections.delivered_units),
+                    rejected=total(connections.rejected_units),
+                    waiting=total(connections.waiting_units),
+                    rejections=total(connections.rejections),
+                    throttled=total(connections.throttled),
+                    throttle_ms=total(connections.throttle_ms),
+                    throttle_max_ms=max(int(connections.max_ms[row]) for row in rows),
+                    first_throttled_ms=min(starts) - workload.origin_ms if starts else None,
+                    throttled_until_ms=max(ends) - workload.origin_ms if starts else None,
+                    throttle_by=played.throttle_by.get(number, {}),
+                    throttle_range_ms=ranges.throttle_ms(place),
+                    delivered_range=ranges.delivered(place),
+                )
+            )
+
+    def _keep_counter(self, row: int, counter: Counter, played: _Played, ranges: _Ranges) -> None:
+        traffic, shares = played.traffic, played.shares[row]
+        workload, sensors = self._workload, traffic.sensors
+        origin, end = workload.origin_ms, workload.origin_ms + workload.duration_ms
+
+        def when(column: Sequence[int]) -> int | None:
+            return None if column[row] == NEVER else int(column[row]) - origin
+
+        if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
+            rate = self._using.measure_tokens(bucket_of(sensors, row), end, sensors.bounds[row])
+        else:
+            rate = self._using.measure(rate_of(sensors, row), end)
+        limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
+        timeline = self._timeline(row, counter, limits, traffic)
+        ends = [float(value) for value in sensors.ends[row]]
+        recovery_ms, recovered = recovery(timeline, ends, workload.duration_ms)
+        result = CounterResult(
+            broker=counter.place,
+            key=counter.key,
+            sensor=counter.sensor,
+            entity=counter.entity,
+            level=counter.level,
+            limits=tuple(
+                limit for number, limit in enumerate(limits) if number == 0 or limit[1] != limits[number - 1][1]
+            ),
+            events=int(sensors.events[row]),
+            violated=int(sensors.violated[row]),
+            throttled=int(sensors.throttled[row]),
+            throttle_ms=int(sensors.throttle_ms[row]),
+            throttle_max_ms=int(sensors.max_ms[row]),
+            first_throttled_ms=when(sensors.first_ms),
+            throttled_until_ms=when(sensors.until_ms),
+            recovery_ms=recovery_ms,
+            recovered=recovered,
+            rate=float(rate),
+            peak=float(sensors.peak[row]),
+            peak_ms=when(sensors.peak_ms),
+            clients=tuple(
+                Share(name, value, int(milliseconds))
+                for name, (value, milliseconds) in heapq.nlargest(TOP_CLIENTS, shares.items(), key=lambda item: item[1])
+            ),
+            client_count=len(shares),
+            total=math.fsum(value for value, _ in shares.values()),
+            throttle_range_ms=ranges.counter_ms(counter.number),
+        )
+        self._counters[counter.number] = result
+        limit = float(result.limit) if result.limit else 1.0
+        heapq.heappush(self._timelines, ((float(result.throttle_ms), result.peak / limit), counter.number, timeline))
+        if len(self._timelines) > TOP_TIMELINES:
+            heapq.heappop(self._timelines)
+
+    def _timeline(
+        self, row: int, counter: Counter, limits: Sequence[tuple[int, Value | None]], traffic: Traffic
+    ) -> Timeline:
+        duration, bucket_ms = self._workload.duration_ms, self._rows.bucket_ms
+        # Thread time is in ns; the quota is in percent of one thread.
+        scale = 1e-7 if counter.key is QuotaKey.REQUEST_PERCENTAGE else 1.0
+        starts = range(0, duration, bucket_ms)
+        lengths = [min(bucket_ms, duration - start) for start in starts]
+
+        def per_second(column: Sequence[float]) -> tuple[float, ...]:
+            return tuple(float(value) * scale * 1000 / length for value, length in zip(column, lengths, strict=True))
+
+        limit_of = [next(limit for since, limit in reversed(limits) if since <= start) for start in starts]
+        return Timeline(
+            bucket_ms,
+            per_second(traffic.sensors.offered[row]),
+            per_second(traffic.sensors.delivered[row]),
+            tuple(None if limit is None else float(limit) for limit in limit_of),
+            tuple(float(value) for value in traffic.sensors.throttling[row]),
+        )

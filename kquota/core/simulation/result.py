@@ -1,0 +1,212 @@
+"""What a simulation says: per client, per counter, and over time. Times are ms since the start of the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.resolver import Level, Sensor
+
+CONTROLLER: Final = "controller"
+"""Where controller mutations are counted: once for the cluster, and not on a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """One client on one broker. Units are bytes, requests, partitions or connections."""
+
+    name: str
+    group: str
+    """The client of the workload that it is a copy of; its own name unless that counts several."""
+    broker: str
+    user: str
+    client_id: str
+    ip: str
+    api: str
+    unit: str
+    active_ms: int
+    """From its start to its stop."""
+    requests: int
+    """Charged by the broker, retries included."""
+    offered: int
+    delivered: int
+    rejected: int
+    waiting: int
+    """What arrived and was not sent, or not yet delivered, at the end."""
+    rejections: int
+    """How often something was rejected; more than `rejected` where the client tries again."""
+    throttled: int
+    """Requests with a throttle time."""
+    throttle_ms: int
+    throttle_max_ms: int
+    first_throttled_ms: int | None
+    throttled_until_ms: int | None
+    throttle_by: Mapping[QuotaKey, int]
+    """The throttle time by the quota that it came from, ms."""
+    throttle_range_ms: tuple[int, int]
+    """The throttle time where what cannot be known is otherwise: the least and the most."""
+    delivered_range: tuple[int, int]
+
+    @property
+    def offered_rate(self) -> float:
+        """Units per second."""
+        return self.offered * 1000 / self.active_ms
+
+    @property
+    def delivered_rate(self) -> float:
+        """Units per second."""
+        return self.delivered * 1000 / self.active_ms
+
+    @property
+    def throttle_mean_ms(self) -> float | None:
+        """Kafka's metric `throttle-time`: the average of the throttle times that are not 0."""
+        return self.throttle_ms / self.throttled if self.throttled else None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A client's part in a counter."""
+
+    client: str
+    value: float
+    """What it was charged: bytes, seconds of thread time, partitions, connections."""
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A counter over time, in the unit of its key per second, a value per bucket."""
+
+    bucket_ms: int
+    offered: tuple[float, ...]
+    delivered: tuple[float, ...]
+    limit: tuple[float | None, ...]
+    throttle_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterResult:
+    """One counter with a limit: who shares it, and when it bites."""
+
+    broker: str
+    key: QuotaKey
+    sensor: Sensor
+    entity: Entity
+    level: Level
+    limits: tuple[tuple[int, Value | None], ...]
+    """(since, limit), in order of time."""
+    events: int
+    violated: int
+    throttled: int
+    throttle_ms: int
+    throttle_max_ms: int
+    first_throttled_ms: int | None
+    throttled_until_ms: int | None
+    recovery_ms: int | None
+    """The longest time from the end of an overload until nobody was throttled any more; None without an overload."""
+    recovered: bool
+    """Whether the last overload was over, and nobody throttled, at the end."""
+    rate: float
+    """The metric at the end: `byte-rate`, `request-time`, `connection-accept-rate`, or `tokens`."""
+    peak: float
+    """The highest rate at a request; for mutations the largest debt of tokens."""
+    peak_ms: int | None
+    clients: tuple[Share, ...]
+    """The largest parts, largest first."""
+    client_count: int
+    total: float
+    throttle_range_ms: tuple[int, int]
+    timeline: Timeline | None = None
+
+    @property
+    def limit(self) -> Value | None:
+        """The last limit there was."""
+        return next((limit for _, limit in reversed(self.limits) if limit is not None), None)
+
+    @property
+    def throttle_mean_ms(self) -> float | None:
+        """Kafka's metric `throttle-time`."""
+        return self.throttle_ms / self.throttled if self.throttled else None
+
+    @property
+    def mbean(self) -> str:
+        """The name under which a broker shows this counter over JMX."""
+        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
+            return f"kafka.server:type=socket-server-metrics,ip={self.sensor.client_id}"
+        tags = [("user", self.sensor.user), ("client-id", self.sensor.client_id)]
+        return ",".join(
+            [f"kafka.server:type={MBEAN_TYPES[self.key]}", *(f"{tag}={name}" for tag, name in tags if name)]
+        )
+
+
+MBEAN_TYPES: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: "Produce",
+    QuotaKey.CONSUMER_BYTE_RATE: "Fetch",
+    QuotaKey.REQUEST_PERCENTAGE: "Request",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "ControllerMutation",
+}
+METRICS: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: "byte-rate",
+    QuotaKey.CONSUMER_BYTE_RATE: "byte-rate",
+    QuotaKey.REQUEST_PERCENTAGE: "request-time",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "tokens",
+    QuotaKey.CONNECTION_CREATION_RATE: "connection-accept-rate",
+}
+"""The attribute of the MBean that holds the rate (or the tokens)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptor:
+    """A listener of a broker whose connections had to wait."""
+
+    broker: str
+    listener: str
+    connections: int
+    waited: int
+    wait_ms: int
+    wait_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """All of it."""
+
+    duration_ms: int
+    events: int
+    clients: tuple[ClientResult, ...]
+    counters: tuple[CounterResult, ...]
+    acceptors: tuple[Acceptor, ...] = ()
+    ranges: bool = False
+    """Whether the ranges hold more than one outcome."""
+
+
+def widened(result: Simulation, other: Simulation) -> Simulation:
+    """The result with ranges that also hold another outcome of the same clients."""
+    clients = {(client.name, client.broker): client for client in other.clients}
+    counters = {(counter.broker, counter.key, counter.sensor): counter for counter in other.counters}
+
+    def wider(one: tuple[int, int], two: tuple[int, int] | None) -> tuple[int, int]:
+        return one if two is None else (min(one[0], two[0]), max(one[1], two[1]))
+
+    def client_of(client: ClientResult) -> ClientResult:
+        twin = clients.get((client.name, client.broker))
+        return replace(
+            client,
+            throttle_range_ms=wider(client.throttle_range_ms, None if twin is None else twin.throttle_range_ms),
+            delivered_range=wider(client.delivered_range, None if twin is None else twin.delivered_range),
+        )
+
+    def counter_of(counter: CounterResult) -> CounterResult:
+        twin = counters.get((counter.broker, counter.key, counter.sensor))
+        range_ms = None if twin is None else twin.throttle_range_ms
+        return replace(counter, throttle_range_ms=wider(counter.throttle_range_ms, range_ms))
+
+    return replace(
+        result,
+        clients=tuple(map(client_of, result.clients)),
+        counters=tuple(map(counter_of, result.counters)),
+        ranges=True,
+    )

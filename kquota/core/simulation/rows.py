@@ -1,0 +1,227 @@
+"""Members of a workload as the columns that the kernel works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kquota.core.enforcement import Generation, Kernel
+from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.rate import OLDEST, PURGE_AT
+from kquota.core.enforcement.replay import NEVER
+from kquota.core.enforcement.traffic import (
+    FETCH,
+    NONE,
+    OTHER,
+    PERMISSIVE,
+    PRODUCE,
+    STRICT,
+    Behaviours,
+    Connections,
+    Given,
+    Sensors,
+    Traffic,
+    new_columns,
+)
+from kquota.core.simulation.members import Member
+from kquota.core.simulation.timeline import bucket_ms_of
+from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Client, Segment, Workload, plan
+
+_GOLDEN: Final = 0.6180339887498949
+"""Its multiples, without their whole parts, are spread evenly, however many there are."""
+
+
+class Rows:
+    """Makes fresh columns for some members; the plans are computed once."""
+
+    def __init__(self, workload: Workload, generation: Generation, using: Kernel) -> None:
+        self._workload = workload
+        self._generation = generation
+        self._using = using
+        self._plans: dict[str, Sequence[Segment]] = {}
+        self._numbers = {client.name: number for number, client in enumerate(workload.clients)}
+        self.bucket_ms = bucket_ms_of(workload.duration_ms)
+        self.buckets = -(-workload.duration_ms // self.bucket_ms)
+
+    def traffic(self, members: Sequence[Member], counters: int, scrape_ms: int) -> Traffic:
+        """Fresh columns for some members and their counters."""
+        used = {member.client.name: member.client for member in members}
+        behaviours, plans = self._behaviours(list(used.values()))
+        behaviour_rows = {name: row for row, name in enumerate(used)}
+        given = self._given(members)
+        connections = self._connections(members, behaviour_rows, plans)
+        return Traffic(self._sensors(counters, scrape_ms), behaviours, connections, given)
+
+    def _sensors(self, count: int, scrape_ms: int) -> Sensors:
+        workload, using = self._workload, self._using
+        windows, controller = workload.brokers.windows, workload.brokers.controller_windows
+        rows = max(count, 1)  # the first row also tells how many buckets there are
+        slots = self._generation.slots(windows.samples)
+        marks = using.table(rows, 4, "int64")
+        for row in range(rows):
+            marks[row][OLDEST] = LONG_MAX
+            marks[row][PURGE_AT] = LONG_MAX
+        never = [NEVER] * rows
+        return new_columns(
+            Sensors,
+            rows,
+            using.column,
+            samples=windows.samples,
+            window_ms=windows.window_ms,
+            by_last=self._generation.by_last,
+            mutation_samples=controller.samples,
+            mutation_window_ms=controller.window_ms,
+            origin=workload.origin_ms,
+            bucket_ms=self.bucket_ms,
+            scrape_ms=scrape_ms,
+            marks=marks,
+            recorded=never,
+            scraped=never,
+            first_ms=never,
+            until_ms=never,
+            peak_ms=never,
+            touched=never,
+            **{name: using.table(rows, slots, "int64") for name in ("starts", "lasts")},
+            **{name: using.table(rows, 1, "float64") for name in ("head", "tokens")},
+            sums=using.table(rows, slots, "float64"),
+            updated=using.table(rows, 1, "int64"),
+            **{
+                name: using.table(rows, self.buckets, "float64")
+                for name in ("offered", "delivered", "throttling", "ends")
+            },
+        )
+
+    def _behaviours(self, clients: Sequence[Client]) -> tuple[Behaviours, Mapping[str, int]]:
+        """The clients as rows, and the first segment of each plan."""
+        workload = self._workload
+        segments: list[Segment] = []
+        firsts: dict[str, int] = {}
+        ends = []
+        for client in clients:
+            if client.name not in self._plans:
+                self._plans[client.name] = plan(client, workload.stop_of(client))
+            firsts[client.name] = len(segments)
+            segments += self._plans[client.name]
+            ends.append(len(segments))
+        if not segments:
+            segments = [Segment(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
+
+        def column(value: Callable[[Client], int]) -> list[int]:
+            return [int(value(client)) for client in clients]
+
+        behaviours = new_columns(
+            Behaviours,
+            len(clients),
+            self._using.column,
+            kind=column(_kind),
+            closed=column(lambda client: client.closed),
+            saturating=column(lambda client: client.pace is None and client.given is None),
+            size=column(lambda client: client.partitions if client.mutates else client.size),
+            nanos=column(lambda client: client.nanos),
+            nanos_per_mib=column(lambda client: client.nanos_per_mib),
+            network_nanos=column(lambda client: client.network_nanos),
+            acks=column(lambda client: client.acks),
+            latency=column(lambda client: client.latency_ms),
+            to_broker=column(lambda client: client.round_trip_ms // 2),
+            to_client=column(lambda client: client.round_trip_ms - client.round_trip_ms // 2),
+            think=column(lambda client: client.think_ms),
+            in_flight=column(_in_flight),
+            max_bytes=column(lambda client: client.max_bytes),
+            max_wait=column(lambda client: client.max_wait_ms),
+            topics=column(lambda client: client.topics),
+            retry=column(lambda client: client.retry),
+            honours=column(lambda client: client.honours),
+            start=column(lambda client: workload.origin_ms + client.start_ms),
+            stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
+            plan_first=column(lambda client: firsts[client.name]),
+            plan_end=ends,
+            seg_from=[segment.start for segment in segments],
+            seg_to=[segment.end for segment in segments],
+            seg_rate=[segment.rate for segment in segments],
+            seg_rate_to=[segment.end_rate for segment in segments],
+            seg_count=[segment.before for segment in segments],
+            seg_count_to=[segment.after for segment in segments],
+        )
+        return behaviours, firsts
+
+    def _connections(
+        self, members: Sequence[Member], behaviours: Mapping[str, int], plans: Mapping[str, int]
+    ) -> Connections:
+        workload, using = self._workload, self._using
+        columns: dict[str, list[Any]] = {
+            name: []
+            for name in (
+                "behaviour", "target", "step", "random", "segment", "given_next", "given_end", "arrived", "pending",
+                "tie", "offered_units",
+            )
+        }  # fmt: skip
+        row = 0
+        for member in members:
+            client = member.client
+            links = client.connections * len(workload.brokers_of(client))
+            for number in range(client.connections):
+                # A client's arrivals are dealt to its connections in turns; copies of a client are out of step.
+                link = number * len(workload.brokers_of(client)) + member.broker_number
+                backlog = client.backlog // links + (link < client.backlog % links)
+                if client.pace is None and client.api == FETCH_API and client.given is None:
+                    backlog = 0
+                columns["behaviour"].append(behaviours[client.name])
+                columns["target"].append(link + member.number * _GOLDEN % 1.0)
+                columns["step"].append(links)
+                columns["random"].append(self._seed(member, link) if client.random else 0)
+                columns["segment"].append(plans[client.name])
+                rows = 0 if client.given is None else client.given[1] - client.given[0]
+                columns["given_next"].append(row)
+                columns["given_end"].append(row + rows if rows else 0)
+                row += rows
+                columns["arrived"].append(LONG_MAX)
+                columns["pending"].append(backlog)
+                columns["offered_units"].append(backlog)
+                columns["tie"].append((self._numbers[client.name] << 40) + (member.number << 16) + link)
+        count = len(columns["behaviour"])
+        return new_columns(
+            Connections,
+            count,
+            using.column,
+            bytes_sensor=[NONE] * count,
+            request_sensor=[NONE] * count,
+            mutation_sensor=[NONE] * count,
+            first_ms=[NEVER] * count,
+            until_ms=[NEVER] * count,
+            heap=list(range(count)),
+            received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
+            **columns,
+        )
+
+    def _seed(self, member: Member, link: int) -> int:
+        """A state for the generator of random gaps: never 0 (splitmix64)."""
+        state = self._workload.seed
+        for part in (self._numbers[member.client.name], member.number, link):
+            state = (state + part + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+            state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+            state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+            state ^= state >> 31
+        return state & 0xFFFFFFFF or 1
+
+    def _given(self, members: Sequence[Member]) -> Given:
+        events = self._workload.events
+        columns: list[list[int]] = [[], [], [], []]
+        for member in members:
+            if events is not None and member.client.given is not None:
+                rows = slice(*member.client.given)
+                for column, source in zip(
+                    columns, (events.times, events.sizes, events.nanos, events.order), strict=True
+                ):
+                    column.extend(source[rows])
+        return Given(*(self._using.column(column, "int64") for column in columns))
+
+
+def _kind(client: Client) -> int:
+    if client.mutates:
+        return STRICT if client.strict else PERMISSIVE
+    return {PRODUCE_API: PRODUCE, FETCH_API: FETCH}.get(client.api, OTHER)
+
+
+def _in_flight(client: Client) -> int:
+    """Consumers and admin clients have one request at a time on a connection."""
+    return 1 if client.mutates or client.api == FETCH_API else client.in_flight

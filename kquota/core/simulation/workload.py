@@ -1,0 +1,270 @@
+"""A workload: who sends what to which brokers, when, and what changes on the way. Times are ms since its start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from kquota.core.enforcement import QuotaWindows
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.errors import InputError
+
+PRODUCE_API: Final = "produce"
+FETCH_API: Final = "fetch"
+CONNECT_API: Final = "connect"
+"""Not a request: connections that are opened, and closed again."""
+TOPIC_APIS: Final = ("create-topics", "create-partitions", "delete-topics")
+
+ORIGIN_MS: Final = 1_700_000_000_000
+"""Any moment will do, but a late one: only a clock of epoch ms finds a new token bucket full."""
+_MOST_SEGMENTS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Times at which a client sends `factor` times as much: from `at_ms` for `length_ms`, and again `every_ms`."""
+
+    at_ms: int
+    length_ms: int
+    factor: float
+    every_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client, or `count` of them that differ in their names only. Raises InputError for what cannot be.
+
+    `pace` is requests (batches, connections) per second of one client, over all its connections; None is as fast as
+    the answers allow. `{n}` in a name stands for the number of the client, from 0.
+    """
+
+    name: str
+    api: str
+    user: str = "ANONYMOUS"
+    client_id: str = ""
+    ip: str = "127.0.0.1"
+    count: int = 1
+    brokers: tuple[str, ...] = ()
+    """Where it is connected; none is all of them."""
+    connections: int = 1
+    """To each of its brokers."""
+    closed: bool = True
+    """Whether it is muted and waits for its answers; in the open loop it sends as planned, whatever happens."""
+    pace: float | None = None
+    size: int = 0
+    """Bytes of a request (produce) or of a batch to fetch."""
+    random: bool = False
+    """Whether arrivals are random (a Poisson process, from the workload's seed) and not evenly spaced."""
+    start_ms: int = 0
+    stop_ms: int | None = None
+    ramp_ms: int = 0
+    """From its start, how long until it sends at its full pace."""
+    bursts: tuple[Burst, ...] = ()
+    think_ms: int = 0
+    in_flight: int = 5
+    latency_ms: int = 1
+    """From the broker's reading of a request to its response; remote time included."""
+    round_trip_ms: int = 1
+    honours: bool = True
+    """Whether it waits for the throttle time of a response by itself (clients since 2.0)."""
+    acks: int = -1
+    nanos: int = 0
+    """Request-handler time of a request, ns."""
+    nanos_per_mib: int = 0
+    network_nanos: int = 0
+    max_bytes: int = 50 * 2**20
+    """`fetch.max.bytes`."""
+    max_wait_ms: int = 500
+    """`fetch.max.wait.ms`."""
+    backlog: int = 0
+    """Bytes that a consumer is behind at its start."""
+    topics: int = 1
+    partitions: int = 1
+    """Of each topic."""
+    strict: bool = True
+    """Whether its topic requests know THROTTLING_QUOTA_EXCEEDED; older ones are muted instead."""
+    retry: bool = True
+    """Whether it sends again what was rejected: topics, or (closed loop) connections."""
+    backoff_ms: int = 50
+    """`reconnect.backoff.ms`: how long after a rejected connection the next try follows."""
+    listener: str = ""
+    """Where its connections arrive; the first listener unless named."""
+    given: tuple[int, int] | None = None
+    """The rows of `Workload.events` that are its requests, in place of a pace; open loop, one broker, no copies."""
+
+    def __post_init__(self) -> None:
+        if self.pace is not None and not (math.isfinite(self.pace) and self.pace > 0):
+            raise InputError(f"client {self.name!r}: the pace must be greater than 0")
+        if self.pace is None and not self.closed and self.given is None:
+            raise InputError(f"client {self.name!r}: an open loop needs a rate or a pace")
+        if self.pace is None and self.api == CONNECT_API:
+            raise InputError(f"client {self.name!r}: connections need a pace")
+        if self.connections != 1 and self.api == CONNECT_API:
+            raise InputError(f"client {self.name!r}: its pace says how many connections it opens")
+        if self.stop_ms is not None and self.stop_ms <= self.start_ms:
+            raise InputError(f"client {self.name!r}: it stops before it starts")
+        cycle = self.latency_ms + self.round_trip_ms + self.think_ms
+        if self.closed and cycle < 1:
+            raise InputError(f"client {self.name!r}: latency, round trip and think time cannot all be 0")
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it creates, extends or deletes topics."""
+        return self.api in TOPIC_APIS
+
+    @property
+    def byte_key(self) -> QuotaKey | None:
+        """The byte-rate quota that its requests are charged to."""
+        return {PRODUCE_API: QuotaKey.PRODUCER_BYTE_RATE, FETCH_API: QuotaKey.CONSUMER_BYTE_RATE}.get(self.api)
+
+    @property
+    def has_thread_time(self) -> bool:
+        """Whether its requests cost thread time."""
+        return bool(self.nanos or self.nanos_per_mib or self.network_nanos)
+
+    @property
+    def unit(self) -> str:
+        """What its load is counted in."""
+        if self.byte_key is not None:
+            return "bytes"
+        return "partitions" if self.mutates else "connections" if self.api == CONNECT_API else "requests"
+
+    @property
+    def units(self) -> int:
+        """How many of them one arrival is."""
+        return self.size if self.byte_key is not None else self.topics * self.partitions if self.mutates else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """The brokers, all alike."""
+
+    names: tuple[str, ...] = ("broker-0",)
+    windows: QuotaWindows = field(default_factory=QuotaWindows)
+    controller_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    connection_rate: Value | None = None
+    """`max.connection.creation.rate` of each broker."""
+    listeners: Mapping[str, Value | None] = field(default_factory=lambda: {"PLAINTEXT": None})
+    """The names of the listeners, with the rates of those that have one."""
+    inter_broker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Quotas of one entity set, or (None) removed, while the workload runs."""
+
+    at_ms: int
+    entity: Entity
+    values: Mapping[QuotaKey, Value | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """Recorded requests as columns (sequences or arrays); each client's rows are in the order of their times."""
+
+    times: Any
+    """Epoch ms."""
+    sizes: Any
+    nanos: Any
+    order: Any
+    """Which goes first at the same ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All of it."""
+
+    duration_ms: int
+    clients: tuple[Client, ...]
+    brokers: Brokers = field(default_factory=Brokers)
+    changes: tuple[Change, ...] = ()
+    """In the order of their times."""
+    seed: int = 1
+    scrape_ms: int | None = None
+    """How often the brokers' metrics are read (0 for never); None where nobody knows."""
+    origin_ms: int = ORIGIN_MS
+    """The broker's clock at the start."""
+    events: Events | None = None
+
+    def __post_init__(self) -> None:
+        names = [client.name for client in self.clients]
+        twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None:
+            raise InputError(f"two clients are named {twice!r}")
+        for client in self.clients:
+            unknown = [name for name in client.brokers if name not in self.brokers.names]
+            if unknown:
+                raise InputError(f"client {client.name!r}: there is no broker {unknown[0]!r}")
+            if client.listener and client.listener not in self.brokers.listeners:
+                raise InputError(f"client {client.name!r}: there is no listener {client.listener!r}")
+
+    def brokers_of(self, client: Client) -> tuple[str, ...]:
+        """The brokers that a client sends to; topics are changed through one of them."""
+        names = client.brokers or self.brokers.names
+        return names[:1] if client.mutates else names
+
+    def stop_of(self, client: Client) -> int:
+        """When a client stops."""
+        return self.duration_ms if client.stop_ms is None else min(client.stop_ms, self.duration_ms)
+
+
+class Segment(NamedTuple):
+    """A time in which the pace of a plan changes evenly; ms, and arrivals per ms."""
+
+    start: float
+    end: float
+    rate: float
+    end_rate: float
+    before: float
+    """Arrivals before its start."""
+    after: float
+    """Arrivals before its end."""
+
+
+def plan(client: Client, stop_ms: int) -> Sequence[Segment]:
+    """The pace of a client from its start until `stop_ms`; nothing for one without a pace."""
+    if client.pace is None or client.start_ms >= stop_ms:
+        return ()
+    bursts = [
+        (start, min(end, stop_ms), burst.factor) for burst in client.bursts for start, end in _times(burst, stop_ms)
+    ]
+    edges = {client.start_ms, stop_ms, min(client.start_ms + client.ramp_ms, stop_ms)}
+    edges |= {edge for start, end, _ in bursts for edge in (start, end) if client.start_ms < edge < stop_ms}
+    ordered = sorted(edges)
+    opens: dict[int, float] = {}
+    for start, end, factor in bursts:
+        if end > start:
+            opens[start] = opens.get(start, 1.0) * factor
+            opens[end] = opens.get(end, 1.0) / factor
+    # Bursts that were under way before the client started still count.
+    factor = math.prod(change for edge, change in opens.items() if edge < client.start_ms)
+    segments = []
+    count = 0.0
+    for start, end in pairwise(ordered):
+        factor *= opens.get(start, 1.0)
+        rate, end_rate = (_base(client, edge) * factor / 1000.0 for edge in (start, end))
+        more = (rate + end_rate) / 2.0 * (end - start)
+        segments.append(Segment(float(start), float(end), rate, end_rate, count, count + more))
+        count += more
+    return segments
+
+
+def _base(client: Client, at: int) -> float:
+    """Arrivals per second at a time, without bursts."""
+    assert client.pace is not None
+    since = at - client.start_ms
+    return client.pace * since / client.ramp_ms if since < client.ramp_ms else client.pace
+
+
+def _times(burst: Burst, stop_ms: int) -> Iterator[tuple[int, int]]:
+    if burst.every_ms is None:
+        yield burst.at_ms, burst.at_ms + burst.length_ms
+        return
+    if (stop_ms - burst.at_ms) // burst.every_ms > _MOST_SEGMENTS:
+        raise InputError(f"bursts every {burst.every_ms} ms are too many for {stop_ms} ms")
+    for at in range(burst.at_ms, stop_ms, burst.every_ms):
+        yield at, at + burst.length_ms

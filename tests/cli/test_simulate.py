@@ -1,0 +1,211 @@
+"""`kquota simulate` as a process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kquota.core.enforcement import (
+    ClientQuotaManager,
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    fetch_with_request,
+    produce_with_request,
+)
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+WORKLOAD = """\
+kind: kquota.workload
+version: 1
+duration: 2min
+brokers: {count: 2, max.connection.creation.rate: 20}
+changes:
+  - {at: 40s, entity: {user: alice}, values: {producer_byte_rate: 2MB}}
+clients:
+  - {name: orders, user: alice, client-id: app1, api: produce, rate: 4MB, size: 40kB, start: 10s, stop: 60s}
+  - {name: payments, user: alice, client-id: app2, api: produce, pace: 2, size: 10kB}
+  - {name: etl, user: bob, api: fetch, rate: 400kB, size: 20kB, backlog: 20MB, max_bytes: 1MB}
+  - {name: poller, user: carol, api: metadata, connections: 2, request_time: 1ms, think: 10ms}
+  - {name: topics, user: admin, client-id: x, api: CreateTopics, pace: 1/min, topics: 7, partitions: 80}
+  - {name: storm, api: connect, ip: 10.0.0.1, pace: 40, start: 30, stop: 35}
+  - {name: many, count: 20, user: "u{n}", client-id: c, ip: "10.1.0.{n}", api: produce, pace: 1, size: 1000}
+"""
+QUOTAS = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
+  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 500kB, request_percentage: 5%}}
+  - {entity: {user: admin}, values: {controller_mutation_rate: 5}}
+  - {entity: {ip: {default: true}}, values: {connection_creation_rate: 5}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """A workload, and quotas that bite it."""
+    (tmp_path / "workload.yaml").write_text(WORKLOAD)
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+    own = QUOTAS.split("version: 1\n")[1]
+    (tmp_path / "own.yaml").write_text(WORKLOAD + own)
+    (tmp_path / "calm.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 1min\nclients: [{api: produce, user: alice, rate: 1kB}]\n"
+    )
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_every_format(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+    """The whole answer, in each format; what is left to say goes to stderr."""
+    done = kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", output)
+
+    assert done.code == 0
+    golden(f"simulate.{output}", done.out)
+    assert "no request_time" in done.err
+
+
+def test_json_is_as_the_schema_says(kquota: Kquota) -> None:
+    """And the metrics carry Kafka's own names."""
+    document = json.loads(kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", "json").out)
+
+    jsonschema.validate(document, schema("simulation"))
+    metrics = {counter["metrics"]["mbean"]: sorted(counter["metrics"]) for counter in document["counters"]}
+    assert metrics["kafka.server:type=Produce,user=alice"] == ["byte-rate", "mbean", "throttle-time"]
+    assert metrics["kafka.server:type=Request,user=carol"] == ["mbean", "request-time", "throttle-time"]
+    assert metrics["kafka.server:type=ControllerMutation,user=admin"] == ["mbean", "throttle-time", "tokens"]
+
+
+def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
+    """The same answer as with a file of quotas; an option goes first, the environment does not."""
+    own = kquota("simulate", "own.yaml", "-o", "csv", KQUOTA_ZOOKEEPER="127.0.0.1:1")
+
+    assert own.out == kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", "csv").out
+
+
+def test_the_version_chooses_the_generation(kquota: Kquota) -> None:
+    """3.7 and 4.0 keep different samples, and so throttle differently."""
+
+    def answer(version: str) -> str:
+        return kquota("simulate", "own.yaml", "-o", "csv", "--kafka-version", version).out
+
+    assert answer("3.7") == answer("3.3.1")
+    assert answer("3.7") != answer("4.0") == answer("3.8")
+
+
+def test_fail_on_throttled(kquota: Kquota) -> None:
+    """An answer for scripts, only when asked for."""
+    assert kquota("simulate", "own.yaml", "--fail-on", "throttled").code == 1
+    assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
+
+
+def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
+    """Where it is asked for; the parts differ without colour."""
+    done = kquota("simulate", "own.yaml", "--chart", "2", PYTHONIOENCODING="utf-8")
+
+    golden("simulate.chart", done.out)
+    assert "█ delivered   ▓ delivered late   ░ offered, not delivered   ─ limit" in done.out
+    plain = kquota("simulate", "own.yaml", "--chart", "1", PYTHONIOENCODING="ascii:backslashreplace").out
+    assert "# delivered   + delivered late   . offered, not delivered   - limit" in plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("missing.yaml --quotas quotas.yaml", 3, "no such file"),
+        ("quotas.yaml --quotas quotas.yaml", 3, "quotas.yaml: "),
+        ("workload.yaml", 2, "no quotas"),
+        ("--quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
+        ("workload.yaml --events usage.csv --quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
+        ("--events missing.csv --quotas quotas.yaml", 3, "no such file"),
+        ("--events workload.yaml --quotas quotas.yaml", 3, "no usage event can be read"),
+        ("own.yaml --kafka-version latest", 3, "not a Kafka version"),
+        ("workload.yaml --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, says: str) -> None:
+    """The reason and the code of the table; nothing on stdout."""
+    done = kquota("simulate", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err.splitlines()[-1]
+
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "enforcement_n_by_start.json"
+
+
+def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
+    """Each request meets the managers in the order of the export, at the same ms too."""
+    produce = ClientQuotaManager(QuotaKey.PRODUCER_BYTE_RATE, ProduceSensor, {Entity(user="alice"): 1_000_000})
+    fetch = ClientQuotaManager(QuotaKey.CONSUMER_BYTE_RATE, FetchSensor, {Entity(user=DEFAULT): 500_000})
+    request = ClientQuotaManager(QuotaKey.REQUEST_PERCENTAGE, RequestSensor, {Entity(user=DEFAULT): 5.0})
+    lines = ["time_ms,broker,user,client_id,api,bytes,request_time_ns"]
+    expected: dict[str, int] = {}
+    for number in range(4000):
+        now = 1_700_000_000_000 + number // 3 * 50
+        user, api = ("alice", "bob")[number % 2], ("produce", "fetch", "fetch")[number % 3]
+        size, nanos = 60_000 + number, 1_700_000 + 100 * number
+        lines.append(f"{now},b1,{user},app,{api},{size},{nanos}")
+        requests = request.charge(user, "app")
+        bandwidth = (produce if api == "produce" else fetch).charge(user, "app")
+        assert requests is not None
+        assert bandwidth is not None
+        if isinstance(bandwidth.sensor, ProduceSensor):
+            throttle = produce_with_request(bandwidth.sensor, requests.sensor, now, size, nanos, -1)
+        else:
+            throttle = fetch_with_request(bandwidth.sensor, requests.sensor, now, size, nanos)
+        client = f"{user}:app {api} b1"
+        expected[client] = expected.get(client, 0) + max(throttle.throttle_ms, 0)
+    (tmp_path / "usage.csv").write_text("\n".join(lines) + "\n")
+
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")
+
+    document = json.loads(done.out)
+    jsonschema.validate(document, schema("simulation"))
+    assert {client["name"]: client["throttle_time_ms"] for client in document["clients"]} == expected
+    assert sum(expected.values()) > 0
+
+
+def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
+    """Bins of 10 s at 0.9 of the limit: lumps are throttled, an even flow is not, and nobody knows."""
+    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,9000000" for number in range(30)]
+    (tmp_path / "usage.csv").write_text("\n".join(["time_ms,broker,user,client_id,api,bytes", *lines]) + "\n")
+
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")
+
+    (client,) = json.loads(done.out)["clients"]
+    assert client["throttle_time_range_ms"][0] == 0
+    assert client["throttle_time_range_ms"][1] == client["throttle_time_ms"] > 0
+    assert "in bins of 10 s: results are ranges" in done.err
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_vectors_get_kafkas_answers(kquota: Kquota, output: str) -> None:
+    """A file of sequences with the answers of Kafka's own classes: all of them are equal."""
+    done = kquota("simulate", "--events", str(VECTORS), "-o", output)
+
+    vectors = json.loads(VECTORS.read_text())["vectors"]
+    assert done.code == 0
+    if output == "json":
+        document = json.loads(done.out)
+        jsonschema.validate(document, schema("replay"))
+        assert [vector["equal"] for vector in document["vectors"]] == [True] * len(vectors)
+    else:
+        assert sum(line.endswith("equal") for line in done.out.splitlines()) == len(vectors)
+
+
+def test_another_answer_is_told(kquota: Kquota, tmp_path: Path) -> None:
+    """The first place where a file of vectors says something else."""
+    document = json.loads(VECTORS.read_text())
+    document["vectors"][0]["expected"]["throttle_ms"][0] = 4711
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+
+    done = kquota("simulate", "--events", "wrong.json", "-o", "csv")
+
+    assert "throttle_ms: event 0: expected 4711, got" in done.out.splitlines()[1]

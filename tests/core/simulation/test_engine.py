@@ -1,0 +1,350 @@
+"""The engine against a second simulator and the replay, and what holds for every workload."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel, replay_bytes
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.simulation import Brokers, Burst, Change, Client, ClientResult, Simulation, Workload, simulate
+from kquota.core.simulation.workload import ORIGIN_MS, plan
+from kquota.core.snapshot import QuotaSnapshot
+from tests.core.enforcement import strategies as given_
+from tests.core.simulation.oracle import Came, by_client
+
+PLAIN = kernel(Mode.PLAIN)
+KIND = Generation.N_PLUS_1_BY_LAST
+LIMITS = {
+    QuotaKey.PRODUCER_BYTE_RATE: st.sampled_from([500, 2_000, 20_000]),
+    QuotaKey.CONSUMER_BYTE_RATE: st.sampled_from([500, 2_000, 20_000]),
+    QuotaKey.REQUEST_PERCENTAGE: st.sampled_from([0.05, 0.5, 5.0]),
+    QuotaKey.CONTROLLER_MUTATION_RATE: st.sampled_from([0.5, 5.0]),
+}
+entities = st.sampled_from(
+    [
+        Entity(user="alice"),
+        Entity(user=DEFAULT),
+        Entity(client_id="app"),
+        Entity(client_id=DEFAULT),
+        Entity(user="bob", client_id="app"),
+        Entity(user=DEFAULT, client_id=DEFAULT),
+    ]
+)
+values = st.fixed_dictionaries({}, optional=LIMITS)
+quotas = st.dictionaries(entities, values, min_size=1, max_size=4).map(QuotaSnapshot)
+changes = st.builds(
+    Change,
+    st.integers(0, 20_000),
+    entities,
+    st.fixed_dictionaries({}, optional={key: st.one_of(st.none(), limit) for key, limit in LIMITS.items()}),
+)
+
+
+@st.composite
+def clients(draw: st.DrawFn, closed: bool | None = None) -> Client:
+    """A client of any kind, with a pace."""
+    api = draw(st.sampled_from(["produce", "fetch", "metadata", "create-topics"]))
+    start = draw(st.sampled_from([0, 7, 3_000]))
+    return Client(
+        "",
+        api,
+        draw(st.sampled_from(["alice", "bob", "carol"])),
+        draw(st.sampled_from(["", "app", "web"])),
+        connections=draw(st.integers(1, 3)),
+        closed=draw(st.booleans()) if closed is None else closed,
+        pace=draw(st.sampled_from([0.25, 1.0, 4.0, 20.0])),
+        size=draw(st.integers(1, 3_000)) if api in ("produce", "fetch") else 0,
+        start_ms=start,
+        stop_ms=draw(st.sampled_from([None, start + 9_000])),
+        think_ms=draw(st.sampled_from([0, 0, 30])),
+        in_flight=draw(st.sampled_from([1, 2, 5])),
+        latency_ms=draw(st.integers(1, 20)),
+        round_trip_ms=draw(st.integers(0, 5)),
+        honours=draw(st.booleans()),
+        acks=draw(st.sampled_from([-1, 0])),
+        nanos=draw(st.sampled_from([0, 100_000, 3_000_000])),
+        network_nanos=draw(st.sampled_from([0, 50_000])),
+        max_bytes=draw(st.sampled_from([1_000, 50 * 2**20])),
+        max_wait_ms=draw(st.sampled_from([100, 500])),
+        backlog=draw(st.sampled_from([0, 20_001])) if api == "fetch" and closed is not False else 0,
+        topics=draw(st.integers(1, 4)),
+        partitions=draw(st.integers(1, 30)),
+        strict=draw(st.booleans()),
+        retry=draw(st.booleans()),
+    )
+
+
+@st.composite
+def workloads(draw: st.DrawFn, closed: bool | None = None) -> Workload:
+    """Some clients on one broker."""
+    drawn = draw(st.lists(clients(closed), min_size=1, max_size=4))
+    named = tuple(
+        replace(client, name=f"c{number}", backlog=client.backlog if client.closed else 0)
+        for number, client in enumerate(drawn)
+    )
+    brokers = Brokers(windows=draw(given_.windows), controller_windows=QuotaWindows(draw(st.integers(1, 11)), 1))
+    timed = sorted(draw(st.lists(changes, max_size=3)), key=lambda change: change.at_ms)
+    return Workload(draw(st.sampled_from([1, 12_000, 25_000])), named, brokers, tuple(timed), scrape_ms=0)
+
+
+def came(client: ClientResult) -> Came:
+    """The part of a result that the oracle knows."""
+    return Came(
+        client.requests,
+        client.offered,
+        client.delivered,
+        client.rejected,
+        client.waiting,
+        client.rejections,
+        client.throttled,
+        client.throttle_ms,
+    )
+
+
+@settings(deadline=None, max_examples=300)
+@given(workloads(), quotas, given_.generations)
+def test_equals_a_second_simulator(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
+    """Open and closed loop, all kinds of clients, shared counters, quotas that change on the way."""
+    result = simulate(workload, snapshot, generation=generation, using=PLAIN)
+
+    assert {client.name: came(client) for client in result.clients} == by_client(workload, snapshot, generation)
+
+
+@settings(deadline=None, max_examples=50)
+@given(workloads(), quotas, given_.generations)
+def test_compiled_is_the_same(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
+    """Both kernels give equal results, to the last double; ranges included."""
+    workload = replace(workload, scrape_ms=None)
+
+    plain, compiled = (
+        simulate(workload, snapshot, generation=generation, using=kernel(mode)) for mode in (Mode.PLAIN, Mode.COMPILED)
+    )
+
+    assert plain == compiled
+
+
+@settings(deadline=None)
+@given(workloads(), quotas, given_.generations)
+def test_nothing_is_lost(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
+    """What was offered was delivered, or rejected, or still waits."""
+    for client in simulate(workload, snapshot, generation=generation, using=PLAIN).clients:
+        assert client.offered == client.delivered + client.rejected + client.waiting
+
+
+@settings(deadline=None)
+@given(
+    st.lists(clients(closed=False), min_size=1, max_size=4), st.sampled_from([500, 2_000, 20_000]), given_.generations
+)
+def test_an_open_loop_is_the_replay_of_its_own_events(drawn: list[Client], limit: int, generation: Generation) -> None:
+    """The counter that producers share says what `replay_bytes` says of their arrivals."""
+    producers = tuple(
+        replace(
+            client, name=f"c{number}", api="produce", user="alice", size=client.size or 700, nanos=0, network_nanos=0
+        )
+        for number, client in enumerate(drawn)
+    )
+    workload = Workload(25_000, producers, scrape_ms=0)
+    events = sorted(
+        (ORIGIN_MS + client.start_ms + int(1000 * k / client.pace), number, client.size)
+        for number, client in enumerate(producers)
+        if client.pace is not None
+        for k in range(math.ceil(plan(client, workload.stop_of(client))[-1].after - 1e-9))
+    )
+
+    result = simulate(
+        workload,
+        QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: limit}}),
+        generation=generation,
+        using=PLAIN,
+    )
+
+    replayed = replay_bytes(
+        [time for time, _, _ in events],
+        [size for _, _, size in events],
+        limit,
+        windows=QuotaWindows(),
+        generation=generation,
+        using=PLAIN,
+    )
+    (counter,) = result.counters
+    assert (counter.events, counter.violated, counter.throttled, counter.throttle_ms, counter.throttle_max_ms) == (
+        len(events),
+        replayed.violated,
+        replayed.throttled,
+        replayed.total_ms,
+        replayed.max_ms,
+    )
+    assert (counter.peak, counter.peak_ms) == (replayed.peak_rate, replayed.peak_ms - ORIGIN_MS)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.sampled_from([2_000, 50_000]),
+    st.integers(1, 4),
+    st.sampled_from([10, 900, 2_000]),
+    st.sampled_from([1, 5]),
+    given_.generations,
+)
+def test_a_closed_loop_gets_no_more_than_its_limit(
+    limit: int, connections: int, size: int, in_flight: int, generation: Generation
+) -> None:
+    """Producers that send as fast as they may: the limit, and once the burst that N windows hold."""
+    minutes = 5
+    pushy = Client("pushy", "produce", "alice", connections=connections, size=size, in_flight=in_flight, latency_ms=20)
+    result = simulate(
+        Workload(minutes * 60_000, (pushy,), scrape_ms=0),
+        QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: limit}}),
+        generation=generation,
+        using=PLAIN,
+    )
+
+    (client,) = result.clients
+    # Each window of 10 s and more holds its limit, and what every connection may send before it is muted.
+    assert client.delivered <= limit * (minutes * 60 + 12) + connections * size * (minutes * 6 + 1)
+    offered = connections * size * 1000 / 21
+    assert client.delivered >= 0.9 * min(limit, offered) * minutes * 60
+
+
+def run(*clients: Client, minutes: float = 1, quota: QuotaSnapshot | None = None, **more: object) -> Simulation:
+    """A simulation of some clients under alice's 1000 B/s."""
+    snapshot = quota or QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1000}})
+    workload = Workload(int(minutes * 60_000), clients, **more)  # type: ignore[arg-type]
+    return simulate(workload, snapshot, generation=KIND, using=PLAIN)
+
+
+def test_who_suffers_from_whom() -> None:
+    """A quiet client of the same user pays for the loud one; one of another user does not."""
+    result = run(
+        Client("loud", "produce", "alice", "a", pace=10, size=1000),
+        Client("quiet", "produce", "alice", "b", pace=1, size=10),
+        Client("other", "produce", "bob", "b", pace=1, size=10),
+    )
+
+    loud, quiet, other = result.clients
+    assert quiet.throttle_ms > 1000
+    assert other.throttle_ms == 0
+    (counter,) = result.counters
+    assert [share.client for share in counter.clients] == ["loud", "quiet"]
+    assert counter.throttle_ms == loud.throttle_ms + quiet.throttle_ms
+    assert counter.total == loud.delivered + quiet.delivered
+
+
+def test_recovery_follows_the_overload() -> None:
+    """Twenty seconds at three times the limit: what waits is sent at the limit, and then nobody is throttled."""
+    result = run(Client("burst", "produce", "alice", pace=10, size=50, bursts=(Burst(60_000, 20_000, 6.0),)), minutes=5)
+
+    (counter,) = result.counters
+    assert counter.first_throttled_ms is not None
+    assert 60_000 < counter.first_throttled_ms < 80_000
+    assert counter.recovered
+    assert counter.recovery_ms is not None
+    assert 10_000 < counter.recovery_ms < 90_000
+    assert counter.throttled_until_ms == 80_000 + counter.recovery_ms
+
+
+def test_a_raised_quota_lets_go() -> None:
+    """A change in mid-run holds from the next request on."""
+    raised = Change(30_000, Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000})
+    result = run(Client("p", "produce", "alice", pace=10, size=500), changes=(raised,))
+
+    (counter,) = result.counters
+    assert counter.limits == ((0, 1000), (30_000, 1_000_000))
+    assert counter.throttled_until_ms is not None
+    assert counter.throttled_until_ms < 35_000
+    assert result.clients[0].waiting == 0
+
+
+def test_brokers_have_counters_of_their_own() -> None:
+    """A quota holds per broker: three brokers let three times as much through, the controller only once."""
+    quota = QuotaSnapshot(
+        {Entity(user=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 1000, QuotaKey.CONTROLLER_MUTATION_RATE: 1.0}}
+    )
+    result = run(
+        Client("p", "produce", "alice", pace=5.4, size=500),
+        Client("t", "create-topics", "alice", pace=1, topics=1, partitions=10),
+        brokers=Brokers(("x", "y", "z")),
+        quota=quota,
+    )
+
+    assert all(client.throttle_ms == 0 for client in result.clients if client.name == "p")
+    assert [client.broker for client in result.clients] == ["x", "y", "z", "x"]
+    assert {counter.broker for counter in result.counters if counter.throttled} == {"controller"}
+
+
+def test_many_copies_are_out_of_step() -> None:
+    """Copies of a client arrive spread over the period, each under its own name."""
+    quota = QuotaSnapshot({Entity(user=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 1000}})
+    result = run(Client("p", "produce", "user-{n}", "c", count=100, pace=0.5, size=500), quota=quota)
+
+    assert [client.user for client in result.clients[:2]] == ["user-0", "user-1"]
+    assert {client.requests for client in result.clients} == {30}
+    assert len(result.counters) == 100
+
+
+def test_readings_of_the_metrics_give_ranges() -> None:
+    """After a silence of 60 s, 5400 B at 500 B/s: 800 ms, unless somebody looked meanwhile."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 500}})
+    silent = Client("p", "produce", "alice", pace=1 / 60, size=5400)
+
+    unknown = run(silent, minutes=1.5, quota=quota).clients[0]
+    never = run(silent, minutes=1.5, quota=quota, scrape_ms=0).clients[0]
+
+    assert never.throttle_range_ms == (never.throttle_ms, never.throttle_ms)
+    assert unknown.throttle_ms == never.throttle_ms
+    assert unknown.throttle_range_ms[0] < unknown.throttle_range_ms[1]
+
+
+def test_random_arrivals_are_a_matter_of_the_seed() -> None:
+    """The same seed gives the same arrivals, and about as many as the pace says."""
+    client = Client("p", "produce", "alice", pace=20, size=10, random=True)
+
+    one, again, other = (run(client, minutes=5, seed=seed).clients[0] for seed in (1, 1, 2))
+
+    assert one == again
+    assert one != other
+    assert one.requests == pytest.approx(6000, rel=0.05)
+
+
+def test_a_ramp_is_the_area_under_it() -> None:
+    """Ten seconds up to 10 requests a second are 50 of them."""
+    result = run(Client("p", "produce", "bob", pace=10, size=1, ramp_ms=10_000, stop_ms=20_000))
+
+    assert result.clients[0].requests == 150
+
+
+def test_connections_are_rejected_and_tried_again() -> None:
+    """A storm of an ip above its limit: everything gets in at last, after many rejections."""
+    quota = QuotaSnapshot({Entity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 5}})
+    storm = Client("storm", "connect", ip="10.0.0.1", pace=20, start_ms=10_000, stop_ms=20_000)
+    calm = Client("calm", "connect", ip="10.0.0.2", pace=1)
+
+    result = run(storm, calm, quota=quota, minutes=3)
+    given_up = run(replace(storm, retry=False), quota=quota, minutes=3)
+
+    (tried, quiet), (left,) = result.clients, given_up.clients
+    assert (tried.offered, tried.delivered, tried.waiting) == (200, 200, 0)
+    assert tried.rejections > 200
+    assert quiet.delivered == 180
+    assert left.offered == left.delivered + left.rejected == 200
+    assert left.rejected == left.rejections > 0
+    assert result.counters[0].sensor.client_id == "10.0.0.1"
+    assert result.counters[0].mbean == "kafka.server:type=socket-server-metrics,ip=10.0.0.1"
+
+
+def test_an_acceptor_makes_connections_wait() -> None:
+    """The rate of a broker delays all that come, and rejects nobody."""
+    busy = Client("busy", "connect", pace=10, stop_ms=30_000)
+
+    result = run(busy, minutes=2, brokers=Brokers(connection_rate=4))
+
+    (client,), (acceptor,) = result.clients, result.acceptors
+    assert (client.delivered, client.rejections) == (300, 0)
+    assert acceptor.waited > 100
+    assert 0 < acceptor.wait_max_ms <= 1000
+    assert client.throttle_ms == acceptor.wait_ms

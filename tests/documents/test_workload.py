@@ -1,0 +1,131 @@
+"""The workload document: what it means, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.simulation import Brokers, Burst, Change, Client, Workload
+from kquota.core.simulation.workload import plan
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.workload import read_workload
+from kquota.errors import InputError
+
+
+def written(folder: Path, body: str) -> Path:
+    """A workload file."""
+    path = folder / "workload.yaml"
+    path.write_text(f"kind: kquota.workload\nversion: 1\n{body}", encoding="utf-8")
+    return path
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    """Units, defaults, and the names that differ from the fields."""
+    path = written(
+        tmp_path,
+        """
+duration: 1h
+kafka_version: "3.7"
+seed: 9
+metrics_read: 15s
+brokers: {count: 2, quota.window.num: 5, listeners: {SASL_SSL: 20, PLAIN: null}, inter_broker_listener: PLAIN}
+quotas: [{entity: {user: alice}, values: {producer_byte_rate: 1MB}}]
+changes:
+  - {at: 30min, entity: {user: {default: true}}, values: {request_percentage: null}}
+  - {at: 90, entity: {user: alice}, values: {producer_byte_rate: 2MiB/s}}
+clients:
+  - {api: Produce, user: alice, client-id: app, rate: 1MB/s, pace: 50, request_time: 200us, acks: 0, loop: open}
+  - {name: etl, api: fetch, rate: 32kB, size: 16kB, backlog: 1GB, max_bytes: 1MiB, arrivals: random}
+  - {name: t, api: CreateTopics, pace: 30/min, topics: 3, partitions: 8, strict: false}
+  - {name: m, api: metadata, think: 20ms, stop: 5min, bursts: [{at: 1min, every: 2min, length: 5s, factor: 3}]}
+""",
+    )
+
+    file = read_workload(path)
+
+    assert file.kafka_version == "3.7"
+    assert file.quotas == QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000}})
+    assert file.workload == Workload(
+        3_600_000,
+        (
+            Client("app", "produce", "alice", "app", pace=50.0, size=20_000, nanos=200_000, acks=0, closed=False),
+            Client("etl", "fetch", pace=2.0, size=16_000, backlog=10**9, max_bytes=2**20, random=True),
+            Client("t", "create-topics", pace=0.5, topics=3, partitions=8, strict=False),
+            Client(
+                "m", "metadata", think_ms=20, stop_ms=300_000, bursts=(Burst(60_000, 5_000, 3.0, every_ms=120_000),)
+            ),
+        ),
+        Brokers(
+            ("broker-0", "broker-1"),
+            windows=file.workload.brokers.windows,
+            listeners={"SASL_SSL": 20, "PLAIN": None},
+            inter_broker="PLAIN",
+        ),
+        (
+            Change(90_000, Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 2 * 2**20}),
+            Change(1_800_000, Entity(user=DEFAULT), {QuotaKey.REQUEST_PERCENTAGE: None}),
+        ),
+        seed=9,
+        scrape_ms=15_000,
+    )
+    assert file.workload.brokers.windows.samples == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("duration: 1h\nclients: []", "clients"),
+        ("duration: soon\nclients: [{api: produce}]", "duration: cannot read 'soon'"),
+        ("duration: 0s\nclients: [{api: produce}]", "duration: must be greater than 0"),
+        ("duration: 1h\nclients: [{api: produce, rate: 1MB, size: 1kB, pace: 3}]", "one too many"),
+        ("duration: 1h\nclients: [{api: metadata, rate: 1MB}]", "only produce and fetch have bytes"),
+        ("duration: 1h\nclients: [{api: produce, rate: 1MX}]", "clients[0]: rate: unknown unit 'MX'"),
+        ("duration: 1h\nclients: [{api: produce, pace: 3/day}]", "pace: cannot read '3/day'"),
+        ("duration: 1h\nclients: [{api: produce, loop: open}]", "an open loop needs a rate or a pace"),
+        ("duration: 1h\nclients: [{api: connect}]", "connections need a pace"),
+        ("duration: 1h\nclients: [{api: produce, start: 5, stop: 3}]", "stops before it starts"),
+        ("duration: 1h\nclients: [{api: produce, latency: 0, round_trip: 0}]", "cannot all be 0"),
+        ("duration: 1h\nclients: [{api: produce}, {api: produce}]", "two clients are named 'produce'"),
+        ("duration: 1h\nclients: [{api: produce, brokers: [b9]}]", "there is no broker 'b9'"),
+        ("duration: 1h\nclients: [{api: produce, listener: X}]", "there is no listener 'X'"),
+        ("duration: 1h\nbrokers: {inter_broker_listener: X}\nclients: [{api: produce}]", "is none of PLAINTEXT"),
+        (
+            "duration: 1h\nclients: [{api: produce}]\n"
+            "changes: [{at: 1, entity: {ip: x}, values: {producer_byte_rate: 1}}]",
+            "changes[0]: producer_byte_rate cannot be set on ip=x",
+        ),
+        (
+            "duration: 1h\nclients: [{api: produce}]\n"
+            "quotas: [{entity: {user: a}, values: {controller_mutations_rate: 1}}]",
+            "unknown quota key 'controller_mutations_rate'",
+        ),
+        ("duration: 1h\nclients: [{api: produce, bursts: [{length: 5, every: 2, factor: 2}]}]", "over before the next"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None:
+    """The file, the place and the reason."""
+    path = written(tmp_path, body)
+
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
+        read_workload(path)
+
+    assert caught.value.message.startswith(str(path))
+    assert "\n" not in caught.value.message
+
+
+def test_a_plan_is_made_of_segments() -> None:
+    """A ramp, then the pace, then a burst in it; each segment goes on where the last one ended."""
+    client = Client("p", "produce", pace=100, size=1, start_ms=1_000, ramp_ms=2_000, bursts=(Burst(5_000, 1_000, 3.0),))
+
+    segments = plan(client, 10_000)
+
+    assert [segment.start for segment in segments] == [1000, 3000, 5000, 6000]
+    assert [segment.end for segment in segments] == [3000, 5000, 6000, 10_000]
+    assert [segment.rate for segment in segments] == pytest.approx([0, 0.1, 0.3, 0.1])
+    assert [segment.end_rate for segment in segments] == pytest.approx([0.1, 0.1, 0.3, 0.1])
+    assert [segment.before for segment in segments] == pytest.approx([0, 100, 300, 600])
+    assert [segment.after for segment in segments] == pytest.approx([100, 300, 600, 1000])
