@@ -43,8 +43,7 @@ Case = Mapping[str, Any]
 Expected = Mapping[str, Any]
 _VISIBLE_S = 10.0
 _READY_S = 60.0
-LAST_BROKER_WITH_ZOOKEEPER = "3.9.1"
-"""The last minor release whose brokers can run with ZooKeeper."""
+_LAST_WITH_ZOOKEEPER = "3.9.1"
 
 
 @dataclass(frozen=True)
@@ -249,9 +248,7 @@ def broker() -> Iterator[Broker]:
 @contextlib.contextmanager
 def zookeeper_broker() -> Iterator[ZooKeeperBroker]:
     """A real broker of the last Kafka that has ZooKeeper, and its ZooKeeper."""
-    jars = retrieve(
-        f"kafka-{LAST_BROKER_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{LAST_BROKER_WITH_ZOOKEEPER}"]
-    )
+    jars = retrieve(f"kafka-{_LAST_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{_LAST_WITH_ZOOKEEPER}"])
     (port,) = free_ports(1)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-kafka-"))

@@ -23,6 +23,8 @@ CHANGES = "/config/changes"
 CHANGE_PREFIX = "/config/changes/config_change_"
 CONTROLLER = "/controller"
 CLIENTS = "clients"
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The keys under which a user's node holds credentials, beside the quotas."""
 ENTITY_ROOTS = {entity_type: f"{CONFIG}/{entity_type.plural}" for entity_type in EntityType}
 
 # --- Names and paths ---------------------------------------------------------------------------------------------
@@ -244,6 +246,11 @@ class NodeConfig:
         if not isinstance(config, dict):
             return cls(unreadable='"config" is not a JSON object')
         return cls(config)
+
+    @property
+    def scram_mechanisms(self) -> tuple[str, ...]:
+        """The mechanisms that credentials are there for; of the credentials themselves nothing is told."""
+        return tuple(name for name in SCRAM_MECHANISMS if name in self.entries)
 
     def values(self, entity: Entity) -> Values:
         """The quotas of the entity that a broker can parse."""

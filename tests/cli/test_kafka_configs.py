@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -869,6 +870,18 @@ def test_credentials_are_made_as_kafka_makes_them(tool: Tool, chroot: str, znode
     ):
         with pytest.raises(Refusal, match=re.escape(message)):
             stored_credential("SCRAM-SHA-256", wrong)
+
+
+def test_keys_of_credentials_are_hidden_on_a_terminal(
+    tool: Tool, chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scram = "salt=a,stored_key=b,server_key=c,iterations=4096"
+    znodes.create("/config/users/u", node(SCRAM__SHA__256=scram, producer_byte_rate="1"), makepath=True)
+    line = f"--zookeeper {chroot} --describe --user u"
+    shown = f"{WARNING}Configs for user-principal 'u' are SCRAM-SHA-256={{}},producer_byte_rate=1\n"
+    assert tool(line).out == shown.format(scram)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert tool(line).out == shown.format("[hidden]")
 
 
 def test_later_tools_change_no_quotas_in_zookeeper(tool: Tool, chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
