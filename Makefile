@@ -2,6 +2,7 @@
 # demo   the main job on embedded parts
 # check  formatting, lint, types, the house's import rules
 # test   what CI runs: env, check and all tests
+# nightly  every law with many more examples, and ten million events against Kafka's own classes
 # generate   completions, man pages and the README's tables, from the code
 # bench  the benchmarks
 
@@ -9,9 +10,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The tests that ask Hypothesis and need no server.
+LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test generate bench record clean prerequisites maven
+.PHONY: help env demo check test nightly generate bench record clean prerequisites maven
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -45,6 +48,9 @@ check: env
 test: maven env check
 	$(BIN)/python -m pytest
 
+nightly: maven env
+	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
+
 generate: env
 	$(BIN)/python -m tests.generate
 
@@ -53,6 +59,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.zookeeper
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.kernel
 
 record: maven env
 	$(BIN)/python -m tests.brokers.record --out tests/data/request_log

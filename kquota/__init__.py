@@ -14,6 +14,9 @@ The public API; importing it loads nothing, each name brings its module when it 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend, connect
+    from kquota.backends.kafka import KafkaSecurity, Plain, Scram
+    from kquota.backends.tls import Tls
+    from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.core.alteration import Alteration, AlterResult
     from kquota.core.entity import DEFAULT, Entity, EntityType
     from kquota.core.filter import ANY, QuotaFilter
@@ -44,8 +47,10 @@ __all__ = [
     "EntityType",
     "InputError",
     "InvalidRequest",
+    "KafkaSecurity",
     "KquotaError",
     "MissingDependency",
+    "Plain",
     "QuotaBackend",
     "QuotaFilter",
     "QuotaKey",
@@ -53,14 +58,20 @@ __all__ = [
     "Refused",
     "Rejected",
     "Resolution",
+    "Scram",
+    "Tls",
     "Unauthorized",
     "Unreachable",
+    "ZooKeeperSecurity",
     "connect",
     "resolve",
 ]
 
 _HOMES = {
     "kquota.backends": ("QuotaBackend", "connect"),
+    "kquota.backends.kafka": ("KafkaSecurity", "Plain", "Scram"),
+    "kquota.backends.tls": ("Tls",),
+    "kquota.backends.zookeeper": ("ZooKeeperSecurity",),
     "kquota.core.alteration": ("AlterResult", "Alteration"),
     "kquota.core.entity": ("DEFAULT", "Entity", "EntityType"),
     "kquota.core.filter": ("ANY", "QuotaFilter"),

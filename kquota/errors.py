@@ -32,6 +32,10 @@ class Unreachable(KquotaError):
     """No connection, a time-out, or a session that was lost."""
 
 
+class Uncertain(Unreachable):
+    """The connection was lost while a change was under way: it may or may not have been made."""
+
+
 class Unauthorized(KquotaError):
     """Authentication failed or an ACL forbids the operation."""
 

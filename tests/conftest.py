@@ -1,7 +1,6 @@
-"""A real ZooKeeper for the whole session, with a chroot of its own for each test, and a real broker.
+"""A real ZooKeeper for the whole session, a chroot of its own for each test, and real brokers.
 
-Nothing is skipped where Java or PySpark is missing: the tests fail. `--hypothesis-profile nightly` looks at twenty
-times as many examples.
+Nothing is skipped where Java or PySpark is missing: the tests fail.
 """
 
 from __future__ import annotations
@@ -13,11 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from kquota.backends import znode
+from kquota.backends.kafka import KafkaBackend
+from kquota.core.alteration import Alteration
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
+from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 
 _numbers = itertools.count()
-settings.register_profile("nightly", max_examples=2_000)
+
+# make nightly: many more examples of every law, and ten million events against Kafka's own classes.
+settings.register_profile("nightly", max_examples=1000, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +37,7 @@ def zookeeper() -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture
-def chroot(zookeeper: Sandbox) -> str:
+def new_chroot(zookeeper: Sandbox) -> str:
     """The connect string of an empty chroot that nobody else has."""
     from kazoo.client import KazooClient
 
@@ -49,6 +53,12 @@ def chroot(zookeeper: Sandbox) -> str:
 
 
 @pytest.fixture
+def chroot(zookeeper: Sandbox) -> str:
+    """The connect string of an empty chroot that nobody else has."""
+    return new_chroot(zookeeper)
+
+
+@pytest.fixture
 def znodes(chroot: str) -> Iterator[Any]:
     """A plain kazoo client in the chroot, to look at nodes and to prepare them."""
     from kazoo.client import KazooClient
@@ -58,6 +68,36 @@ def znodes(chroot: str) -> Iterator[Any]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture(scope="session")
+def started_zookeeper_mode_broker(zookeeper: Sandbox) -> Iterator[ZooKeeperModeBroker]:
+    """The broker behind `zookeeper_mode_broker`."""
+    with ZooKeeperModeBroker(f"{zookeeper.connect}/zookeeper-mode") as broker:
+        yield broker
+
+
+@pytest.fixture
+def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[ZooKeeperModeBroker]:
+    """A broker in ZooKeeper mode without quotas, but with users; none are left in its ZooKeeper, nor in its memory."""
+    from kazoo.client import KazooClient
+
+    broker = started_zookeeper_mode_broker
+    yield broker
+    with KafkaBackend(broker.bootstrap) as backend:
+        quotas = backend.describe()
+        results = backend.alter([Alteration(entity, remove=frozenset(values)) for entity, values in quotas.items()])
+    client = KazooClient(broker.zookeeper)
+    client.start()
+    try:
+        for root in znode.ENTITY_ROOTS.values():
+            for name in client.get_children(root):
+                if name not in USERS:
+                    client.delete(f"{root}/{name}", recursive=True)
+    finally:
+        client.stop()
+        client.close()
+    assert [result for result in results if result.error is not None and result.entity.ip is None] == []
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,7 @@ import io
 import itertools
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,16 +32,13 @@ from kquota.backends import znode
 from kquota.backends.kafka.raw import RawQuotas
 from kquota.cli.kafka_configs import run
 from kquota.cli.kafka_configs.java import double_text, parse_double
-from kquota.errors import Unreachable
 from kquota.sandbox import Sandbox
-from tests.brokers.kafka import AT_ONCE, KafkaBroker, free_ports, java
-from tests.brokers.maven import retrieve
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
+from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 Case = Mapping[str, Any]
 Expected = Mapping[str, Any]
 _VISIBLE_S = 10.0
-_READY_S = 60.0
-_LAST_WITH_ZOOKEEPER = "3.9.1"
 
 
 @dataclass(frozen=True)
@@ -220,16 +215,6 @@ class ZooKeeperBroker(Broker):
     def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**super().state(expected), **self._nodes.state(expected)}
 
-    def await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Returns once the broker answers. Raises RuntimeError when it does not."""
-        deadline = time.monotonic() + _READY_S
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(Unreachable):
-                self._raw.describe()
-                return
-            time.sleep(0.1)
-        raise RuntimeError("the broker did not start")
-
 
 @contextlib.contextmanager
 def zookeeper() -> Iterator[ZooKeeper]:
@@ -248,28 +233,12 @@ def broker() -> Iterator[Broker]:
 @contextlib.contextmanager
 def zookeeper_broker() -> Iterator[ZooKeeperBroker]:
     """A real broker of the last Kafka that has ZooKeeper, and its ZooKeeper."""
-    jars = retrieve(f"kafka-{_LAST_WITH_ZOOKEEPER}", [f"org.apache.kafka:kafka_2.13:{_LAST_WITH_ZOOKEEPER}"])
-    (port,) = free_ports(1)
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-kafka-"))
-        connect = stack.enter_context(Sandbox()).connect
-        properties = Path(folder, "server.properties")
-        properties.write_text(
-            f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect={connect}/kafka\n"
-            f"log.dirs={folder}/data\n"
-        )
-        flags = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        process = subprocess.Popen(
-            [java(), *flags, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-        )
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        nodes = stack.enter_context(contextlib.closing(ZooKeeper(connect, "/kafka")))
-        server = stack.enter_context(contextlib.closing(ZooKeeperBroker(f"127.0.0.1:{port}", nodes)))
-        server.await_ready(process)
+    with (
+        Sandbox() as sandbox,
+        ZooKeeperModeBroker(f"{sandbox.connect}/kafka") as started,
+        contextlib.closing(ZooKeeper(sandbox.connect, "/kafka")) as nodes,
+        contextlib.closing(ZooKeeperBroker(started.bootstrap, nodes)) as server,
+    ):
         yield server
 
 

@@ -61,6 +61,11 @@ class Broker:
     generation: Generation
     using: Kernel
 
+    def sensor(self, vector: Vector) -> Mapping[str, Any]:
+        """How to make a rate sensor of that sequence."""
+        expires = vector["config"].get("sensor_expiry", False)
+        return {"windows": self.windows, "generation": self.generation, "using": self.using, "expires": expires}
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -102,17 +107,13 @@ def events_with_changes(vector: Vector, apply: Callable[[Any], None]) -> Iterato
 
 
 def replay_produce(vector: Vector, broker: Broker) -> Outcome:
-    sensor = ProduceSensor(
-        vector["config"].get("quota"), windows=broker.windows, generation=broker.generation, using=broker.using
-    )
+    sensor = ProduceSensor(vector["config"].get("quota"), **broker.sensor(vector))
     events = events_with_changes(vector, lambda limit: setattr(sensor, "limit", limit))
     return verdicts([sensor.produce(now, size) for now, (_, size) in events])
 
 
 def replay_fetch(vector: Vector, broker: Broker) -> Outcome:
-    sensor = FetchSensor(
-        vector["config"].get("quota"), windows=broker.windows, generation=broker.generation, using=broker.using
-    )
+    sensor = FetchSensor(vector["config"].get("quota"), **broker.sensor(vector))
     max_fetch_bytes = sensor.max_fetch_bytes
     events = events_with_changes(vector, lambda limit: setattr(sensor, "limit", limit))
     return {
@@ -122,9 +123,7 @@ def replay_fetch(vector: Vector, broker: Broker) -> Outcome:
 
 
 def replay_request(vector: Vector, broker: Broker) -> Outcome:
-    sensor = RequestSensor(
-        vector["config"].get("quota"), windows=broker.windows, generation=broker.generation, using=broker.using
-    )
+    sensor = RequestSensor(vector["config"].get("quota"), **broker.sensor(vector))
     outcomes: list[Verdict | None] = []
     for now, (_, kind, nanos) in events_with_changes(vector, lambda limit: setattr(sensor, "limit", limit)):
         match kind:
@@ -161,7 +160,7 @@ def replay_fetch_with_request(vector: Vector, broker: Broker) -> Outcome:
 def replay_e2e(vector: Vector, broker: Broker) -> Outcome:
     manager = ClientQuotaManager(
         QuotaKey.PRODUCER_BYTE_RATE,
-        lambda: ProduceSensor(windows=broker.windows, generation=broker.generation, using=broker.using),
+        lambda: ProduceSensor(**broker.sensor(vector)),
     )
 
     def apply(quota: Vector) -> None:
@@ -249,7 +248,7 @@ CONNECTION = frozenset(
     }
 )
 # sensor_expiry drops a sensor after an idle hour. Token buckets show it; windowed rates only where their windows add up
-# to more than that, so the byte and request types do not look at it.
+# to more than that.
 REPLAYS: Mapping[str, Replay] = {
     "produce": Replay(replay_produce, SINGLE),
     "fetch": Replay(replay_fetch, SINGLE),
@@ -279,10 +278,9 @@ B = TypeVar("B", ProduceSensor, FetchSensor)
 def both_sensors(kind: type[B], vector: Vector, broker: Broker) -> tuple[B, RequestSensor]:
     """The sensors of a combined type."""
     config = vector["config"]
-    windows, generation, using = broker.windows, broker.generation, broker.using
     return (
-        kind(config.get("byte_quota"), windows=windows, generation=generation, using=using),
-        RequestSensor(config.get("request_quota"), windows=windows, generation=generation, using=using),
+        kind(config.get("byte_quota"), **broker.sensor(vector)),
+        RequestSensor(config.get("request_quota"), **broker.sensor(vector)),
     )
 
 

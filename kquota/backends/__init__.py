@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
 from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
 from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
@@ -80,6 +81,38 @@ class SeesCredentials(Protocol):
     def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
         """The mechanisms (`SCRAM-SHA-256`) per user that matches and has any. Raises Unreachable or Unauthorized."""
         ...
+
+
+class BrokerConfigs(Protocol):
+    """The limits of brokers, and the settings by which they measure quotas. A context manager, as a `QuotaBackend`."""
+
+    def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
+        """The configs of one broker, or of the cluster-wide default and all brokers.
+
+        Raises InputError for a broker that there is not; Unreachable, Unauthorized, Rejected.
+        """
+        ...
+
+    def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
+        """Applies the alteration as a whole; with `validate_only` nothing is written and `after` is what would be.
+
+        Raises InputError for what the broker does not take, and as `describe` does.
+        """
+        ...
+
+    def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
+        """Waits until the broker shows what the result changed; tells whether it did in time."""
+        ...
+
+    def close(self) -> None:
+        """Releases the connections; a second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
 
 
 @overload

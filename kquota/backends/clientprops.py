@@ -1,16 +1,21 @@
-"""Java properties files of Kafka's own tools → connection settings."""
+"""Properties files of Kafka's own tools → how connections are secured."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kquota.backends.kafka.security import MECHANISMS, KafkaSecurity
-from kquota.backends.zookeeper import ZooKeeperSecurity
+from kquota.backends import jaas
+from kquota.backends.secrets import Ask, nobody
 from kquota.errors import InputError
 
-_STORES = {"keystore": "the client's certificate and key", "truststore": "the authorities to trust"}
+if TYPE_CHECKING:
+    from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
+_JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -29,127 +34,88 @@ def read_properties(path: Path) -> dict[str, str]:
     return properties
 
 
-def zookeeper_security(tls_file: Path | None, username: str | None, password: str | None) -> ZooKeeperSecurity:
-    """What `--zk-tls-config-file` and the SASL credentials of the environment say.
-
-    Of the file, as in Kafka, only the `zookeeper.ssl.*` and `zookeeper.clientCnxnSocket` names count. Stores are PEM
-    files; raises InputError for another type.
-    """
-    if tls_file is None:
-        return ZooKeeperSecurity(username=username, password=password)
-    properties = read_properties(tls_file)
-    stores: dict[str, Path | None] = {}
-    for store, what in _STORES.items():
-        location = properties.get(f"zookeeper.ssl.{store}.location")
-        kind = properties.get(f"zookeeper.ssl.{store}.type", "PEM" if (location or "").endswith(".pem") else "JKS")
-        if location is not None and kind.upper() != "PEM":
-            raise InputError(
-                f"{tls_file}: zookeeper.ssl.{store} is a {kind} store, which cannot be read yet",
-                hint=f"export {what} as PEM and set zookeeper.ssl.{store}.type=PEM",
-            )
-        stores[store] = Path(location) if location is not None else None
-    return ZooKeeperSecurity(
-        username=username,
-        password=password,
-        tls=properties.get("zookeeper.ssl.client.enable", "false").lower() == "true",
-        ca=stores["truststore"],
-        cert=stores["keystore"],
-        key_password=properties.get("zookeeper.ssl.keystore.password"),
-        verify_host=properties.get("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS").strip() != "",
-    )
-
-
-def kafka_security(file: Path) -> KafkaSecurity:
+def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     """What a client.properties file (`--command-config` of Kafka's tools) says about security.
 
-    Read are security.protocol, sasl.mechanism, sasl.jaas.config (PlainLoginModule or ScramLoginModule with username and
-    password) and, where the protocol is SSL or SASL_SSL, ssl.truststore.*, ssl.keystore.*, ssl.key.password and
-    ssl.endpoint.identification.algorithm (empty: host names are not compared). Stores are PEM files; PEM text inside
-    the properties (ssl.keystore.key and the like) is refused. Relative paths are those of the working directory, as in
-    Kafka. Raises InputError for what cannot be used.
+    Read are security.protocol; sasl.mechanism, sasl.jaas.config and what else the mechanism knows
+    (`kquota.backends.kafka.login`); and, where the protocol is SSL or SASL_SSL, ssl.truststore.*, ssl.keystore.*,
+    ssl.key.password and ssl.endpoint.identification.algorithm (empty: host names are not compared). Stores are PEM,
+    PKCS12 or JKS files, or PEM text. Relative paths are those of the working directory, as in Kafka. Variables of
+    configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
     """
-    properties = read_properties(file)
+    from kquota.backends import providers, stores
+    from kquota.backends.kafka import KafkaSecurity
+
+    properties = providers.resolve(read_properties(file), file, read_properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise InputError(
             f"{file}: unknown security.protocol {protocol}", hint=f"security protocols: {', '.join(_PROTOCOLS)}"
         )
-    mechanism = username = password = None
+    sasl = None
     if protocol.startswith("SASL_"):
-        mechanism = properties.get("sasl.mechanism", "GSSAPI").strip()
-        if mechanism not in MECHANISMS:
-            default = "" if "sasl.mechanism" in properties else " (Kafka's default)"
-            raise InputError(
-                f"{file}: sasl.mechanism {mechanism}{default} is not supported",
-                hint=f"supported: {', '.join(MECHANISMS)}",
-            )
-        username, password = _login(file, properties.get("sasl.jaas.config"))
-    if not protocol.endswith("SSL"):
-        return KafkaSecurity(mechanism=mechanism, username=username, password=password)
-    inline = sorted(_INLINE & properties.keys())
-    if inline:
-        raise InputError(
-            f"{file}: {inline[0]} is not supported",
-            hint="put the PEM text in a file and name it as the store's location",
-        )
-    return KafkaSecurity(
-        tls=True,
-        ca=_pem_store(file, properties, "ssl.truststore"),
-        cert=_pem_store(file, properties, "ssl.keystore"),
-        key_password=properties.get("ssl.key.password"),
-        verify_host=properties.get("ssl.endpoint.identification.algorithm", "https").strip() != "",
-        mechanism=mechanism,
-        username=username,
-        password=password,
-    )
+        from kquota.backends.kafka.login import sasl_of
+
+        sasl = sasl_of(properties, file, ask)
+    tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
+    return KafkaSecurity(tls, sasl)
 
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_INLINE = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-_LOGIN_MODULES = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-_TEXT = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s=;"']+)"""
-_JAAS = re.compile(rf"\s*([\w.$]+)\s+[A-Za-z]+((?:\s+{_TEXT}\s*=\s*{_TEXT})*)\s*;\s*\Z", re.DOTALL)
-_JAAS_OPTION = re.compile(rf"({_TEXT})\s*=\s*({_TEXT})", re.DOTALL)
-_JAAS_HINT = 'for example: org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";'
+def zookeeper_security(
+    tls_file: Path | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    *,
+    scheme: str = "sasl",
+    jaas_file: Path | None = None,
+    ask: Ask = nobody,
+) -> ZooKeeperSecurity:
+    """What `--zk-tls-config-file`, a username with its password, or a JAAS file say.
+
+    Of the TLS file, as in Kafka, only the `zookeeper.ssl.*` and `zookeeper.clientCnxnSocket` names count. Of the JAAS
+    file it is the DigestLoginModule of the context Client; a username that is given comes before it. Raises InputError
+    for what cannot be used, MissingDependency.
+    """
+    from kquota.backends import stores
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+
+    if username is None and password is None and jaas_file is not None:
+        username, password = _zookeeper_login(jaas_file)
+    if username is not None and password is None:
+        password = ask(f"password of {username} for ZooKeeper")
+    tls = None
+    if tls_file is not None:
+        properties = read_properties(tls_file)
+        locations = [f"zookeeper.ssl.{store}.location" for store in ("truststore", "keystore")]
+        # Kafka would go on in the clear where this is missing; whoever names a store does not mean that.
+        default = "true" if any(map(properties.get, locations)) else "false"
+        if properties.get("zookeeper.ssl.client.enable", default).strip().lower() == "true":
+            tls = stores.tls_of(properties, "zookeeper.ssl.", str(tls_file), ask)
+    return ZooKeeperSecurity(username=username, password=password, scheme=scheme, tls=tls)
 
 
-def _login(file: Path, jaas: str | None) -> tuple[str, str]:
-    """The username and password of a sasl.jaas.config (read as `JaasConfig` does); no message shows any of it."""
-    if jaas is None:
-        raise InputError(f"{file}: sasl.jaas.config is missing", hint=_JAAS_HINT)
-    match = _JAAS.match(jaas)
-    if match is None:
-        raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_JAAS_HINT)
-    if match[1] not in _LOGIN_MODULES:
-        raise InputError(f"{file}: login module {match[1]} is not supported", hint=_JAAS_HINT)
-    options = {_unquoted(name): _unquoted(value) for name, value in _JAAS_OPTION.findall(match[2])}
-    if "username" not in options or "password" not in options:
-        raise InputError(f"{file}: sasl.jaas.config gives no username and password", hint=_JAAS_HINT)
-    return options["username"], options["password"]
+def has_zookeeper_login(file: Path) -> bool:
+    """Whether a JAAS file has the context Client, which is for ZooKeeper. Raises InputError for no JAAS file."""
+    return "Client" in _contexts(file)
 
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+def _zookeeper_login(file: Path) -> tuple[str, str | None]:
+    """The username and the password, where there is one, in the context Client of a JAAS file."""
+    logins = _contexts(file).get("Client")
+    if not logins:
+        raise InputError(f"{file}: there is no context Client in it", hint=_JAAS_HINT)
+    login = logins[0]
+    if login.module != _DIGEST_LOGIN:
+        raise InputError(f"{file}: login module {login.module} is not supported for ZooKeeper", hint=_JAAS_HINT)
+    if "username" not in login.options:
+        raise InputError(f"{file}: the context Client gives no username", hint=_JAAS_HINT)
+    return login.options["username"], login.options.get("password")
 
 
-def _unquoted(text: str) -> str:
-    """A text without its quotes; a backslash inside them is as in Java's `StreamTokenizer`, but for octal numbers."""
-    if text[:1] not in "\"'":
-        return text
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text[1:-1], flags=re.DOTALL)
-
-
-def _pem_store(file: Path, properties: Mapping[str, str], store: str) -> Path | None:
-    """The location of a store, which must be PEM: by its type or, where none is given, by its name."""
-    location = properties.get(f"{store}.location")
-    if location is None:
-        return None
-    kind = properties.get(f"{store}.type", "PEM" if location.endswith(".pem") else "JKS")
-    if kind.upper() != "PEM":
-        raise InputError(
-            f"{file}: {store} is a {kind} store, which cannot be read yet",
-            hint=f"export {_STORES[store.removeprefix('ssl.')]} as PEM and set {store}.type=PEM",
-        )
-    return Path(location)
+def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
+    try:
+        return jaas.parse_file(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from None
+    except ValueError:
+        raise InputError(f"{file}: not a JAAS configuration", hint=_JAAS_HINT) from None

@@ -1,7 +1,17 @@
-"""TLS to clusters, from PEM files; the one place that makes a context. `ssl` is imported when it is needed."""
+"""TLS to clusters: what is trusted and who we are; the one place that makes a context.
+
+OpenSSL knows PEM only, so a `Tls` holds PEM; `kquota.backends.stores` makes it of Java's stores. `ssl` is imported when
+it is needed.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,33 +21,106 @@ if TYPE_CHECKING:
     import ssl
 
 
-def client_context(
-    *, ca: Path | None, cert: Path | None, key: Path | None, key_password: str | None, verify_host: bool
-) -> ssl.SSLContext:
-    """The context for client connections.
+@dataclass(frozen=True)
+class Pem:
+    """PEM text, and where it is from, for messages."""
 
-    With `ca` only the authorities in it are trusted, else those of the system; the server's certificate is always
-    checked against them, its host name when `verify_host` is set. `key` defaults to the file of `cert`. Raises
-    InputError for files that are not what they should be.
+    text: str = field(repr=False)
+    origin: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How connections are encrypted.
+
+    With `ca` only the certificates in it are trusted, else those of the system. `identity` is our own certificate with
+    its chain and its private key, which is encrypted where there is a `key_password`. `verify_host` compares the host
+    name with the server's certificate, which is checked against what is trusted in any case.
     """
+
+    ca: Pem | None = None
+    identity: Pem | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_host: bool = True
+
+    @classmethod
+    def from_files(
+        cls,
+        *,
+        truststore: Path | None = None,
+        truststore_password: str | None = None,
+        keystore: Path | None = None,
+        keystore_password: str | None = None,
+        key: Path | None = None,
+        key_password: str | None = None,
+        verify_host: bool = True,
+    ) -> Tls:
+        """Reads stores of any kind: PEM, PKCS12 (needs the extra `stores`) or JKS, told apart by their content.
+
+        `truststore` holds the certificates to trust, `keystore` our own with its private key; a private key in a PEM
+        file of its own is `key`. Without a `key_password` that of the keystore is the key's. Raises InputError for what
+        cannot be read, MissingDependency.
+        """
+        from kquota.backends import stores
+
+        if key is not None and keystore is None:
+            raise InputError("a private key for TLS needs its certificate")
+        identity = None
+        if keystore is not None:
+            identity = stores.identity(keystore, keystore_password, key_password, key)
+        return cls(
+            ca=None if truststore is None else stores.trusted(truststore, truststore_password),
+            identity=identity,
+            # What is left encrypted is PEM, and its password is the key's: PEM stores have none.
+            key_password=keystore_password if key_password is None else key_password,
+            verify_host=verify_host,
+        )
+
+    @property
+    def needs_key_password(self) -> bool:
+        """Whether the private key is encrypted and no password is known."""
+        return self.identity is not None and "ENCRYPTED" in self.identity.text and not self.key_password
+
+
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """The context for client connections. Raises InputError for PEM that is not what it should be."""
     import ssl
 
     try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=None if tls.ca is None else tls.ca.text)
     except (OSError, ValueError) as error:
-        raise InputError(f"TLS file {ca} holds no PEM certificates: {_reason(error)}") from None
-    context.check_hostname = verify_host
-    if cert is not None:
+        assert tls.ca is not None
+        raise InputError(f"{tls.ca.origin} holds no certificates that can be used: {_reason(error)}") from None
+    # As in Java, whatever is in a truststore is trusted, be it no authority or a certificate of an old style.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = tls.verify_host
+    if tls.identity is not None:
         try:
-            # With a password at hand, be it empty, OpenSSL does not ask for one on the terminal.
-            context.load_cert_chain(cert, key or cert, password=key_password or "")
+            with _as_file(tls.identity.text) as path:
+                # With a password at hand, be it empty, OpenSSL does not ask for one on the terminal.
+                context.load_cert_chain(path, password=tls.key_password or "")
         except (OSError, ValueError) as error:
             raise InputError(
-                f"TLS certificate {cert} and its key cannot be used: {_reason(error)}",
-                hint="PEM: the certificate, its chain and the private key; an encrypted key needs its password "
-                "(ssl.key.password, zookeeper.ssl.keystore.password)",
+                f"the certificate and the private key of {tls.identity.origin} cannot be used: {_reason(error)}",
+                hint="an encrypted key needs its password (ssl.key.password, zookeeper.ssl.keystore.password)",
             ) from None
     return context
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path under which OpenSSL reads the text, for as long as the block lasts; nobody else can."""
+    if sys.platform == "linux":
+        with os.fdopen(os.memfd_create("kquota"), "w", encoding="ascii") as memory:
+            memory.write(text)
+            memory.flush()
+            yield f"/proc/self/fd/{memory.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:  # mode 0600
+            file.write(text)
+            file.flush()
+            yield file.name
 
 
 def _reason(error: Exception) -> str:

@@ -22,6 +22,8 @@ CONFIG = "/config"
 CHANGES = "/config/changes"
 CHANGE_PREFIX = "/config/changes/config_change_"
 CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+"""Written anew whenever a broker becomes the controller, or KRaft takes over."""
 CLIENTS = "clients"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 """The keys under which a user's node holds credentials, beside the quotas."""
@@ -314,7 +316,8 @@ class NodeConfig:
         removed = {key.value for key in alteration.remove}
         kept = {name: value for name, value in self.entries.items() if name not in removed and isinstance(value, str)}
         written = {key.value: format_value(key, value) for key, value in alteration.set.items()}
-        return NodeChange(before, after, encode_config({**kept, **written}))
+        config = {**kept, **written}
+        return NodeChange(before, after, encode_config(config), deletes=entity.ip is not None and not config)
 
 
 def _advice(entity: Entity, names: Iterable[str]) -> str:
@@ -331,11 +334,16 @@ def _advice(entity: Entity, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """The values before and after, and the data to write; None where there is nothing to write."""
+    """The values before and after, and the data to write; None where there is nothing to write.
+
+    With `deletes` the node is to go. Kafka since 3.5 does that to every node that holds nothing any more (KAFKA-14285),
+    its tool of 2.8 to none; of an ip, even an empty node stops a starting broker once the name no longer resolves.
+    """
 
     before: Values
     after: Values
     data: bytes | None = field(repr=False)
+    deletes: bool = False
 
 
 def kraft_controller_epoch(data: bytes | None) -> int:

@@ -12,6 +12,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
+from kquota.core.filter import ANY
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
 from kquota.errors import Conflict, InputError, Refused
 
@@ -67,6 +68,11 @@ def command(
     (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
     whole or not at all, and when some could not be, the exit code is 9.
 
+    Through controllers (--bootstrap-controller) what was set before is not known: the report says so.
+
+    Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
+    listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only.
+
     \b
     Examples:
       kquota alter --user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB
@@ -75,7 +81,28 @@ def command(
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
       kquota alter --file quotas.yaml
+      kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
+    broker = params.selected_broker(options)
+    if broker is not None:
+        if entities or file is not None:
+            raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+        if broker is ANY:
+            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+        _check_changes(add_config, delete_config)
+        from kquota.cli import brokers
+
+        brokers.alter(
+            broker,
+            brokers.parse_additions(_items(add_config)),
+            _items(delete_config),
+            output,
+            options,
+            strict_delete=strict_delete,
+            dry_run=dry_run,
+            wait=wait,
+        )
+        return ExitCode.OK
     if file is not None:
         if entities or add_config or delete_config or params.selection(options):
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
@@ -84,12 +111,13 @@ def command(
         chosen = [Entity.parse(text) for text in entities]
         if not chosen or params.selection(options):
             chosen.append(params.selected_entity(options))
-        if not add_config and not delete_config:
-            raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+        _check_changes(add_config, delete_config)
         changes = (_additions(add_config), _deletions(delete_config))
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
     if not force:
         _refuse_misnomers(alterations)
+    if wait and options["bootstrap_controller"]:
+        raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     with session.open_backend(options) as backend:
         if not dry_run:
             _warn_of_freezes(backend.alter(alterations, validate_only=True))
@@ -106,6 +134,11 @@ def command(
     return exit_code_of_results(results)
 
 
+def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
+    if not add_config and not delete_config:
+        raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+
+
 def _from_file(file: Path) -> list[Alteration]:
     from kquota.documents.quotas import read_quotas
 
@@ -117,9 +150,9 @@ def _from_file(file: Path) -> list[Alteration]:
 
 def _refuse_misnomers(alterations: Iterable[Alteration]) -> None:
     """Raises Refused, before anything is read or written, for names that no client has."""
-    from kquota.core.guard import objections
+    from kquota.core.misnomer import misnomers
 
-    found = [(alteration.entity, reason) for alteration in alterations for reason in objections(alteration)]
+    found = [(alteration.entity, reason) for alteration in alterations for reason in misnomers(alteration)]
     if found:
         entity, reason = found[0]
         more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
@@ -127,10 +160,17 @@ def _refuse_misnomers(alterations: Iterable[Alteration]) -> None:
 
 
 _LONG_FREEZE_S = 60
+_FREEZING = {QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE}
 
 
-def _warn_of_freezes(results: Iterable[AlterResult]) -> None:
+def _warn_of_freezes(results: Sequence[AlterResult]) -> None:
     """Says before it happens that a busy client will stand still: it is throttled for the rate it had."""
+    if any(not result.blind.isdisjoint(_FREEZING) for result in results):
+        click.echo(
+            "kquota: warning: controllers do not tell the present limits: whether a busy client will stand still under"
+            " a lower one is not known",
+            err=True,
+        )
     for result in results:
         seconds = result.longest_freeze_s
         if seconds >= _LONG_FREEZE_S:
@@ -176,6 +216,10 @@ def _deletions(texts: Iterable[str]) -> frozenset[QuotaKey]:
     return frozenset(QuotaKey.parse(item) for item in _items(texts))
 
 
+_UNKNOWN = "?"
+"""What was set before, where nobody could look."""
+
+
 def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool) -> None:
     """Prints what changed, per entity and key."""
     if output in ("json", "yaml"):
@@ -188,10 +232,10 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
     from kquota.cli.text import Column, entity_text, print_csv, print_table
 
     changes = [
-        (result.entity, key, result.before.get(key), result.after.get(key))
+        (result.entity, key, _UNKNOWN if key in result.blind else result.before.get(key), result.after.get(key))
         for result in results
         for key in QuotaKey
-        if key in result.before or key in result.after
+        if key in result.before or key in result.after or (key in result.blind and result.error is None)
     ]
     if output == "csv":
         print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
@@ -204,8 +248,8 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
         click.echo("nothing changes", err=True)
         return
 
-    def shown(key: QuotaKey, value: Value | None) -> str:
-        return "-" if value is None else humanize(key, value)
+    def shown(key: QuotaKey, value: Value | str | None) -> str:
+        return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
 
     print_table(
         [Column("ENTITY", style="cyan"), Column("KEY"), Column("BEFORE", number=True), Column("AFTER", number=True)],

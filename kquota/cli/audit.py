@@ -37,22 +37,19 @@ if TYPE_CHECKING:
 @click.option(
     "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
 )
-@click.option(
-    "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
-)
+@params.kafka_version_option
+@params.server_properties_option
 @click.option(
     "--quota-window-num",
     type=click.IntRange(min=1),
-    default=11,
-    show_default=True,
+    show_default="of --server-properties, else 11",
     metavar="N",
     help="The brokers' quota.window.num.",
 )
 @click.option(
     "--quota-window-size-seconds",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
+    show_default="of --server-properties, else 1",
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
@@ -115,7 +112,11 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     from kquota.core.enforcement.generation import Generation, QuotaWindows
 
     generation = Generation.for_version(options["kafka_version"])
+    broker = session.load_broker_settings(options)
+    windows = QuotaWindows() if broker is None else broker.windows
     quotas = session.load_quotas(options)
+    if broker is not None:
+        quotas = broker.static.added_to(quotas)
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -124,7 +125,10 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     return AuditSettings(
         quotas=quotas,
         generation=generation,
-        windows=QuotaWindows(options["quota_window_num"], options["quota_window_size_seconds"]),
+        windows=QuotaWindows(
+            options["quota_window_num"] or windows.samples,
+            options["quota_window_size_seconds"] or windows.window_seconds,
+        ),
         top_clients=options["top"],
         read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
     )

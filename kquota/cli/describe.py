@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.core.filter import ANY
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
@@ -34,13 +35,24 @@ def command(strict: bool, output: str, **options: Any) -> None:
     default; --entity-type users --entity-type clients is every <user, client-id> pair. On ZooKeeper -o wide also says
     which users have SCRAM credentials, by mechanism; keys are never shown.
 
+    Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
+    settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
+    ZooKeeper only what is set dynamically is known.
+
     \b
     Examples:
       kquota describe --zookeeper localhost:2181/kafka
       kquota describe --user alice --no-strict
       kquota describe --entity-type clients -o csv
       kquota describe -o yaml > quotas.yaml
+      kquota describe --broker 1 --bootstrap-server localhost:9092
     """
+    broker = params.selected_broker(options)
+    if broker is not None:
+        from kquota.cli import brokers
+
+        brokers.describe(None if broker is ANY else broker, output, options)
+        return
     wanted = params.selected_filter(options, strict=strict)
     with session.open_backend(options) as backend:
         snapshot = backend.describe(wanted)

@@ -22,8 +22,17 @@ from kquota.errors import KquotaError
 COMMANDS = {
     "describe": "Show the quotas that are set.",
     "alter": "Set and delete quotas.",
+    "plan": "Show what would change so that the cluster has the quotas of FILE.",
+    "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
+    "undo": "Take back what an apply did.",
+    "history": "Show what apply, undo and reconcile did, and what became of it.",
+    "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
+    "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
+    "schema": "Print the JSON Schema of a document, or the names of all.",
+    "help": "Explain a concept, or a command.",
     "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }

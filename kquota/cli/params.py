@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import click
 
+from kquota.core.broker import Broker, parse_broker
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.filter import ANY, Match, QuotaFilter
+from kquota.core.filter import Any as AnyName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ORDER = "kquota.entity_names"
 _TYPES = {kind.plural: kind for kind in EntityType}
+_BROKERS = "brokers"
 
 
 def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -43,11 +48,13 @@ def entity_options(function: F) -> F:
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
         click.option("--ip", metavar="ADDRESS", help="The ip address."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
+        click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
+        click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
         click.option(
             "--entity-type",
             "entity_types",
             multiple=True,
-            type=click.Choice(list(_TYPES)),
+            type=click.Choice([*_TYPES, _BROKERS]),
             help="The long form of the above; repeat it for a pair.",
         ),
         click.option(
@@ -74,6 +81,8 @@ def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
 
     Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed).
     """
+    if _names_brokers(options):
+        raise click.UsageError("brokers have no quotas: only describe and alter know them")
     chosen: dict[EntityType, Match] = {}
 
     def choose(kind: EntityType, match: Match) -> None:
@@ -101,6 +110,38 @@ def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
     for number, plural in enumerate(types):
         choose(_TYPES[plural], names[number] if number < len(names) else ANY)
     return chosen
+
+
+def _names_brokers(options: dict[str, Any]) -> bool:
+    return options["broker"] is not None or options["broker_defaults"] or _BROKERS in options["entity_types"]
+
+
+def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | None:
+    """The broker, the default or all brokers that the options name; None where they name no broker.
+
+    Raises click.UsageError where the words cannot be meant, InputError for an id that is none.
+    """
+    if not _names_brokers(options):
+        return None
+    types: tuple[str, ...] = options["entity_types"]
+    names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    broker: str | None = options["broker"]
+    if types.count(_BROKERS) + (broker is not None) + options["broker_defaults"] > 1:
+        raise click.UsageError(f"Duplicate entity type(s) specified: {_BROKERS}")
+    others = ("user", "client", "ip")
+    if len(types) > 1 or any(options[kind] is not None or options[f"{kind}_defaults"] for kind in others):
+        raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
+    if _BROKERS not in types:
+        if types or names:
+            raise click.UsageError(
+                "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
+            )
+        return DEFAULT if broker is None else parse_broker(broker)
+    if len(names) > 1:
+        raise click.UsageError("More entity names specified than entity types")
+    if not names:
+        return ANY
+    return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
 def selected_entity(options: dict[str, Any]) -> Entity:
@@ -133,6 +174,11 @@ def cluster_options(function: F) -> F:
             help="Brokers of the cluster (Kafka 2.6 and later).",
         ),
         click.option(
+            "--bootstrap-controller",
+            metavar="HOST:PORT[,…]",
+            help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
+        ),
+        click.option(
             "--command-config",
             type=click.Path(path_type=Path),
             metavar="FILE",
@@ -151,7 +197,16 @@ def cluster_options(function: F) -> F:
             "--zk-tls-config-file",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Kafka's ZooKeeper TLS properties; PEM stores.",
+            help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
+        ),
+        click.option(
+            "--zk-jaas-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
+            show_envvar=True,
+            help="How to log in to ZooKeeper: a JAAS file with Kafka's context Client. Or set "
+            "KQUOTA_ZOOKEEPER_USERNAME, and KQUOTA_ZOOKEEPER_PASSWORD or KQUOTA_ZOOKEEPER_PASSWORD_FILE.",
         ),
         click.option(
             "--timeout",
@@ -164,6 +219,52 @@ def cluster_options(function: F) -> F:
     )(function)
 
 
+def quota_file_options(function: F) -> F:
+    """`--prune` and `--cluster`: how a quotas file is meant."""
+    return _stack(
+        click.option("--prune", is_flag=True, help="Delete the entities and keys that the file does not name."),
+        click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays that this one is."),
+    )(function)
+
+
+def journal_option(function: F) -> F:
+    """`--journal DIR`: where apply keeps the way back."""
+    return click.option(
+        "--journal",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=_journal_folder,
+        envvar="KQUOTA_JOURNAL",
+        show_envvar=True,
+        show_default="~/.local/state/kquota/journal",
+        metavar="DIR",
+        help="Where every change is written down before it is made.",
+    )(function)
+
+
+def _journal_folder() -> Path:
+    """Beside the state of other programs (XDG base directories)."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "kquota" / "journal"
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds."""
+
+    name = "time"
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        parts = re.findall(r"(\d{1,9})([dhms])", value)
+        if not parts or "".join(map("".join, parts)) != value:
+            self.fail(f"{value!r} is not a length of time, such as 90s, 30m, 2h or 1d12h", param, ctx)
+        return sum(int(number) * self._UNITS[unit] for number, unit in parts)
+
+
+DURATION = _Duration()
+
+
 def quotas_option(function: F) -> F:
     """`--quotas FILE`: a quotas document instead of the live cluster."""
     return click.option(
@@ -171,6 +272,23 @@ def quotas_option(function: F) -> F:
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.",
+    )(function)
+
+
+def server_properties_option(function: F) -> F:
+    """`--server-properties FILE`: a broker's static configuration."""
+    return click.option(
+        "--server-properties",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A broker's server.properties, for what it says about quotas.",
+    )(function)
+
+
+def kafka_version_option(function: F) -> F:
+    """`--kafka-version VERSION`."""
+    return click.option(
+        "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
     )(function)
 
 

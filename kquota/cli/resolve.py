@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from kquota.cli import params, session
-from kquota.core.entity import EntityType
+from kquota.core.entity import Entity, EntityType
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.resolver import Resolution, Shadowed, resolve, resolve_ip
+from kquota.core.static import NO_STATIC_QUOTAS, STATIC_CONFIGS
 from kquota.errors import InputError
 
 
@@ -19,6 +20,8 @@ from kquota.errors import InputError
 @click.option("--client", metavar="NAME", help="The client-id; left out, the empty one.")
 @click.option("--ip", metavar="ADDRESS", help="The ip address that the client connects from.")
 @params.quotas_option
+@params.server_properties_option
+@params.kafka_version_option
 @params.cluster_options
 @params.output_option("table", "json", "yaml", "csv")
 def command(user: str | None, client: str | None, ip: str | None, output: str, **options: Any) -> None:
@@ -26,19 +29,23 @@ def command(user: str | None, client: str | None, ip: str | None, output: str, *
 
     For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged
     (KIP-55's quota-id: 'user1:' is shared by all clients of the user, ':clientA' by all users of the client-id), and
-    the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker.
+    the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
+    static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
     \b
     Examples:
       kquota resolve --user alice --client app1 --zookeeper localhost:2181
       kquota resolve --user alice --client app1 --ip 10.0.0.7 --quotas quotas.yaml
       kquota resolve --user alice --quotas quotas.yaml -o json
+      kquota resolve --client app1 --quotas quotas.yaml --server-properties server.properties --kafka-version 2.8
     """
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
     session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
+    settings = session.load_broker_settings(options)
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
     snapshot = session.load_quotas(options)
     resolutions: tuple[Resolution, ...]
     if user is None and client is None:
@@ -46,7 +53,7 @@ def command(user: str | None, client: str | None, ip: str | None, output: str, *
         resolutions = (resolve_ip(snapshot, ip),)
     else:
         user, client = user or "ANONYMOUS", client or ""
-        resolutions = resolve(snapshot, user, client, ip)
+        resolutions = resolve(snapshot, user, client, ip, static)
     print_resolutions(user, client, ip, resolutions, output)
 
 
@@ -82,8 +89,11 @@ def print_resolutions(
         )
         return
 
+    def source(key: QuotaKey, entity: Entity | None) -> str:
+        return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
+
     def shadowed(key: QuotaKey, other: Shadowed) -> str:
-        return f"{entity_text(other.entity)} ({_limit(key, other.value)})"
+        return f"{source(key, other.entity)} ({_limit(key, other.value)})"
 
     print_table(
         [
@@ -99,7 +109,9 @@ def print_resolutions(
                 item.key,
                 _limit(item.key, item.limit),
                 "-" if item.level is None else f"{item.level.number} {item.level.label}",
-                "-" if item.entity is None else (entity_text(item.entity), znode_path(item.entity)),
+                "-"
+                if item.level is None
+                else (source(item.key, item.entity), "" if item.entity is None else znode_path(item.entity)),
                 item.sensor,
                 ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
             )

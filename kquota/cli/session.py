@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.backends import BrokerConfigs, QuotaBackend
+    from kquota.backends.kafka import KafkaSecurity, MigratedQuotas
+    from kquota.backends.zookeeper import MigrationSource, ZooKeeperSecurity
     from kquota.core.entity import EntityType
+    from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -21,6 +22,12 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     """The backend that the cluster options name. Raises click.UsageError when they name none, or two."""
     from kquota.backends import connect
 
+    controller = _controller(options)
+    if controller:
+        from kquota.backends.kafka import ControllerBackend
+
+        login = _kafka_security(options["command_config"])
+        return ControllerBackend(controller, timeout_s=options["timeout"], security=login)
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
@@ -29,12 +36,53 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
             security=_kafka_security(options["command_config"]),
         )
     if zookeeper:
-        security = _zookeeper_security(options["zk_tls_config_file"])
+        security = _zookeeper_security(options)
         return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
     raise click.UsageError(
         "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
         "or set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER"
     )
+
+
+def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
+    """The brokers of the cluster that the options name. Raises click.UsageError when they name none, or two."""
+    if _controller(options):
+        raise click.UsageError("a broker tells its own configs: give --bootstrap-server")
+    zookeeper, bootstrap_server = _cluster(options)
+    timeout_s = options["timeout"]
+    if bootstrap_server:
+        from kquota.backends.kafka import KafkaBrokerConfigs
+
+        return KafkaBrokerConfigs(
+            bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options["command_config"])
+        )
+    if zookeeper:
+        from kquota.backends.zookeeper import ZooKeeperBrokerConfigs
+
+        security = _zookeeper_security(options)
+        return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
+    raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+
+
+def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
+    """Both sides of a migration: its options name each."""
+    from kquota.backends.kafka import MigratedQuotas
+    from kquota.backends.zookeeper import MigrationSource
+
+    timeout_s = options["timeout"]
+    source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))
+    security = _kafka_security(options["command_config"])
+    return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
+
+
+def _controller(options: dict[str, Any]) -> str | None:
+    """The controllers that the command line names; they win over what the environment names."""
+    controller: str | None = options.get("bootstrap_controller")
+    if controller and (_on_command_line("zookeeper") or _on_command_line("bootstrap_server")):
+        raise click.UsageError(
+            "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
+        )
+    return controller
 
 
 def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -48,6 +96,12 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
     return given["zookeeper"], given["bootstrap_server"]
 
 
+def cluster_name(options: dict[str, Any]) -> str:
+    """The cluster's address as the journal names it."""
+    zookeeper, bootstrap_server = _cluster(options)
+    return f"kafka://{bootstrap_server}" if bootstrap_server else f"zookeeper://{zookeeper}"
+
+
 def _on_command_line(name: str) -> bool:
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
@@ -57,12 +111,12 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
     file: Path | None = options["quotas"]
     if file is not None:
-        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server"):
+        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server") or _controller(options):
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
         return read_quotas(file)
-    if not any(_cluster(options)):
+    if not _controller(options) and not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:
         snapshot = backend.describe()
@@ -70,16 +124,34 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     return snapshot
 
 
-def warn_problems(snapshot: QuotaSnapshot) -> None:
+def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
+    """What `--server-properties FILE` says to brokers of `--kafka-version`; None without a file.
+
+    Its problems become warnings on stderr.
+    """
+    from kquota.core.version import parse_version
+
+    version = parse_version(options["kafka_version"])
+    file: Path | None = options["server_properties"]
+    if file is None:
+        return None
+    from kquota.backends.serverprops import read_server_properties
+
+    settings = read_server_properties(file, version)
+    warn_problems(settings)
+    return settings
+
+
+def warn_problems(source: QuotaSnapshot | BrokerSettings) -> None:
     """What is stored but unusable, a line each on stderr."""
-    for problem in snapshot.problems:
+    for problem in source.problems:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
 
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     """Names that hardly any client has, a line each on stderr."""
     from kquota.cli.text import safe
-    from kquota.core.guard import misnomer
+    from kquota.core.misnomer import misnomer
 
     for entity_type, name in names.items():
         reason = misnomer(entity_type, name) if isinstance(name, str) else None
@@ -87,18 +159,19 @@ def warn_misnomers(names: Mapping[EntityType, object]) -> None:
             click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
 
 
-def _zookeeper_security(tls_file: Path | None) -> ZooKeeperSecurity | None:
-    username = os.environ.get("KQUOTA_ZOOKEEPER_USERNAME")
-    if tls_file is None and username is None:
+def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
+    tls_file: Path | None = options["zk_tls_config_file"]
+    jaas_file: Path | None = options["zk_jaas_file"]
+    if tls_file is None and jaas_file is None and not os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
-    from kquota.backends.clientprops import zookeeper_security
+    from kquota.cli.security import zookeeper_security
 
-    return zookeeper_security(tls_file, username, os.environ.get("KQUOTA_ZOOKEEPER_PASSWORD"))
+    return zookeeper_security(tls_file, jaas_file)
 
 
 def _kafka_security(file: Path | None) -> KafkaSecurity | None:
     if file is None:
         return None
-    from kquota.backends.clientprops import kafka_security
+    from kquota.cli.security import kafka_security
 
     return kafka_security(file)

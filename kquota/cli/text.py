@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,11 @@ class Column:
 
 def safe(text: object) -> str:
     """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""
+    text = str(text)
+    if text.isprintable():
+        return text
     return "".join(
-        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in str(text)
+        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in text
     )
 
 
@@ -43,12 +47,14 @@ def print_table(
 
     A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
     """
+    if not sys.stdout.isatty():
+        click.echo("\n".join([*([title] if title else []), *_plain_lines(columns, rows)]))
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    on_terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if on_terminal else 100_000, highlight=False, soft_wrap=False)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
     for column in columns:
         # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
@@ -59,23 +65,58 @@ def print_table(
             no_wrap=column.number or column.whole,
             overflow="fold",
         )
-    between = "\n" if on_terminal else " "
-
-    def shown(cell: object) -> Text:
-        parts = cell if isinstance(cell, tuple) else (cell,)
-        return Text(between.join(safe(part) for part in parts if part != ""))
-
     row_styles = iter(styles)
     for row in rows:
-        table.add_row(*map(shown, row), style=next(row_styles, "") or None)
+        table.add_row(*[Text(_cell(cell, "\n")) for cell in row], style=next(row_styles, "") or None)
     # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
     measured = table.__rich_measure__(console, console.options.update(width=100_000))
     console.width = max(console.width, measured.minimum)
     with console.capture() as capture:
         console.print(table)
-    # rich pads every line to the table's width; trailing blanks are noise in pipes and golden files.
+    # rich pads every line to the table's width; trailing blanks are noise in golden files.
     lines = capture.get().splitlines()
     click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table as GitHub's Markdown has it."""
+
+    def line(cells: Iterable[object]) -> str:
+        # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
+        escaped = (re.sub(r"([\\|`*<])", r"\\\1", safe(cell)) for cell in cells)
+        return f"| {' | '.join(escaped)} |"
+
+    click.echo(line(headings))
+    click.echo(f"|{'---|' * len(headings)}")
+    for row in rows:
+        click.echo(line(row))
+
+
+def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of a table for pipes and files, without rich: it takes a second for 3,000 of them."""
+    cells = [[column.heading for column in columns], *([_cell(cell, " ") for cell in row] for row in rows)]
+    padded = []
+    for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
+        widths = [_width(text) for text in texts]
+        most = max(widths)
+        blanks = [" " * (most - width) for width in widths]
+        pairs = zip(blanks, texts, strict=True) if column.number else zip(texts, blanks, strict=True)
+        padded.append([one + other for one, other in pairs])
+    return ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
+
+
+def _cell(cell: object, between: str) -> str:
+    parts = cell if isinstance(cell, tuple) else (cell,)
+    return between.join(safe(part) for part in parts if part != "")
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -108,3 +149,10 @@ def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
     if first.date() == last.date():
         return f"{first:%Y-%m-%d}", f"{first:%H:%M:%S} to", f"{last:%H:%M:%S}"
     return f"{first:%Y-%m-%d %H:%M:%S} to", f"{last:%Y-%m-%d %H:%M:%S}"
+
+
+def moment(time_ms: int) -> str:
+    """A moment in UTC to the second."""
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

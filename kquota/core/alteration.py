@@ -9,7 +9,7 @@ from types import MappingProxyType
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value, check_value
 from kquota.core.snapshot import Values
-from kquota.errors import InputError, KquotaError
+from kquota.errors import Conflict, InputError, KquotaError
 
 _KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
 
@@ -18,7 +18,8 @@ _KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
 class Alteration:
     """Values to set and keys to remove on one entity; other keys stay as they are.
 
-    With `strict_remove`, removing a key that is not set is an error of the entity. Raises InputError for a key that the
+    With `strict_remove`, removing a key that is not set is an error of the entity. With `expect`, the entity's values
+    must still be those, else nothing is written and its error is a Conflict. Raises InputError for a key that the
     entity cannot carry, a key both set and removed, an invalid value, or nothing to do.
     """
 
@@ -26,6 +27,7 @@ class Alteration:
     set: Mapping[QuotaKey, Value] = field(default_factory=dict)
     remove: frozenset[QuotaKey] = frozenset()
     strict_remove: bool = False
+    expect: Values | None = None
 
     def __post_init__(self) -> None:
         if not self.set and not self.remove:
@@ -37,11 +39,16 @@ class Alteration:
         both = sorted(str(key) for key in self.set if key in self.remove)
         if both:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
-        checked = {key: check_value(key, self.set[key]) for key in QuotaKey if key in self.set}
+        checked = {key: check_value(key, self.set[key]) for key in _KEYS if key in self.set}
         object.__setattr__(self, "set", MappingProxyType(checked))
 
     def applied_to(self, values: Values) -> dict[QuotaKey, Value]:
-        """The entity's values after the change. Raises InputError for a strict removal of what is not set."""
+        """The entity's values after the change.
+
+        Raises InputError for a strict removal of what is not set, Conflict when the values are not those expected.
+        """
+        if self.expect is not None and dict(values) != dict(self.expect):
+            raise Conflict(f"{self.entity} was changed by somebody else", hint="read it again and decide anew")
         missing = sorted(str(key) for key in self.remove if key not in values)
         if self.strict_remove and missing:
             raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
@@ -49,7 +56,10 @@ class Alteration:
         return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
 
     def then(self, later: Alteration) -> Alteration:
-        """Both changes of the same entity as one; the later one wins where they meet."""
+        """Both changes of the same entity as one; the later one wins where they meet.
+
+        What the first one expects counts: the later one would meet what the first has written.
+        """
         assert self.entity == later.entity
         kept = {key: value for key, value in self.set.items() if key not in later.remove}
         return Alteration(
@@ -57,6 +67,7 @@ class Alteration:
             {**kept, **later.set},
             (self.remove - later.set.keys()) | later.remove,
             self.strict_remove or later.strict_remove,
+            self.expect,
         )
 
 
@@ -77,12 +88,17 @@ _DEFAULT_WINDOW_S = 11
 
 @dataclass(frozen=True, slots=True)
 class AlterResult:
-    """What came of one alteration: the values before and after, or the error that left the entity as it was."""
+    """What came of one alteration: the values before and after, or the error that left the entity as it was.
+
+    `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
+    before, so `before` is empty and `after` has no other keys.
+    """
 
     entity: Entity
     before: Values
     after: Values
     error: KquotaError | None = None
+    blind: frozenset[QuotaKey] = frozenset()
 
     @property
     def longest_freeze_s(self) -> float:
@@ -104,5 +120,5 @@ class AlterResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the entity's values differ from before."""
-        return self.error is None and dict(self.before) != dict(self.after)
+        """Whether the entity's values differ from before, or may."""
+        return self.error is None and (bool(self.blind) or dict(self.before) != dict(self.after))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from kquota.errors import InputError, InvalidRequest
 
@@ -45,20 +46,24 @@ DEFAULT: Final = Default.DEFAULT
 Name: TypeAlias = str | Literal[Default.DEFAULT]
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class _Names(NamedTuple):
+    user: Name | None
+    client_id: Name | None
+    ip: Name | None
+
+
+class Entity(_Names):
     """One quota entity; a part that is None is not in the entity.
 
     Raises InvalidRequest for an ip mixed with a user or client-id and for no part at all, InputError for an empty name.
-    Immutable, hashable, ordered for display (`sort_key`).
+    Immutable, hashable, ordered for display (`sort_key`). A tuple, because snapshots have thousands of them as keys:
+    tuples are made, hashed and compared several times as fast as other objects.
     """
 
-    user: Name | None = None
-    client_id: Name | None = None
-    ip: Name | None = None
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        user, client_id, ip = self.user, self.client_id, self.ip
+    def __new__(cls, user: Name | None = None, client_id: Name | None = None, ip: Name | None = None) -> Self:
+        entity = super().__new__(cls, user, client_id, ip)
         if ip is not None and (user is not None or client_id is not None):
             raise InvalidRequest(
                 "INVALID_REQUEST: an ip entity cannot be combined with a user or a client-id",
@@ -67,11 +72,12 @@ class Entity:
         if user is None and client_id is None and ip is None:
             raise InvalidRequest("INVALID_REQUEST: an entity needs a user, a client-id or an ip")
         if user == "" or client_id == "" or ip == "":
-            empty = next(entity_type.value for entity_type, name in self.parts if name == "")
+            empty = next(entity_type.value for entity_type, name in entity.parts if name == "")
             raise InputError(
                 f"empty {empty} is not supported",
                 hint=f"the default has a flag of its own: --{empty.removesuffix('-id')}-defaults",
             )
+        return entity
 
     @property
     def parts(self) -> tuple[tuple[EntityType, Name], ...]:
@@ -82,7 +88,7 @@ class Entity:
     @property
     def types(self) -> frozenset[EntityType]:
         """The entity types present."""
-        return frozenset(entity_type for entity_type, _ in self.parts)
+        return _SHAPES[self.user is not None, self.client_id is not None]
 
     def name_of(self, entity_type: EntityType) -> Name | None:
         """The name under that type, or None when the entity has no such part."""
@@ -95,12 +101,11 @@ class Entity:
                 return self.ip
 
     @property
-    def sort_key(self) -> tuple[tuple[int, int, str], ...]:
-        """Users, then clients, then pairs by user, then ips; defaults before names."""
-        user, client_id, ip = self.user, self.client_id, self.ip
+    def sort_key(self) -> tuple[int, str, str]:
+        """Users, then clients, then pairs by user, then ips; defaults before names, none of which is empty."""
+        user, client_id, ip = self
         kind = 3 if ip is not None else 0 if client_id is None else 1 if user is None else 2
-        names = [name for name in (user, client_id, ip) if name is not None]
-        return tuple([(kind, 0, "") if name is DEFAULT else (kind, 1, name) for name in names])
+        return kind, _text(user) + _text(ip), _text(client_id)
 
     def __str__(self) -> str:
         return format_entity(self)
@@ -109,6 +114,37 @@ class Entity:
     def parse(cls, text: str) -> Entity:
         """The inverse of `str(entity)`; see `parse_entity`."""
         return parse_entity(text)
+
+
+trusted_entity: Callable[[tuple[Name | None, Name | None, Name | None]], Entity] = partial(tuple.__new__, Entity)
+"""(user, client-id, ip) → the entity, unchecked and at a fifth of the cost: for decoders that know what they have."""
+
+_SHAPES: Final = {
+    (True, False): frozenset({EntityType.USER}),
+    (False, True): frozenset({EntityType.CLIENT_ID}),
+    (True, True): frozenset({EntityType.USER, EntityType.CLIENT_ID}),
+    (False, False): frozenset({EntityType.IP}),
+}
+"""The entity types, by whether there is a user and whether there is a client-id."""
+
+
+def _text(name: Name | None) -> str:
+    """The name for sorting: no name is empty, so the default comes first."""
+    return name if isinstance(name, str) else ""
+
+
+def in_order(entities: Iterable[Entity]) -> list[Entity]:
+    """The entities as `sort_key` orders them, in half the time: within a kind, names compare as texts."""
+    kinds: tuple[list[Entity], ...] = ([], [], [], [])
+    for entity in entities:
+        user, client_id, ip = entity
+        kinds[3 if ip is not None else 0 if client_id is None else 1 if user is None else 2].append(entity)
+    users, clients, pairs, ips = kinds
+    users.sort(key=lambda entity: _text(entity.user))
+    clients.sort(key=lambda entity: _text(entity.client_id))
+    pairs.sort(key=lambda entity: entity.sort_key)
+    ips.sort(key=lambda entity: _text(entity.ip))
+    return [*users, *clients, *pairs, *ips]
 
 
 # A comma separates components only where a component follows it, so a distinguished name ("CN=a,OU=b") needs no

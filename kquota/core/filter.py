@@ -44,6 +44,8 @@ class QuotaFilter:
 
     def matches(self, entity: Entity) -> bool:
         """Whether the entity is asked for."""
+        if not self.components:
+            return not self.strict
         if self.strict and entity.types != self.components.keys():
             return False
         for entity_type, match in self.components.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+import sys
 from decimal import Context, Decimal
 from typing import NamedTuple, TypeAlias
 
@@ -113,6 +114,7 @@ _NUMBER = re.compile(
     r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?!\d))?)\s*(?P<unit>\S.*?)?\s*\Z", re.ASCII
 )
 _LONGEST_NUMBER = 400
+_LARGEST_DOUBLE = sys.float_info.max
 _EXACT = Context(prec=500)
 """Room for the longest number times the largest unit without rounding."""
 
@@ -162,6 +164,10 @@ def parse_value(key: QuotaKey, text: str) -> Value:
 
 def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
     """The number as a valid value of the key. Raises InputError with the reason when it is not one."""
+    maximum = key.value_type.maximum
+    # What nearly every value is, in a tenth of the time.
+    if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
+        return number
     if isinstance(number, float) and not math.isfinite(number):
         raise InputError(
             f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
@@ -175,7 +181,6 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
             f"{key}: {shown} must be greater than 0",
             hint="to lift a limit, delete the key; Kafka cannot forbid traffic by a quota of 0",
         )
-    maximum = key.value_type.maximum
     if maximum is None:
         value = float(exact)
         if value == math.inf or value == 0.0:

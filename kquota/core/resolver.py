@@ -8,6 +8,7 @@ empty client-id escapes every client-id default. Sources: `ClientQuotaManager.De
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,14 @@ from urllib.parse import quote
 from kquota.core.entity import DEFAULT, Entity, Name
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
 
 
 class Level(enum.IntEnum):
-    """The levels in order of precedence; 1 wins. The ip levels are KIP-612's own pair."""
+    """The levels in order of precedence; 1 wins. The ip levels are KIP-612's own pair.
+
+    STATIC is what `server.properties` of a broker before Kafka 3.0 says (`StaticQuotas`); it comes after the eight.
+    """
 
     USER_CLIENT = 1
     USER_DEFAULT_CLIENT = 2
@@ -31,10 +36,13 @@ class Level(enum.IntEnum):
     DEFAULT_CLIENT = 8
     IP = 9
     DEFAULT_IP = 10
+    STATIC = 11
 
     @property
     def number(self) -> int:
-        """The place in the order of precedence: 1 to 8 for users and clients, 1 and 2 for ips."""
+        """The place in the order of precedence: 1 to 8 for users and clients, then 9 (static); 1 and 2 for ips."""
+        if self is Level.STATIC:
+            return 9
         return self.value if self <= Level.DEFAULT_CLIENT else self - Level.DEFAULT_CLIENT
 
     @property
@@ -54,6 +62,7 @@ _LABELS = {
     Level.DEFAULT_CLIENT: "default client-id",
     Level.IP: "ip",
     Level.DEFAULT_IP: "default ip",
+    Level.STATIC: "static default client-id",
 }
 
 
@@ -77,13 +86,17 @@ class Shadowed:
     """A quota that would apply if the ones before it were not set."""
 
     level: Level
-    entity: Entity
+    entity: Entity | None
+    """None for a static default."""
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What governs one client under one quota key; without a match `limit`, `level` and `entity` are None."""
+    """What governs one client under one quota key; without a match `limit`, `level` and `entity` are None.
+
+    A static default has a level and no entity.
+    """
 
     key: QuotaKey
     limit: Value | None
@@ -95,7 +108,13 @@ class Resolution:
 
 def encode_user(user: str) -> str:
     """`Sanitizer.sanitize`: UTF-8 bytes other than A-Z a-z 0-9 . - _ as upper-case %XX."""
+    if _UNRESERVED.match(user):
+        return user
     return quote(user, safe="").replace("~", "%7E")
+
+
+_UNRESERVED = re.compile(r"[\w.-]*\Z", re.ASCII)
+"""Texts that stay what they are: nearly all, and looking is much faster than encoding."""
 
 
 _PAIR_LEVELS = (
@@ -112,7 +131,9 @@ _PER_PAIR = frozenset({Level.USER_CLIENT, Level.USER_DEFAULT_CLIENT, Level.DEFAU
     Level.DEFAULT_USER_DEFAULT_CLIENT
 }
 _PER_USER = frozenset({Level.USER, Level.DEFAULT_USER})
-_PER_CLIENT = frozenset({Level.CLIENT, Level.DEFAULT_CLIENT})
+_PER_CLIENT = frozenset({Level.CLIENT, Level.DEFAULT_CLIENT, Level.STATIC})
+
+_EVERY = frozenset({*_PAIR_LEVELS, Level.STATIC})
 
 CLIENT_ID_ENABLED, USER_ENABLED, USER_CLIENT_ENABLED = 1, 2, 4
 """The bits of Kafka's `quotaTypesEnabled`: which kinds of entity a manager has ever held."""
@@ -141,28 +162,34 @@ class Resolver:
     key: QuotaKey
     values: Mapping[Entity, Value]
     mask: int | None = None
+    static: StaticQuotas = NO_STATIC_QUOTAS
 
     @classmethod
-    def of(cls, snapshot: QuotaSnapshot, key: QuotaKey) -> Resolver:
+    def of(cls, snapshot: QuotaSnapshot, key: QuotaKey, static: StaticQuotas = NO_STATIC_QUOTAS) -> Resolver:
         """The resolver of one key of a snapshot."""
-        return cls(key, {entity: values[key] for entity, values in snapshot.items() if key in values})
+        return cls(key, {entity: values[key] for entity, values in snapshot.items() if key in values}, None, static)
 
     @cached_property
     def _enabled(self) -> int:
-        return enabled_mask(self.values) | (self.mask or 0)
+        static = CLIENT_ID_ENABLED if self.key in self.static.values else 0
+        return enabled_mask(self.values) | (self.mask or 0) | static
 
     def resolve(self, user: str, client_id: str) -> Resolution:
         """What governs that user (the principal's name) with that client-id; a null client-id is the empty one."""
         # As the broker does it: the walk decides whose counter it is, then the counter's own tags decide the limit. The
         # two steps differ from a plain walk for the empty client-id only: its tags are those of a user, or nobody's.
+        # Before 2.0 it was a plain walk.
         matches = self._matches(user, client_id)
         sensor = self._sensor(matches[0].level if matches else None, user, client_id)
-        governing = _levels_of(bool(sensor.user), bool(sensor.client_id))
+        older = not client_id and self.static.empty_client_id
+        governing = _EVERY if older else _levels_of(bool(sensor.user), bool(sensor.client_id))
         winner = next((match for match in matches if match.level in governing), None)
         if winner is None:
             return Resolution(self.key, None, None, None, sensor)
         shadows = tuple(
-            match for match in matches if match.level > winner.level and (client_id or match.level in _PER_USER)
+            match
+            for match in matches
+            if match.level > winner.level and (client_id or older or match.level in _PER_USER)
         )
         return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, shadows)
 
@@ -184,7 +211,12 @@ class Resolver:
             (None, client_id),
             (None, DEFAULT),
         )
-        return [Shadowed(level, *known[name]) for level, name in zip(_PAIR_LEVELS, names, strict=True) if name in known]
+        matches = [
+            Shadowed(level, *known[name]) for level, name in zip(_PAIR_LEVELS, names, strict=True) if name in known
+        ]
+        if self.key in self.static.values:
+            matches.append(Shadowed(Level.STATIC, None, self.static.values[self.key]))
+        return matches
 
     def _sensor(self, level: Level | None, user: str, client_id: str) -> Sensor:
         name = encode_user(user)
@@ -225,10 +257,16 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
     return Resolution(key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]))
 
 
-def resolve(snapshot: QuotaSnapshot, user: str, client_id: str, ip: str | None = None) -> tuple[Resolution, ...]:
+def resolve(
+    snapshot: QuotaSnapshot,
+    user: str,
+    client_id: str,
+    ip: str | None = None,
+    static: StaticQuotas = NO_STATIC_QUOTAS,
+) -> tuple[Resolution, ...]:
     """Every quota key for one client; the connection quota only where an ip is given."""
     resolutions = [
-        Resolver.of(snapshot, key).resolve(user, client_id)
+        Resolver.of(snapshot, key, static).resolve(user, client_id)
         for key in QuotaKey
         if key is not QuotaKey.CONNECTION_CREATION_RATE
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kquota.core.entity import Entity
+from kquota.core.entity import Entity, in_order
 from kquota.core.quota import QuotaKey, Value
 
 Values = Mapping[QuotaKey, Value]
@@ -29,11 +29,17 @@ class QuotaSnapshot(Mapping[Entity, Values]):
     problems: tuple[Problem, ...] = ()
 
     def __post_init__(self) -> None:
-        ordered = {
-            entity: MappingProxyType(_ordered(values))
-            for entity, values in sorted(self.quotas.items(), key=lambda item: item[0].sort_key)
-            if values
-        }
+        quotas = dict(self.quotas)
+        # Most entities share their values with others, and backends hand out one mapping for all of those.
+        views: dict[int, Values] = {}
+        ordered: dict[Entity, Values] = {}
+        for entity in in_order(quotas):
+            values = quotas[entity]
+            if values:
+                view = views.get(id(values))
+                if view is None:
+                    view = views[id(values)] = MappingProxyType(_ordered(values))
+                ordered[entity] = view
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
 
     def __getitem__(self, entity: Entity) -> Values:

@@ -10,7 +10,11 @@ from kquota.documents.quotas import entity_document, values_document
 
 
 def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document:
-    """Per entity the values before and after, and the error of those that were left as they were."""
+    """Per entity the values before and after, and the error of those that were left as they were.
+
+    Where nobody could look (`AlterResult.blind`) before and changed are null, and after tells the written keys only,
+    null for a deleted one.
+    """
     return {
         "kind": "kquota.alter",
         "version": 1,
@@ -18,11 +22,16 @@ def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document
         "results": [
             {
                 "entity": entity_document(result.entity),
-                "changed": result.changed,
-                "before": values_document(result.before),
-                "after": values_document(result.after),
+                "changed": None if result.blind and result.changed else result.changed,
+                "before": None if result.blind else values_document(result.before),
+                "after": _after(result),
                 "error": None if result.error is None else result.error.message,
             }
             for result in results
         ],
     }
+
+
+def _after(result: AlterResult) -> Document:
+    written = dict.fromkeys(sorted(map(str, result.blind))) if result.error is None else {}
+    return {**written, **values_document(result.after)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -41,6 +42,27 @@ def read_document(path: Path, schema_name: str) -> Document:
     data = _parse(path, read_text(path))
     _validate(path, data, schema_name)
     return data
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all. Raises InputError when it cannot be written."""
+    import tempfile
+
+    temporary: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=".", suffix=".tmp", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def read_text(path: Path) -> str:
@@ -97,17 +119,35 @@ def _parse_yaml(path: Path, text: str) -> Any:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
+def entry_lines(path: Path, name: str) -> tuple[int, ...]:
+    """The lines, from 1, at which the entries of the document's list of that name begin."""
+    from ruamel.yaml import YAML
+
+    root = YAML(pure=True).compose(read_text(path))
+    lists = [value for key, value in root.value if key.value == name]
+    return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
+
+
+def _schemas() -> Path:
+    """The folder of the schemas: inside the package where it is installed, beside it in a checkout."""
+    here = Path(__file__).resolve()
+    inside = here.parent / "schemas"
+    return inside if inside.is_dir() else here.parents[2] / "schemas"
+
+
+def schema_names() -> tuple[str, ...]:
+    """The names of all schemas."""
+    return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in _schemas().glob(f"*{_SUFFIX}")))
+
+
+_SUFFIX = ".schema.json"
+
+
 @lru_cache
 def schema(name: str) -> Document:
-    """The JSON Schema of that name: shipped inside the package, or beside it in a checkout."""
-    here = Path(__file__).resolve()
-    candidates = (here.parent / "schemas", here.parents[2] / "schemas")
-    for folder in candidates:
-        file = folder / f"{name}.schema.json"
-        if file.is_file():
-            loaded: Document = json.loads(file.read_text(encoding="utf-8"))
-            return loaded
-    raise InputError(f"no schema named {name!r}")
+    """The JSON Schema of that name."""
+    loaded: Document = json.loads((_schemas() / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
+    return loaded
 
 
 def _validate(path: Path, data: Document, schema_name: str) -> None:

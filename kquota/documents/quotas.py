@@ -1,20 +1,53 @@
-"""The quotas document: what `describe -o json|yaml` prints and `--quotas FILE` reads (schemas/quotas.schema.json)."""
+"""The quotas document: what `describe -o json|yaml` and `export` write, and what plan, apply, lint and `--quotas FILE`
+read (schemas/quotas.schema.json). Overlays and variables are resolved at the door: inside, there are only values.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.guards import Guards
 from kquota.core.quota import QuotaKey, Value, check_value, format_number, parse_value
+from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.documents.encoding import Document, read_document
 from kquota.errors import InputError
 
 KIND = "kquota.quotas"
 VERSION = 1
+
+
+@dataclass(frozen=True)
+class QuotaFile:
+    """A quotas document as it is meant for one cluster.
+
+    `desired` has every entity of the file that exists there, also one without values (which a prune empties);
+    `entries` says at which place of the document's `quotas` an entity stands.
+    """
+
+    desired: Mapping[Entity, Values]
+    unmanaged: tuple[Selector, ...] = ()
+    protected: tuple[Selector, ...] = ()
+    internal: tuple[str, ...] = ()
+    labels: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
+    entries: Mapping[Entity, int] = field(default_factory=dict)
+
+    @property
+    def snapshot(self) -> QuotaSnapshot:
+        """The quotas as a cluster would have them."""
+        return QuotaSnapshot(self.desired)
+
+    def guards(self, most_deleted: float, most_changed: float) -> Guards:
+        """The guards that the file asks for, with those shares."""
+        return Guards(most_deleted, most_changed, self.protected, self.internal)
 
 
 def entity_document(entity: Entity) -> Document:
@@ -39,32 +72,136 @@ def quotas_document(snapshot: QuotaSnapshot) -> Document:
     }
 
 
-def read_quotas(path: Path) -> QuotaSnapshot:
-    """Reads a quotas document; values are numbers or texts with human units.
+def read_quotas(path: Path, cluster: str | None = None) -> QuotaSnapshot:
+    """The quotas of a document, for that cluster of it; see `read_quota_file`."""
+    return read_quota_file(path, cluster).snapshot
 
-    Raises InputError naming the file and the entry.
+
+def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
+    """Reads a quotas document; values are numbers or texts with human units and variables.
+
+    Without a cluster, overlays and the variables of clusters are left out. Raises InputError naming the file and the
+    entry, also for a cluster that the file does not name among its `clusters`.
     """
     document = read_document(path, "quotas")
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    for number, entry in enumerate(document["quotas"]):
-        try:
-            entity = _read_entity(entry["entity"])
-            if entity in quotas:
-                raise InputError(f"{entity} is given twice")
-            values = {key: _read_value(key, raw) for key, raw in _keys(entry["values"])}
-            if values:
-                Alteration(entity, values)  # the rules of what an entity may carry live there
-        except InputError as error:
-            raise type(error)(f"{path}: quotas[{number}]: {error.message}", hint=error.hint) from None
-        quotas[entity] = values
-    return QuotaSnapshot(quotas)
+    try:
+        overlays = _Overlays.of(document, cluster)
+        desired: dict[Entity, dict[QuotaKey, Value]] = {}
+        labels: dict[Entity, Mapping[str, str]] = {}
+        entries: dict[Entity, int] = {}
+        for number, entry in enumerate(document["quotas"]):
+            with _place(f"quotas[{number}]"):
+                entity = read_entity(entry["entity"])
+                if entity in entries:
+                    raise InputError(f"{entity} is given twice")
+                entries[entity] = number
+                values = overlays.values(entry)
+                if values is None:
+                    continue
+                if values:
+                    Alteration(entity, values)  # the rules of what an entity may carry live there
+                desired[entity] = values
+                labels[entity] = entry.get("labels", {})
+        return QuotaFile(
+            desired,
+            _selectors(document, "unmanaged"),
+            _selectors(document, "protected"),
+            tuple(document.get("internal", ())),
+            labels,
+            entries,
+        )
+    except InputError as error:
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
 
 
-def _keys(values: Document) -> list[tuple[QuotaKey, Any]]:
-    return [(QuotaKey.parse(name), raw) for name, raw in values.items()]
+class _place:
+    """Puts where it happened in front of an InputError's message."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InputError):
+            raise type(error)(f"{self._where}: {error.message}", hint=error.hint) from None
 
 
-def _read_entity(parts: Document) -> Entity:
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class _Overlays:
+    """What the chosen cluster changes."""
+
+    cluster: str | None
+    clusters: frozenset[str]
+    variables: Mapping[str, str]
+
+    @classmethod
+    def of(cls, document: Document, cluster: str | None) -> _Overlays:
+        clusters = document.get("clusters", {})
+        if cluster is not None and cluster not in clusters:
+            raise InputError(f"no cluster {cluster!r} in it", hint=_choices(cluster, clusters, "clusters"))
+        variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
+        return cls(cluster, frozenset(clusters), {name: str(value) for name, value in variables.items()})
+
+    def values(self, entry: Document) -> dict[QuotaKey, Value] | None:
+        """The values of an entry; None where the entity is not for this cluster."""
+        raws: dict[QuotaKey, Any] = {QuotaKey.parse(name): raw for name, raw in entry["values"].items()}
+        for cluster, overlay in entry.get("clusters", {}).items():
+            if cluster not in self.clusters:
+                raise InputError(f"unknown cluster {cluster!r}", hint=_choices(cluster, self.clusters, "clusters"))
+            if cluster != self.cluster:
+                continue
+            if overlay is None:
+                return None
+            raws |= {QuotaKey.parse(name): raw for name, raw in overlay.items()}
+        return {key: self._value(key, raw) for key, raw in raws.items() if raw is not None}
+
+    def _value(self, key: QuotaKey, raw: Any) -> Value:
+        if not isinstance(raw, str):
+            return check_value(key, raw)
+        return parse_value(key, _VARIABLE.sub(self._variable, raw))
+
+    def _variable(self, match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in self.variables:
+            raise InputError(f"unknown variable {name!r}", hint=_choices(name, self.variables, "variables"))
+        return self.variables[name]
+
+
+def _choices(name: str, known: Iterable[str], what: str) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"its {what}: {', '.join(names)}" if names else f"it declares no {what}"
+
+
+def _selectors(document: Document, name: str) -> tuple[Selector, ...]:
+    selectors = []
+    for number, parts in enumerate(document.get(name, ())):
+        with _place(f"{name}[{number}]"):
+            selectors.append(
+                Selector({kind: _pattern(parts[kind.value]) for kind in EntityType if kind.value in parts})
+            )
+    return tuple(selectors)
+
+
+def _pattern(raw: Any) -> Pattern:
+    if isinstance(raw, dict):
+        return DEFAULT
+    try:
+        return re.compile(raw)
+    except re.error as error:
+        raise InputError(f"{raw!r} is not a regular expression: {error}") from None
+
+
+def read_entity(parts: Document) -> Entity:
+    """The inverse of `entity_document`. Raises InputError."""
+
     def name(kind: EntityType) -> Name | None:
         raw = parts.get(kind.value)
         return DEFAULT if isinstance(raw, dict) else raw
@@ -72,5 +209,6 @@ def _read_entity(parts: Document) -> Entity:
     return Entity(user=name(EntityType.USER), client_id=name(EntityType.CLIENT_ID), ip=name(EntityType.IP))
 
 
-def _read_value(key: QuotaKey, raw: Any) -> Value:
-    return parse_value(key, raw) if isinstance(raw, str) else check_value(key, raw)
+def read_values(values: Document) -> dict[QuotaKey, Value]:
+    """The inverse of `values_document`, as stored: also what kquota would not write. Raises InputError."""
+    return {QuotaKey.parse(name): float(raw) if isinstance(raw, str) else raw for name, raw in values.items()}

@@ -36,8 +36,8 @@ def resolution_document(
                     {
                         "level": shadowed.level.number,
                         "level_name": shadowed.level.label,
-                        "entity": entity_document(shadowed.entity),
-                        "znode": znode(shadowed.entity),
+                        "entity": None if shadowed.entity is None else entity_document(shadowed.entity),
+                        "znode": None if shadowed.entity is None else znode(shadowed.entity),
                         "value": shadowed.value,
                     }
                     for shadowed in resolution.shadows

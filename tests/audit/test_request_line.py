@@ -242,6 +242,8 @@ def test_fetches_of_followers_are_exempt(request_: dict[str, Any], exempt: bool)
         ("CREATE_TOPICS", True, True),
         ("WRITE_TXN_MARKERS", False, True),
         ("ALTER_PARTITION", False, True),
+        ("CONTROLLED_SHUTDOWN", False, True),
+        ("DESCRIBE_QUORUM", False, False),
         ("BROKER_HEARTBEAT", False, False),
     ],
 )

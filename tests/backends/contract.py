@@ -1,15 +1,27 @@
-"""What every backend promises, as one suite: subclass it with a `backend` fixture that starts out empty."""
+"""What every backend promises, as one suite: subclass it with a `backend` fixture that starts out empty.
+
+It runs on memory, on ZooKeeper, on a broker in ZooKeeper mode and on one of KRaft. What a server cannot do is data: the
+suite then asserts the error (`Limit`). `tests/backends/test_known_faults.py` says which of its cases is there because
+of which fault of another tool.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
 from kquota.backends import QuotaBackend
+from kquota.backends.znode import encode_config
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import ANY, Match, QuotaFilter
 from kquota.core.quota import QuotaKey
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError
+from tests.backends.neighbours import Neighbour, ZooKeeperNeighbour
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 CONSUMER = QuotaKey.CONSUMER_BYTE_RATE
@@ -29,6 +41,8 @@ IP = Entity(ip="127.0.0.1")
 DIP = Entity(ip=DEFAULT)
 ALL = frozenset({U1, DU, C1, DC, U1_C1, U1_DC, DU_C1, DU_DC, U2_C2, IP, DIP})
 PAIRS = frozenset({U1_C1, U1_DC, DU_C1, DU_DC, U2_C2})
+KINDS = (U1, DU, C1, DC, U1_C1, U1_DC, DU_C1, DU_DC, IP, DIP)
+"""One entity of each of the ten kinds."""
 
 USER, CLIENT_ID, IP_TYPE = EntityType.USER, EntityType.CLIENT_ID, EntityType.IP
 
@@ -52,7 +66,6 @@ FILTERS: tuple[tuple[dict[EntityType, Match], frozenset[Entity], frozenset[Entit
     ({IP_TYPE: ANY}, frozenset({IP, DIP}), frozenset({IP, DIP})),
     ({USER: "absent"}, frozenset(), frozenset()),
     ({USER: "<default>"}, frozenset(), frozenset()),
-    ({USER: "."}, frozenset(), frozenset()),
 )
 
 # Names that a store may confuse: with each other, with the default, with its own syntax.
@@ -71,7 +84,38 @@ AWKWARD_NAMES = (
     "a\tb",
     "User:alice",
     "%",
+    "CN%3Da",  # what migrations before Kafka 3.6.2 made of CN=a
+    "u1/clients/c1",
+    "+",
+    "...",
+    "'\"\\",
 )
+
+# Names that some store cannot have, or that look like it.
+UNUSUAL = (
+    Entity(ip="::1"),
+    Entity(ip="0:0:0:0:0:0:0:1"),
+    Entity(ip="localhost"),
+    Entity(ip="127.1"),
+    Entity(ip="<default>"),
+    Entity(user="."),
+    Entity(client_id=".."),
+    Entity(user="u1", client_id="."),
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that a server cannot do."""
+
+    error: type[KquotaError]
+    """What an alteration ends in."""
+    says: str
+    """What the error says, as a regular expression."""
+    why: str
+    """Whose limit it is, and the reason."""
+    describable: bool = True
+    """Whether a describe of just that entity finds nothing; otherwise it ends in the same error."""
 
 
 def rate(entity: Entity, value: int = 1024) -> Alteration:
@@ -80,7 +124,15 @@ def rate(entity: Entity, value: int = 1024) -> Alteration:
 
 
 class BackendContract:
-    """The suite; `backend` is an empty backend."""
+    """The suite; `backend` is an empty backend, `rival` another one on the same store."""
+
+    limits: ClassVar[Mapping[Entity, Limit]] = {}
+    """Of the entities of `UNUSUAL`, those that the server cannot have."""
+
+    @pytest.fixture
+    def rival(self, backend: QuotaBackend) -> QuotaBackend:
+        """Another writer; where the store is a backend's own memory, there is no other."""
+        return backend
 
     @pytest.mark.parametrize(("components", "strict", "loose"), FILTERS)
     def test_filters_match_as_on_brokers(
@@ -155,6 +207,72 @@ class BackendContract:
         backend.alter([rate(entity) for entity in sorted(ALL, key=hash)])
         assert list(backend.describe()) == sorted(ALL, key=lambda entity: entity.sort_key)
 
+    @pytest.mark.parametrize("entity", KINDS, ids=str)
+    def test_every_kind_carries_every_key_it_may(self, backend: QuotaBackend, entity: Entity) -> None:
+        values = {key: number for number, key in enumerate(QuotaKey, start=1) if key.allowed_for(entity)}
+        (result,) = backend.alter([Alteration(entity, values)])
+        assert (result.error, dict(result.after)) == (None, values)
+        assert {other: dict(found) for other, found in backend.describe().items()} == {entity: values}
+        exact = QuotaFilter(dict(entity.parts), strict=True)
+        assert list(backend.describe(exact)) == [entity]
+        (result,) = backend.alter([Alteration(entity, remove=frozenset(values))])
+        assert (result.error, dict(result.after)) == (None, {})
+        assert len(backend.describe()) == 0
+
+    @pytest.mark.parametrize("entity", KINDS, ids=str)
+    def test_setting_what_is_set_changes_nothing(self, backend: QuotaBackend, entity: Entity) -> None:
+        backend.alter([rate(entity)])
+        before = backend.describe()
+        (result,) = backend.alter([rate(entity)])
+        assert (result.error, result.changed, dict(result.before)) == (None, False, dict(before[entity]))
+        assert backend.describe() == before
+
+    def test_the_literal_name_default_is_not_the_default(self, backend: QuotaBackend) -> None:
+        literal = Entity(user=DEFAULT.value)
+        backend.alter([rate(DU, 1), rate(literal, 2)])
+        assert {entity: values[PRODUCER] for entity, values in backend.describe().items()} == {DU: 1, literal: 2}
+        backend.alter([Alteration(DU, remove=frozenset({PRODUCER}))])
+        assert list(backend.describe()) == [literal]
+
+    def test_removing_and_setting_in_one_alter_sets(self, backend: QuotaBackend) -> None:
+        backend.alter([Alteration(U1, {PRODUCER: 1, CONSUMER: 1})])
+        (result,) = backend.alter([Alteration(U1, remove=frozenset({PRODUCER, CONSUMER})), rate(U1, 2)])
+        assert (result.error, dict(result.after)) == (None, {PRODUCER: 2})
+        assert dict(backend.describe()[U1]) == {PRODUCER: 2}
+
+    def test_what_another_writer_set_meanwhile_stays(self, backend: QuotaBackend, rival: QuotaBackend) -> None:
+        backend.alter([Alteration(U1, {PRODUCER: 1, CONSUMER: 1})])
+        backend.describe()
+        theirs = rival.alter([Alteration(U1, {REQUEST: 50.0}, frozenset({CONSUMER})), rate(U1_C1)])
+        assert rival.wait_visible(theirs) == ()
+        backend.alter([Alteration(U1, {PRODUCER: 2})])
+        assert {entity: dict(values) for entity, values in backend.describe().items()} == {
+            U1: {PRODUCER: 2, REQUEST: 50.0},
+            U1_C1: {PRODUCER: 1024},
+        }
+
+    @pytest.mark.parametrize("entity", UNUSUAL, ids=str)
+    def test_unusual_names(self, backend: QuotaBackend, entity: Entity) -> None:
+        assert self.limits.keys() <= set(UNUSUAL)
+        limit = self.limits.get(entity)
+        unusual, usual = backend.alter([rate(entity), rate(U2_C2)])
+        assert usual.error is None
+        exact = QuotaFilter(dict(entity.parts), strict=True)
+        if limit is None:
+            assert unusual.error is None
+            assert set(backend.describe()) == {entity, U2_C2}
+            assert list(backend.describe(exact)) == [entity]
+            return
+        assert isinstance(unusual.error, limit.error)
+        assert re.search(limit.says, unusual.error.message), unusual.error.message
+        assert not unusual.changed
+        assert set(backend.describe()) == {U2_C2}
+        if limit.describable:
+            assert len(backend.describe(exact)) == 0
+        else:
+            with pytest.raises(limit.error, match=limit.says):
+                backend.describe(exact)
+
     def test_validate_only_writes_nothing(self, backend: QuotaBackend) -> None:
         backend.alter([rate(U1)])
         before = backend.describe()
@@ -190,8 +308,78 @@ class BackendContract:
         snapshot = backend.describe()
         assert dict(snapshot[U1]) == values
         assert dict(snapshot[IP]) == {CONNECTIONS: 2**31 - 1}
+        assert all(
+            isinstance(value, int) == key.value_type.integral
+            for key, value in [*snapshot[U1].items(), *snapshot[IP].items()]
+        )
 
     def test_closing_twice(self, backend: QuotaBackend) -> None:
         backend.describe()
         backend.close()
         backend.close()
+
+
+class ClusterContract(BackendContract):
+    """What is promised where others are at work too; `neighbour` is one of them, on the cluster of `backend`."""
+
+    def test_credentials_of_a_user_are_no_quotas_and_stay(self, backend: QuotaBackend, neighbour: Neighbour) -> None:
+        neighbour.add_credentials("u1")
+        stored = neighbour.credentials("u1")
+        assert stored
+        assert len(backend.describe()) == 0
+        results = backend.alter([rate(U1), rate(U1_C1)])
+        assert [(result.error, dict(result.before)) for result in results] == [(None, {})] * 2
+        snapshot = backend.describe()
+        assert ({entity: dict(values) for entity, values in snapshot.items()}, snapshot.problems) == (
+            {U1: {PRODUCER: 1024}, U1_C1: {PRODUCER: 1024}},
+            (),
+        )
+        assert neighbour.credentials("u1") == stored
+        backend.alter([Alteration(U1, remove=frozenset({PRODUCER})), Alteration(U1_C1, remove=frozenset({PRODUCER}))])
+        assert len(backend.describe()) == 0
+        assert neighbour.credentials("u1") == stored
+
+
+class ZooKeeperContract(ClusterContract):
+    """What is promised about nodes as other tools leave them, whether kquota reads them itself or asks a broker."""
+
+    def test_nodes_without_data_hold_no_quotas(self, backend: QuotaBackend, neighbour: ZooKeeperNeighbour) -> None:
+        neighbour.leave("/config/clients/c1", None)
+        neighbour.leave("/config/clients/<default>", b"")
+        neighbour.leave("/config/users/u1/clients/c1", None)
+        neighbour.leave("/config/users/<default>", b'{"version":1,"config":{}}')
+        neighbour.leave("/config/ips/127.0.0.1", None)
+        snapshot = backend.describe()
+        assert (len(snapshot), snapshot.problems) == (0, ())
+        entities = (U1, DU, C1, DC, U1_C1, IP)
+        assert [result.error for result in backend.alter([rate(entity) for entity in entities])] == [None] * 6
+        assert set(backend.describe()) == set(entities)
+
+    def test_a_directory_that_older_brokers_did_not_make(
+        self, backend: QuotaBackend, neighbour: ZooKeeperNeighbour
+    ) -> None:
+        neighbour.remove("/config/ips")  # new in Kafka 2.8
+        backend.alter([rate(U1)])
+        assert list(backend.describe()) == [U1]
+        assert list(backend.describe(QuotaFilter({IP_TYPE: ANY}))) == []
+        assert [result.error for result in backend.alter([rate(IP)])] == [None]
+        assert set(backend.describe()) == {U1, IP}
+
+    def test_numbers_as_the_tool_of_2_8_stored_them(self, backend: QuotaBackend, neighbour: ZooKeeperNeighbour) -> None:
+        config = {"producer_byte_rate": "+5", "consumer_byte_rate": "007", "request_percentage": "1e1"}
+        neighbour.leave("/config/users/u1", encode_config(config))
+        assert dict(backend.describe()[U1]) == {PRODUCER: 5, CONSUMER: 7, REQUEST: 10.0}
+
+    def test_names_of_nodes(self, backend: QuotaBackend, neighbour: ZooKeeperNeighbour) -> None:
+        names = {
+            "/config/users/<default>": DU,
+            "/config/users/%3Cdefault%3E": Entity(user="<default>"),
+            "/config/users/CN%3Da%2COU%3Db/clients/<default>": Entity(user="CN=a,OU=b", client_id=DEFAULT),
+            "/config/clients/my client": Entity(client_id="my client"),  # before Kafka 1.0
+            "/config/clients/a+b": Entity(client_id="a b"),
+            "/config/ips/127.0.0.1": IP,
+        }
+        for path, entity in names.items():
+            key = CONNECTIONS if entity.ip is not None else PRODUCER
+            neighbour.leave(path, encode_config({key.value: "1"}))
+        assert set(backend.describe()) == set(names.values())

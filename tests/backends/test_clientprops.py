@@ -7,19 +7,23 @@ from pathlib import Path
 import pytest
 
 from kquota.backends.clientprops import kafka_security, read_properties, zookeeper_security
-from kquota.backends.kafka import KafkaSecurity
+from kquota.backends.kafka import KafkaSecurity, Plain, Scram
+from kquota.backends.tls import Tls
+from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
+from tests.certificates import authority
 
 
 @pytest.fixture
 def pem(tmp_path: Path) -> Path:
-    """A file that exists."""
+    """A file with a certificate and its private key, which is encrypted."""
     path = tmp_path / "store.pem"
-    path.write_text("")
+    alice = authority("alice")
+    path.write_text(alice.key_pem("k3y") + alice.pem)
     return path
 
 
-def test_tls_with_pem_stores(tmp_path: Path, pem: Path) -> None:
+def test_zookeeper_tls(tmp_path: Path, pem: Path) -> None:
     """Only the zookeeper.* names count."""
     file = tmp_path / "tls.properties"
     file.write_text(
@@ -27,6 +31,7 @@ def test_tls_with_pem_stores(tmp_path: Path, pem: Path) -> None:
         "zookeeper.ssl.client.enable=true\n"
         "zookeeper.clientCnxnSocket : org.apache.zookeeper.ClientCnxnSocketNetty\n"
         f"zookeeper.ssl.keystore.location={pem}\n"
+        "zookeeper.ssl.keystore.password=k3y\n"
         f"zookeeper.ssl.truststore.location={pem}\n"
         "zookeeper.ssl.truststore.type=PEM\n"
         "ssl.keystore.location=/nowhere.jks\n"
@@ -34,10 +39,23 @@ def test_tls_with_pem_stores(tmp_path: Path, pem: Path) -> None:
 
     security = zookeeper_security(file, "kafka", "secret")
 
-    assert security.uses_tls
-    assert security.is_authenticated
-    assert (security.ca, security.cert, security.verify_host) == (pem, pem, True)
+    expected = Tls.from_files(truststore=pem, keystore=pem, key_password="k3y")
+    assert security == ZooKeeperSecurity("kafka", "secret", tls=expected)
     assert "secret" not in repr(security)
+    assert "k3y" not in repr(security)
+    assert "BEGIN" not in repr(security)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "tls"),
+    [("zookeeper.ssl.client.enable=false\n", False), ("", True), ("zookeeper.ssl.client.enable=", False)],
+)
+def test_zookeeper_tls_has_a_switch(tmp_path: Path, pem: Path, enabled: str, tls: bool) -> None:
+    """Where it is missing, a store says what is meant."""
+    file = tmp_path / "tls.properties"
+    file.write_text(f"{enabled}\nzookeeper.ssl.truststore.location={pem}\n")
+
+    assert (zookeeper_security(file).tls is not None) == tls
 
 
 def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
@@ -45,18 +63,13 @@ def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
     file = tmp_path / "tls.properties"
     file.write_text("zookeeper.ssl.client.enable=true\nzookeeper.ssl.endpoint.identification.algorithm=\n")
 
-    security = zookeeper_security(file, None, None)
-
-    assert security.uses_tls
-    assert not security.verify_host
+    assert zookeeper_security(file).tls == Tls(verify_host=False)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("zookeeper.ssl.keystore.location=/a/b.jks\n", "JKS store"),
-        ("zookeeper.ssl.truststore.location=/a/b.p12\nzookeeper.ssl.truststore.type=PKCS12\n", "PKCS12 store"),
-        ("zookeeper.ssl.truststore.location=/a/missing.pem\n", "does not exist"),
+        ("zookeeper.ssl.truststore.location=/a/missing.pem\n", "/a/missing.pem: no such file"),
         ("a=\\uZZZZ\n", "not a properties file"),
     ],
 )
@@ -66,7 +79,59 @@ def test_what_cannot_be_used(tmp_path: Path, text: str, says: str) -> None:
     file.write_text(text)
 
     with pytest.raises(InputError, match=says):
-        zookeeper_security(file, None, None)
+        zookeeper_security(file)
+
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+
+
+def test_a_jaas_file_of_kafka(tmp_path: Path) -> None:
+    """What KAFKA_OPTS names, with the contexts of others."""
+    file = tmp_path / "jaas.conf"
+    file.write_text(
+        f"""// of the brokers
+KafkaServer {{
+  {PLAIN} required username="admin" password="x" user_admin="x";
+}};
+/* and of ZooKeeper; */
+Client {{
+  {DIGEST} required
+  username="kafka"
+  password="s3;cr{{et";
+}};
+"""
+    )
+
+    security = zookeeper_security(jaas_file=file)
+
+    assert security == ZooKeeperSecurity("kafka", "s3;cr{et")
+    assert zookeeper_security(None, "other", "else", jaas_file=file) == ZooKeeperSecurity("other", "else")
+    assert "s3;cr" not in repr(security)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "No such file"),
+        ("Client {", "not a JAAS configuration"),
+        (f"Client {{ {DIGEST} required username=a password=s3cret; }}", "not a JAAS configuration"),
+        ("Client { };", "no context Client"),
+        (f"Server {{ {DIGEST} required username=a password=s3cret; }};", "no context Client"),
+        ("Client { com.sun.security.auth.module.Krb5LoginModule required; };", "Krb5LoginModule is not supported"),
+        (f"Client {{ {DIGEST} required password=s3cret; }};", "gives no username"),
+        (f"Client {{ {DIGEST} required username=a; }};", "the password of a for ZooKeeper is missing"),
+    ],
+)
+def test_jaas_files_that_cannot_be_used(tmp_path: Path, text: str | None, says: str) -> None:
+    """One line with the reason, without the password."""
+    file = tmp_path / "jaas.conf"
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(InputError, match=says) as raised:
+        zookeeper_security(jaas_file=file)
+
+    assert "s3cret" not in f"{raised.value} {raised.value.hint}"
 
 
 @pytest.mark.parametrize("name", ["missing.properties", "."])
@@ -78,8 +143,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
 
 def test_half_of_the_credentials(tmp_path: Path) -> None:
     """A username alone is a mistake, not an anonymous connection."""
-    with pytest.raises(InputError, match="password"):
-        zookeeper_security(None, "kafka", None)
+    with pytest.raises(InputError, match="the password of kafka for ZooKeeper is missing"):
+        zookeeper_security(None, "kafka")
 
 
 # --- Kafka ---------------------------------------------------------------------------------------------------------
@@ -119,8 +184,7 @@ def test_plain_logins(tmp_path: Path, jaas: str, username: str, password: str) -
 
     security = kafka_security(client_properties(tmp_path, *lines))
 
-    assert (security.mechanism, security.username, security.password) == ("PLAIN", username, password)
-    assert not security.uses_tls
+    assert security == KafkaSecurity(sasl=Plain(username, password))
     assert password not in repr(security)
 
 
@@ -143,25 +207,81 @@ def test_scram_over_tls(tmp_path: Path, pem: Path) -> None:
     security = kafka_security(file)
 
     assert security == KafkaSecurity(
-        tls=True,
-        ca=pem,
-        cert=pem,
-        key_password="k3y",
-        verify_host=False,
-        mechanism="SCRAM-SHA-512",
-        username="carol",
-        password="s3cret",
+        tls=Tls.from_files(truststore=pem, keystore=pem, key_password="k3y", verify_host=False),
+        sasl=Scram("SCRAM-SHA-512", "carol", "s3cret"),
     )
     assert "s3cret" not in repr(security)
     assert "k3y" not in repr(security)
 
 
+def test_pem_text_in_the_properties(tmp_path: Path, pem: Path) -> None:
+    """With blanks where files have ends of lines, as a continued line has them."""
+    key, _, certificate = pem.read_text().partition("-----BEGIN CERTIFICATE-----")
+    chain = "-----BEGIN CERTIFICATE-----" + certificate
+    file = client_properties(
+        tmp_path,
+        "security.protocol=SSL",
+        f"ssl.keystore.key={' '.join(key.split(chr(10)))}",
+        f"ssl.keystore.certificate.chain={chain.strip().replace(chr(10), ' ')}",
+        "ssl.truststore.certificates=" + chain.strip().replace("\n", " \\\n  "),
+        "ssl.key.password=k3y",
+    )
+
+    assert kafka_security(file).tls == Tls.from_files(truststore=pem, keystore=pem, key_password="k3y")
+
+
 def test_tls_alone_checks_the_host(tmp_path: Path) -> None:
     """With the system's authorities."""
-    security = kafka_security(client_properties(tmp_path, "security.protocol=SSL"))
+    assert kafka_security(client_properties(tmp_path, "security.protocol=SSL")) == KafkaSecurity(tls=Tls())
 
-    assert security == KafkaSecurity(tls=True)
-    assert security.verify_host
+
+def test_secrets_that_are_not_there_are_asked_for(tmp_path: Path, pem: Path) -> None:
+    """The password of a user, and that of a private key."""
+    asked: list[str] = []
+
+    def ask(what: str) -> str:
+        asked.append(what)
+        return "k3y"
+
+    file = client_properties(
+        tmp_path,
+        "security.protocol=SASL_SSL",
+        "sasl.mechanism=PLAIN",
+        f"sasl.jaas.config={PLAIN} required username=alice;",
+        f"ssl.keystore.location={pem}",
+    )
+
+    security = kafka_security(file, ask)
+
+    assert security == KafkaSecurity(Tls.from_files(keystore=pem, key_password="k3y"), Plain("alice", "k3y"))
+    assert asked == ["password of alice", f"password of the private key of {pem}"]
+
+
+def test_configuration_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets in other files and in the environment (KIP-297); what no provider has is left as it is."""
+    (tmp_path / "secrets.properties").write_text("user=alice\n")
+    (tmp_path / "password").write_text("s3cret")
+    monkeypatch.setenv("KQUOTA_TEST_PROTOCOL", "SASL_PLAINTEXT")
+    provider = "org.apache.kafka.common.config.provider"
+    lines = [
+        "config.providers=file, dir,env",
+        f"config.providers.file.class={provider}.FileConfigProvider",
+        f"config.providers.dir.class={provider}.DirectoryConfigProvider",
+        f"config.providers.env.class={provider}.EnvVarConfigProvider",
+        "security.protocol=${env:KQUOTA_TEST_PROTOCOL}",
+        "sasl.mechanism=PLAIN",
+        f'sasl.jaas.config={PLAIN} required username="${{file:{tmp_path}/secrets.properties:user}}" '
+        f'password="${{dir:{tmp_path}:password}}${{other:x}}";',
+    ]
+
+    assert kafka_security(client_properties(tmp_path, *lines)) == KafkaSecurity(sasl=Plain("alice", "s3cret${other:x}"))
+    for wrong, says in (
+        ("client.id=${env:KQUOTA_TEST_NOTHING}", "names nothing that is there"),
+        ("client.id=${file:/a/missing.properties:x}", "/a/missing.properties: No such file"),
+        ("config.providers.env.class=com.example.Vault", "provider env is not supported: com.example.Vault"),
+    ):
+        with pytest.raises(InputError, match=says):
+            kafka_security(client_properties(tmp_path, *lines, wrong))
 
 
 SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
@@ -171,18 +291,18 @@ SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
     ("lines", "says"),
     [
         (("security.protocol=TLS",), "unknown security.protocol TLS"),
-        (("security.protocol=SASL_SSL",), r"sasl.mechanism GSSAPI \(Kafka's default\) is not supported"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"), "OAUTHBEARER is not supported"),
+        (("security.protocol=SASL_SSL",), "sasl.kerberos.service.name is missing"),  # GSSAPI is Kafka's default
+        (("security.protocol=SASL_SSL", "sasl.mechanism=ANONYMOUS"), "ANONYMOUS is not supported"),
         (SASL, "sasl.jaas.config is missing"),
         ((*SASL, "sasl.jaas.config=com.example.Login required a=b;"), "login module com.example.Login"),
-        ((*SASL, f"sasl.jaas.config={PLAIN} required username=a;"), "no username and password"),
+        ((*SASL, f"sasl.jaas.config={PLAIN} required username=a;"), "the password of a is missing"),
         ((*SASL, f"sasl.jaas.config={PLAIN} required username=a password=s3cret"), "cannot be read"),
         ((*SASL, f'sasl.jaas.config={PLAIN} required username=a password="s3cret;'), "cannot be read"),
         ((*SASL, f"sasl.jaas.config={PLAIN};"), "cannot be read"),
-        (("security.protocol=SSL", "ssl.truststore.location=/a/b.jks"), "ssl.truststore is a JKS store"),
-        (("security.protocol=SSL", "ssl.keystore.location=/a", "ssl.keystore.type=PKCS12"), "PKCS12 store"),
-        (("security.protocol=SSL", "ssl.keystore.location=/a/missing.pem"), "does not exist"),
-        (("security.protocol=SSL", "ssl.keystore.key=-----BEGIN"), "ssl.keystore.key is not supported"),
+        (("security.protocol=SSL", "ssl.keystore.location=/a/missing.pem"), "/a/missing.pem: no such file"),
+        (("security.protocol=SSL", "ssl.keystore.key=-----BEGIN"), "ssl.keystore.key: there is no private key"),
+        (("security.protocol=SSL", "ssl.keystore.key=a", "ssl.keystore.location=b"), "give either"),
+        (("security.protocol=SSL", "ssl.truststore.certificates=a"), "truststore.certificates: there are no cert"),
     ],
 )
 def test_what_kafka_security_cannot_use(tmp_path: Path, lines: tuple[str, ...], says: str) -> None:

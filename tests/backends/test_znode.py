@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from urllib.parse import unquote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +15,7 @@ from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.quota import QuotaKey
+from kquota.core.quota import QuotaKey, ValueType
 from kquota.errors import InputError, Rejected
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
@@ -254,6 +259,33 @@ def test_removing_what_is_not_set_writes_nothing() -> None:
 def test_setting_the_same_value_writes_as_the_tool_does() -> None:
     config = NodeConfig.decode(b'{"version":1,"config":{"producer_byte_rate":"1"}}')
     assert config.change(Alteration(USER, {PRODUCER: 1})).data == b'{"version":1,"config":{"producer_byte_rate":"1"}}'
+
+
+# What Long.parseLong, Integer.parseInt and Double.parseDouble take on every JVM, and no more.
+PARSABLE = {
+    ValueType.LONG: re.compile(r"[1-9][0-9]{0,18}"),
+    ValueType.INT: re.compile(r"[1-9][0-9]{0,9}"),
+    ValueType.DOUBLE: re.compile(r"(?=.*[1-9])[0-9]+(\.[0-9]+)?"),
+}
+numbers = st.one_of(st.integers(), st.integers(1, 2**64), st.floats(), st.decimals(), st.booleans())
+
+
+@given(st.sampled_from(QuotaKey), numbers, entities)
+def test_what_is_written_every_broker_can_parse(key: QuotaKey, number: float, entity: Entity) -> None:
+    """Any number either never gets into an alteration, or into a node that brokers start with."""
+    try:
+        alteration = Alteration(entity, {key: number})
+    except InputError:
+        return
+    data = NodeConfig().change(alteration).data
+    assert data is not None
+    ((name, text),) = json.loads(data)["config"].items()
+    assert name == key.value
+    assert PARSABLE[key.value_type].fullmatch(text), text
+    maximum = key.value_type.maximum
+    assert int(text) <= maximum if maximum is not None else 0 < float(text) < math.inf
+    decoded = unquote(znode.znode_path(entity), errors="strict")
+    assert decoded.endswith(str(DEFAULT.value if entity.parts[-1][1] is DEFAULT else entity.parts[-1][1]))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.backends.zookeeper import Address, ZooKeeperBackend, ZooKeeperSecurity, reader, writer
+from kquota.backends.zookeeper import Address, ZooKeeperBackend, reader, writer
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
@@ -22,22 +21,47 @@ from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.quota import QuotaKey
-from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable
+from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from kquota.sandbox import Sandbox
-from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, BackendContract, rate
+from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
+from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
 
 USER = Entity(user="u")
-SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
 
 
-class TestZooKeeperBackend(BackendContract):
+class OnZooKeeper(ZooKeeperContract):
+    """Straight into ZooKeeper."""
+
+    limits: ClassVar[Mapping[Entity, Limit]] = {
+        **dict.fromkeys(
+            (Entity(user="."), Entity(client_id=".."), Entity(user="u1", client_id=".")),
+            Limit(InputError, "cannot be stored in ZooKeeper", "ZooKeeper: relative names are illegal in its paths"),
+        ),
+        Entity(ip="<default>"): Limit(
+            InputError,
+            "cannot be stored in ZooKeeper",
+            "Kafka: ips are not sanitized, and this one is the default's node",
+        ),
+    }
+
+    @pytest.fixture
+    def rival(self, chroot: str) -> Iterator[QuotaBackend]:
+        with ZooKeeperBackend(chroot) as rival:
+            yield rival
+
+    @pytest.fixture
+    def neighbour(self, znodes: Any) -> ZooKeeperNeighbour:
+        return ZooKeeperNeighbour(znodes)
+
+
+class TestZooKeeperBackend(OnZooKeeper):
     @pytest.fixture
     def backend(self, chroot: str) -> Iterator[QuotaBackend]:
         with ZooKeeperBackend(chroot) as backend:
             yield backend
 
 
-class TestZooKeeperBackendWithSingleReads(BackendContract):
+class TestZooKeeperBackendWithSingleReads(OnZooKeeper):
     """A server before 3.6, as far as reads go."""
 
     @pytest.fixture
@@ -69,10 +93,10 @@ TRANSITIONS: tuple[tuple[str | None, dict[QuotaKey, float], set[QuotaKey], str],
     ("", {PRODUCER: 1024}, set(), '{"version":1,"config":{"producer_byte_rate":"1024"}}'),
     ('{"version":1,"config":{"producer_byte_rate":"1"}}', {}, {PRODUCER}, '{"version":1,"config":{}}'),
     (
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}","producer_byte_rate":"1"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}","producer_byte_rate":"1"}}}}',
         {},
         {PRODUCER},
-        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}',
+        f'{{"version":1,"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}',
     ),
     (
         '{"version":1,"config":{"producer_byte_rate":"007","foo":"bar"}}',
@@ -133,6 +157,28 @@ def test_validate_only_writes_nothing(backend: ZooKeeperBackend, znodes: Any) ->
     (result,) = backend.alter([rate(USER)], validate_only=True)
     assert result.changed
     assert znodes.exists("/config") is None
+
+
+def test_an_ip_without_quotas_loses_its_node(backend: ZooKeeperBackend, znodes: Any) -> None:
+    """A broker looks up even an empty one when it starts, and stops when the name is gone by then."""
+    ip, remove = Entity(ip="localhost"), frozenset({CONNECTIONS})
+    backend.alter([rate(ip)])
+    for changed in (True, False):
+        (result,) = backend.alter([Alteration(ip, remove=remove)])
+        assert (result.error, result.changed) == (None, changed)
+        assert znodes.get_children("/config/ips") == []
+        assert notifications(znodes) == [b'{"version":2,"entity_path":"ips/localhost"}'] * 2
+    znodes.create("/config/ips/localhost", b'{"version":1,"config":{"connection_creation_rate":"1","foo":"bar"}}')
+    backend.alter([Alteration(ip, remove=remove)])
+    assert znodes.get("/config/ips/localhost")[0] == b'{"version":1,"config":{"foo":"bar"}}'
+
+
+def test_an_ip_that_no_longer_resolves_can_be_removed(backend: ZooKeeperBackend, znodes: Any) -> None:
+    path = "/config/ips/gone.invalid"
+    znodes.create(path, b'{"version":1,"config":{"connection_creation_rate":"1"}}', makepath=True)
+    (result,) = backend.alter([Alteration(Entity(ip="gone.invalid"), remove=frozenset({CONNECTIONS}))])
+    assert (result.error, dict(result.before)) == (None, {CONNECTIONS: 1})
+    assert znodes.exists(path) is None
 
 
 def test_setting_the_same_value_still_notifies(backend: ZooKeeperBackend, znodes: Any) -> None:
@@ -207,6 +253,11 @@ def test_what_bricks_a_broker_is_rejected(backend: ZooKeeperBackend, znodes: Any
         (Entity(ip="<default>"), InputError),
         (Entity(ip="no-such-host.invalid"), InvalidRequest),
         (Entity(ip="not a host"), InvalidRequest),
+        # This machine finds an address for these, Java does not, or another one.
+        (Entity(ip="0x7f.0.0.1"), InvalidRequest),
+        (Entity(ip="010.0.0.1"), InvalidRequest),
+        (Entity(ip="ｌｏｃａｌｈｏｓｔ"), InvalidRequest),
+        (Entity(ip="127。0。0。1"), InvalidRequest),
         (Entity(user="u" * 300_000), InputError),
     ],
 )
@@ -217,18 +268,41 @@ def test_impossible_entities(backend: ZooKeeperBackend, znodes: Any, entity: Ent
     assert znodes.get_children("/config/ips") == ["::1"]
 
 
-def test_a_host_name_that_resolves(backend: ZooKeeperBackend) -> None:
-    (result,) = backend.alter([rate(Entity(ip="localhost"))])
-    assert result.error is None
+def test_host_names_that_resolve(backend: ZooKeeperBackend) -> None:
+    results = backend.alter([rate(Entity(ip=name)) for name in ("localhost", "127.1", "2130706433")])
+    assert [result.error for result in results] == [None] * 3
+
+
+# As a migration of Kafka 3.9.1 leaves them (tests/brokers/test_zookeeper_mode.py runs a real one): the KRaft controller
+# waits for the brokers, then takes over. `/controller` stays when the migration is over.
+WAITING = {
+    "/controller": b'{"version":2,"brokerid":0,"timestamp":"1795251849333","kraftControllerEpoch":-1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":-1,"kraft_controller_id":-1,"kraft_metadata_epoch":-1,'
+    b'"kraft_controller_epoch":-1}',
+}
+MIGRATING = {
+    "/controller": b'{"version":2,"brokerid":3000,"timestamp":"1795251852351","kraftControllerEpoch":1}',
+    "/migration": b'{"version":0,"kraft_metadata_offset":17,"kraft_controller_id":3000,"kraft_metadata_epoch":1,'
+    b'"kraft_controller_epoch":1}',
+}
 
 
 def test_a_migrating_cluster_is_left_alone(backend: ZooKeeperBackend, znodes: Any) -> None:
-    znodes.create("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
-    with pytest.raises(Rejected, match="migrating to KRaft"):
-        backend.alter([rate(USER)])
-    assert znodes.exists("/config") is None
-    znodes.set("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    for path, data in WAITING.items():
+        znodes.create(path, data)
     backend.alter([rate(USER)])
+    for path, data in MIGRATING.items():
+        znodes.set(path, data)
+    for validate_only in (False, True):
+        with pytest.raises(Rejected, match=r"is migrating to KRaft \(kraftControllerEpoch 1\)") as caught:
+            backend.alter([rate(USER, 2), rate(Entity(user="new"))], validate_only=validate_only)
+        assert "--bootstrap-server" in (caught.value.hint or "")
+    assert znodes.get_children("/config/users") == ["u"]
+    assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+    assert len(notifications(znodes)) == 1
+    # A migration that is taken back (KIP-866): the operator removes the node, and a broker becomes the controller.
+    znodes.set("/controller", WAITING["/controller"])
+    backend.alter([rate(USER, 2)])
 
 
 # --- Conflicts ---------------------------------------------------------------------------------------------------
@@ -264,6 +338,30 @@ def test_nodes_that_appear_meanwhile(
     (result,) = backend.alter([rate(USER)])
     assert result.error is None
     assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
+
+
+@pytest.mark.parametrize("count", [1, 1200])
+def test_a_migration_that_begins_meanwhile_is_noticed(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    for path, data in {**WAITING, "/controller_epoch": b"1"}.items():
+        znodes.create(path, data)
+    takeovers = iter([*MIGRATING.items(), ("/controller_epoch", b"2")])
+    interfere(monkeypatch, lambda: [znodes.set(path, data) for path, data in takeovers])
+    with pytest.raises(Rejected, match="migrating to KRaft"):
+        backend.alter([rate(Entity(user=f"u{number}")) for number in range(count)])
+    assert znodes.exists("/config") is None
+
+
+def test_another_controller_of_zookeepers_is_none_of_our_business(
+    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    znodes.create("/controller_epoch", b"1")
+    elections = iter([b"2"])
+    interfere(monkeypatch, lambda: [znodes.set("/controller_epoch", data) for data in elections])
+    results = backend.alter([rate(Entity(user=f"u{number}")) for number in range(1200)])
+    assert {result.error for result in results} == {None}
+    assert len(notifications(znodes)) == 1200
 
 
 def test_one_hot_entity_does_not_hold_up_the_rest(
@@ -404,180 +502,11 @@ def test_importing_the_module_does_not_import_kazoo() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# --- Security ----------------------------------------------------------------------------------------------------
-
-# SASL and TLS need more than the plain server: ZooKeeper's own TLS classes refer to Netty's.
-NETTY = r"netty-(?!all).*\.jar"
-SASL_PROVIDER = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    jaas = tmp_path_factory.mktemp("sasl") / "jaas.conf"
-    module_class = "org.apache.zookeeper.server.auth.DigestLoginModule"
-    jaas.write_text(f'Server {{ {module_class} required user_kafka="secret" user_other="else"; }};')
-    flags = [f"-Djava.security.auth.login.config={jaas}"]
-    with Sandbox(extra_config=SASL_PROVIDER, jvm_flags=flags, extra_jars=[NETTY]) as sandbox:
-        yield sandbox
-
-
-KAFKA = ZooKeeperSecurity(username="kafka", password="secret")
-
-
-def acls(znodes: Any, path: str) -> set[tuple[int, str, str]]:
-    return {(acl.perms, acl.id.scheme, acl.id.id) for acl in znodes.get_acls(path)[0]}
-
-
-def test_acls_of_a_secured_cluster(secured: Sandbox) -> None:
-    from kazoo.client import KazooClient
-
-    with ZooKeeperBackend(secured.connect, security=KAFKA) as backend:
-        backend.alter([rate(Entity(user="u", client_id="c")), rate(Entity(client_id="c")), rate(Entity(ip="1.2.3.4"))])
-        sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-        client = KazooClient(secured.connect, sasl_options=sasl)
-        client.start()
-        try:
-            creator, world = (31, "sasl", "kafka"), (1, "world", "anyone")
-            for path in ("users", "users/u", "users/u/clients", "users/u/clients/c"):
-                assert acls(client, f"/config/{path}") == {creator}, path
-            for path in ("clients", "clients/c", "ips/1.2.3.4", "changes", "changes/config_change_0000000000"):
-                assert acls(client, f"/config/{path}") == {creator, world}, path
-            # A write leaves the ACL of the node as it is.
-            backend.alter([rate(Entity(user="u", client_id="c"), 5)])
-            assert acls(client, "/config/users/u/clients/c") == {creator}
-        finally:
-            client.stop()
-            client.close()
-    for security in (None, ZooKeeperSecurity(username="other", password="else")):
-        with ZooKeeperBackend(secured.connect, security=security) as backend:
-            with pytest.raises(Unauthorized, match="ACL"):
-                backend.describe()
-            with pytest.raises(Unauthorized, match="ACL"):
-                backend.alter([rate(Entity(client_id="c"))])
-            assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: ANY}, strict=True))) == 1
-
-
-def test_a_wrong_password_is_one_line(secured: Sandbox) -> None:
-    code = """
-import sys
-from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-from kquota.errors import Unauthorized
-backend = ZooKeeperBackend(sys.argv[1], security=ZooKeeperSecurity(username="kafka", password="xyzzy"))
-for _ in range(2):
-    try:
-        backend.describe()
-    except Unauthorized as error:
-        print(error.message)
-backend.close()
-"""
-    command = [sys.executable, "-c", code, secured.connect]
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"ZooKeeper at {secured.connect} refused the authentication\n" * 2
-    assert done.stderr == ""
-    assert time.monotonic() - started < 8
-
-
-def test_the_password_is_in_no_repr() -> None:
-    assert "secret" not in repr(KAFKA)
-
-
-def test_half_a_login_is_an_error(tmp_path: Path) -> None:
-    for wrong in ({"username": "u"}, {"password": "p"}, {"key": tmp_path}, {"ca": tmp_path / "missing.pem"}):
-        with pytest.raises(InputError):
-            ZooKeeperSecurity(**wrong)
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, a server and a client that it signed, and a stranger."""
-    folder = tmp_path_factory.mktemp("tls")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    new_key = ("-newkey", "rsa:2048", "-nodes")
-    for name in ("ca", "stranger"):
-        openssl("req", "-x509", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
-    for name in ("server", "client"):
-        openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
-        openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
-    (folder / "server.store.pem").write_text((folder / "server.key").read_text() + (folder / "server.pem").read_text())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def encrypted(certificates: Path) -> Iterator[tuple[str, Sandbox]]:
-    port = closed_port()
-    config = {
-        "secureClientPort": str(port),
-        "secureClientPortAddress": "127.0.0.1",
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(certificates / "server.store.pem"),
-        "ssl.keyStore.type": "PEM",
-        "ssl.trustStore.location": str(certificates / "ca.pem"),
-        "ssl.trustStore.type": "PEM",
-        "authProvider.1": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-    }
-    # The embedded client port must be Netty's as well.
-    with Sandbox(extra_config=config, extra_jars=[NETTY]) as sandbox:
-        yield f"127.0.0.1:{port}", sandbox
-
-
-def test_tls_with_a_client_certificate(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
-    address, _ = encrypted
-    security = ZooKeeperSecurity(
-        ca=certificates / "ca.pem", cert=certificates / "client.pem", key=certificates / "client.key"
-    )
-    with ZooKeeperBackend(address, security=security) as backend:
-        backend.alter([rate(USER)])
-        assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
-    with ZooKeeperBackend(encrypted[1].connect) as backend, pytest.raises(Unauthorized):
-        backend.describe(QuotaFilter({EntityType.USER: "u"}, strict=True))
-
-
-def test_tls_failures_name_their_cause(encrypted: tuple[str, Sandbox], certificates: Path) -> None:
-    address, sandbox = encrypted
-    client = {"cert": certificates / "client.pem", "key": certificates / "client.key"}
-    cases: list[tuple[str, ZooKeeperSecurity, type[KquotaError], str]] = [
-        (address, ZooKeeperSecurity(tls=True), Unreachable, "certificate verify failed"),
-        (address, ZooKeeperSecurity(ca=certificates / "ca.pem"), Unauthorized, "certificate"),
-        (
-            address,
-            ZooKeeperSecurity(
-                ca=certificates / "ca.pem", cert=certificates / "stranger.pem", key=certificates / "stranger.key"
-            ),
-            Unauthorized,
-            "certificate",
-        ),
-        (sandbox.connect, ZooKeeperSecurity(tls=True), Unreachable, "TLS|closed|reset"),
-        (address, ZooKeeperSecurity(ca=certificates / "ca.key"), InputError, "PEM"),
-        (address, ZooKeeperSecurity(cert=certificates / "client.pem"), InputError, "key"),
-        # Without the host name's check the certificate is still checked.
-        (address, ZooKeeperSecurity(tls=True, verify_host=False), Unreachable, "certificate verify failed"),
-    ]
-    for where, security, kind, text in cases:
-        with (
-            ZooKeeperBackend(where, timeout_s=3, security=security) as backend,
-            pytest.raises(kind, match=text) as caught,
-        ):
-            backend.describe()
-        assert "\n" not in caught.value.message
-    trusting = ZooKeeperSecurity(ca=certificates / "ca.pem", verify_host=False, **client)  # type: ignore[arg-type]
-    with ZooKeeperBackend(address, security=trusting) as backend:
-        backend.describe(QuotaFilter({EntityType.IP: ANY}))
-
-
-def test_plain_client_on_the_tls_port(encrypted: tuple[str, Sandbox]) -> None:
-    with ZooKeeperBackend(encrypted[0], timeout_s=1) as backend, pytest.raises(Unreachable) as caught:
-        backend.describe()
-    assert caught.value.hint is not None
+# --- Quiet -------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:
-    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{SCRAM}"}}}}'.encode(), makepath=True)
+    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}'.encode(), makepath=True)
     caplog.set_level(0)
     caplog.clear()
     backend.alter([rate(USER)])

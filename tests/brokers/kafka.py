@@ -15,9 +15,11 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from tests.brokers.maven import retrieve
 
@@ -56,9 +58,9 @@ _SERVER = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocols}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
@@ -100,18 +102,40 @@ def java() -> str:
     return found
 
 
+@dataclass(frozen=True)
+class Listener:
+    """A listener besides the usual ones: its settings are those of server.properties without `listener.name.….`."""
+
+    name: str
+    protocol: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 class KafkaBroker:
     """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
 
-    `settings` are added to server.properties (later lines win, so they also replace). Raises RuntimeError with the tail
+    `settings` are added to server.properties (later lines win, so they also replace), `listeners` to the usual two,
+    `jvm_flags` to the broker's command line. Raises RuntimeError with the tail
     of the broker's output when it does not start within `ready_seconds`.
     """
 
     def __init__(
-        self, *, settings: Mapping[str, str] | None = None, heap: str = "512m", ready_seconds: float = 60
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        listeners: Sequence[Listener] = (),
+        jvm_flags: Sequence[str] = (),
+        heap: str = "512m",
+        ready_seconds: float = 60,
     ) -> None:
         self.version = VERSION
         self._settings = dict(settings or {})
+        self._listeners = (
+            Listener("PLAINTEXT", "PLAINTEXT"),
+            Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
+            *listeners,
+        )
+        self._jvm_flags = tuple(jvm_flags)
         self._heap = heap
         self._ready_seconds = ready_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -121,6 +145,10 @@ class KafkaBroker:
         """host:port of the PLAINTEXT listener (principal User:ANONYMOUS)."""
         self.sasl_bootstrap = ""
         """host:port of the SASL_PLAINTEXT listener, mechanism PLAIN, users `USERS`."""
+        self.controller = ""
+        """host:port of the controller."""
+        self.addresses: Mapping[str, str] = {}
+        """host:port of each listener of the broker, by its name."""
 
     @property
     def folder(self) -> Path:
@@ -133,7 +161,7 @@ class KafkaBroker:
         """The JSON request log, times in UTC; complete up to the last answered request."""
         return self.folder / "kafka-request.log"
 
-    def __enter__(self) -> KafkaBroker:
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:
@@ -165,6 +193,13 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Ends the broker that was started here, and removes its files."""
+        self._end()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        """Ends the broker's process; its files stay."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -173,9 +208,6 @@ class KafkaBroker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(15)
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _java(self, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
         assert self._jars is not None, "the broker is not started"
@@ -185,17 +217,22 @@ class KafkaBroker:
     def _start(self) -> None:
         self._jars = retrieve(f"kafka-{VERSION}", COORDINATES)
         self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
-        plain, sasl, controller = free_ports(3)
-        self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
+        controller, *ports = free_ports(1 + len(self._listeners))
+        self.controller = f"127.0.0.1:{controller}"
+        self.addresses = {each.name: f"127.0.0.1:{port}" for each, port in zip(self._listeners, ports, strict=True)}
+        self.bootstrap, self.sasl_bootstrap = self.addresses["PLAINTEXT"], self.addresses["SASL_PLAINTEXT"]
         users = " ".join(f'user_{user}="{password_of(user)}"' for user in USERS)
         server = _SERVER.format(
-            plain=plain,
-            sasl=sasl,
+            listeners=",".join(f"{name}://{address}" for name, address in self.addresses.items()),
+            protocols=",".join(f"{each.name}:{each.protocol}" for each in self._listeners),
             controller=controller,
             data=self.folder / "data",
             jaas=f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
         )
         extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        for each in self._listeners:
+            prefix = f"listener.name.{each.name.lower()}."
+            extra += "".join(f"{prefix}{key}={value}\n" for key, value in each.settings.items())
         properties = self.folder / "server.properties"
         properties.write_text(server + extra)
         logging = self.folder / "log4j2.properties"
@@ -212,7 +249,12 @@ class KafkaBroker:
             "-Duser.timezone=UTC",
             f"-Dlog4j2.configurationFile={logging}",
             f"-Dkafka.logs.dir={self.folder}",
+            *self._jvm_flags,
         )
+        self._launch(properties, options)
+
+    def _launch(self, properties: Path, options: tuple[str, ...]) -> None:
+        """Starts the broker's process and waits until it answers."""
         with (self.folder / "output.log").open("wb") as output:
             command = self._java("kafka.Kafka", str(properties), options=options)
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)
@@ -241,4 +283,6 @@ class KafkaBroker:
         """The last output of the broker, for an error message."""
         names = ("output.log", "server.log")
         texts = [(self.folder / name).read_text(errors="replace") for name in names if (self.folder / name).exists()]
-        return "\n".join("\n".join(text.splitlines()[-20:]) for text in texts)
+        # Of Java's stack traces the frames say least.
+        lines = [[line for line in text.splitlines() if not line.startswith("\tat ")] for text in texts]
+        return "\n".join("\n".join(each[-20:]) for each in lines)

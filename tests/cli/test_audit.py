@@ -38,6 +38,7 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "quotas.json").write_text(QUOTAS)
     (tmp_path / "none.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
     (tmp_path / "bad.json").write_text(QUOTAS.replace("1000", "-1"))
+    (tmp_path / "bad.properties").write_text("quota.window.num=0\n")
     (tmp_path / "empty.log").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "broker-7").mkdir()
@@ -55,6 +56,7 @@ def files(tmp_path: Path) -> None:
         ("broker-7 --quotas folder", 3, "is a directory"),
         ("broker-7 --quotas none.json", 3, "no quotas"),
         ("broker-7 --quotas quotas.json --kafka-version latest", 3, "not a Kafka version"),
+        ("broker-7 --quotas quotas.json --server-properties bad.properties", 3, "quota.window.num: 0 is not between 1"),
         ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
         ("broker-7 --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
     ],
@@ -108,6 +110,25 @@ def test_interrupted(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err.strip()) == (130, "", "kquota: interrupted")
+
+
+def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:
+    """Windows and static defaults come from its server.properties; an option on the command line wins."""
+    (tmp_path / "server.properties").write_text(
+        "quota.producer.default=1000\nquota.window.num=5\nquota.window.size.seconds=3\n"
+    )
+    options = ["--server-properties", "server.properties", "--kafka-version", "2.8", "--quota-window-size-seconds", "2"]
+    done = kquota("audit", "broker-7", "--quotas", "none.json", *options, "-o", "json")
+
+    assert done.code == 0
+    report = json.loads(done.out)
+    assert report["enforcement"] == {
+        "generation": "n_by_start",
+        "quota_window_num": 5,
+        "quota_window_size_seconds": 2,
+    }
+    entities = [(finding["sensor"], finding["entity"], finding["limit"]) for finding in report["findings"]]
+    assert sorted(entities) == [(f":app-{n}", {"client-id": {"default": True}}, 1000) for n in (0, 1)]
 
 
 @pytest.mark.parametrize("output", ["table", "csv"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_the_command_line_wins_over_the_environment(kquota: Kquota, broker: Kafk
     assert kquota(*typed, "--zookeeper", "127.0.0.1:1").code == 2
 
 
+def test_the_command_line_wins_over_the_file(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
+    """As in Kafka's own tools: the address in the file is not even tried."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    assert kquota("describe", "--bootstrap-server", broker.bootstrap, "--command-config", str(file)).code == 0
+
+
 def test_what_the_broker_refuses(kquota: Kquota, broker: KafkaBroker) -> None:
     """An ip that is none."""
     done = kquota(
@@ -97,3 +105,37 @@ def test_unreachable(kquota: Kquota) -> None:
 
     assert (done.code, done.out) == (4, "")
     assert "127.0.0.1:1" in done.complaint
+
+
+def test_the_controller_of_a_combined_node(kquota: Kquota, broker: KafkaBroker) -> None:
+    """It alters and does not show, which each command says in its own words."""
+    listeners = re.search(r"CONTROLLER://(127\.0\.0\.1:\d+)", (broker.folder / "server.properties").read_text())
+    assert listeners is not None
+    cluster = ("--bootstrap-controller", listeners[1])
+    alter = ("alter", *cluster, "--user", "dave", "--add-config", "request_percentage=5%")
+
+    altered = kquota(*alter, KQUOTA_BOOTSTRAP_SERVER="127.0.0.1:1")
+    ran = [
+        kquota("describe", *cluster),
+        kquota("resolve", "--user", "dave", *cluster),
+        kquota("alter", *cluster, "--user", "dave", "--delete-config", "request_percentage", "--strict-delete"),
+    ]
+    csv = kquota(
+        "alter", *cluster, "--user", "dave", "--add-config", "producer_byte_rate=5MB", "--delete-config",
+        "consumer_byte_rate", "-o", "csv",
+    )  # fmt: skip
+    usage = [
+        kquota(*alter, "--wait"),
+        kquota(*alter, "--bootstrap-server", broker.bootstrap),
+        kquota("describe", "--broker", "1", *cluster),
+        kquota("resolve", "--user", "dave", *cluster, "--quotas", "quotas.yaml"),
+    ]
+
+    assert (altered.code, altered.err) == (0, "")
+    assert altered.out.splitlines()[1].split() == ["user=dave", "request_percentage", "?", "5", "%"]
+    assert [done.code for done in ran] == [6, 6, 6]
+    assert all("DescribeClientQuotas" in done.complaint and "--bootstrap-server" in done.complaint for done in ran)
+    assert csv.out.splitlines()[1:] == ["user=dave,producer_byte_rate,?,5000000", "user=dave,consumer_byte_rate,?,"]
+    assert "controllers do not tell the present limits" in csv.complaint
+    assert [done.code for done in usage] == [2, 2, 2, 2]
+    assert broker.kafka_configs("--describe", "--user", "dave").stdout.split()[-1] == "producer_byte_rate=5000000.0"

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import click
 import pytest
+from jsonschema import Draft202012Validator
 
+from kquota.cli.help import TOPICS
 from kquota.cli.main import COMMANDS, cli
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
 
 
 def command(name: str) -> click.Command:
@@ -29,3 +39,38 @@ def test_every_command_has_examples_and_every_option_help(name: str) -> None:
     assert found.help is not None
     assert "Examples:" in found.help
     assert all(option.help for option in found.params if isinstance(option, click.Option))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_topic_is_a_short_readable_page(kquota: Kquota, topic: str) -> None:
+    done = kquota("help", topic)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("# ")
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 120
+    # What it mentions is there.
+    for name in re.findall(r"kquota help ([a-z-]+)", done.out.replace("\n", " ")):
+        assert name in TOPICS
+    for name in re.findall(r"kquota ([a-z]+)", done.out.replace("\n", " ")):
+        assert name in COMMANDS
+
+
+def test_help_of_commands_and_unknown_topics(kquota: Kquota) -> None:
+    assert kquota("help").out == kquota("--help").out
+    assert kquota("help", "alter").out == kquota("alter", "--help").out
+    done = kquota("help", "precedense")
+    assert done.code == 2
+    assert "Did you mean 'precedence'?" in done.err
+
+
+def test_every_schema_is_one_and_is_printed(kquota: Kquota) -> None:
+    names = [line.split()[0] for line in kquota("schema").out.splitlines()]
+    assert names == sorted(file.name.removesuffix(".schema.json") for file in SCHEMAS.glob("*.json"))
+    for name in names:
+        Draft202012Validator.check_schema(schema(name))
+        assert schema(name)["title"]
+    assert json.loads(kquota("schema", "quotas").out) == schema("quotas")
+    done = kquota("schema", "nothing")
+    assert done.code == 3
+    assert "no schema named 'nothing'" in done.complaint

@@ -120,3 +120,53 @@ def test_a_file_that_cannot_be_read(kquota: Kquota, path: str) -> None:
 
     assert (done.code, done.out) == (3, "")
     assert path in done.complaint
+
+
+STATIC = "quota.producer.default=777\nquota.window.num=3\n"
+
+
+def test_the_static_defaults_of_a_broker_are_the_ninth_level(kquota: Kquota, file: str, tmp_path: Path) -> None:
+    """Below all others; the property stands where the entity would."""
+    (tmp_path / "server.properties").write_text(STATIC)
+    arguments = ("--quotas", file, "--server-properties", "server.properties", "--kafka-version", "2.8")
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+
+    shadowed = kquota("resolve", "--user", "user1", "--client", "clientA", *arguments)
+    assert "quota.producer.default (777 B/s)" in shadowed.out
+
+    alone = ("--client", "app", "--quotas", "none.yaml", *arguments[2:])
+    table = kquota("resolve", *alone).out.splitlines()
+    assert table[1].startswith("producer_byte_rate")
+    assert "9 static default client-id" in table[1]
+    assert "quota.producer.default" in table[1]
+
+    found = json.loads(kquota("resolve", *alone, "-o", "json").out)["resolutions"][0]
+    assert (found["limit"], found["level"], found["entity"], found["znode"]) == (777, 9, None, None)
+    assert found["sensor"] == ":app"
+
+
+def test_brokers_of_today_do_not_read_them(kquota: Kquota, file: str, tmp_path: Path) -> None:
+    """A warning, and the answer without them."""
+    (tmp_path / "server.properties").write_text(STATIC)
+    done = kquota(
+        "resolve", "--client", "x", "--quotas", file, "--server-properties", "server.properties", "-o", "json"
+    )
+
+    assert done.code == 0
+    assert "server.properties: quota.producer.default: ignored" in done.complaint
+    assert json.loads(done.out)["resolutions"][0]["level"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--kafka-version", "latest"), "not a Kafka version"),
+        (("--server-properties", "none.properties"), "none.properties"),
+    ],
+)
+def test_bad_broker_settings(kquota: Kquota, file: str, arguments: tuple[str, ...], says: str) -> None:
+    """One line."""
+    done = kquota("resolve", "--client", "x", "--quotas", file, *arguments)
+
+    assert (done.code, done.out) == (3, "")
+    assert says in done.complaint

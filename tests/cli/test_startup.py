@@ -13,7 +13,7 @@ import pytest
 
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
-    "jsonschema", "javaproperties", "ssl", "asyncio",
+    "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer",
 )  # fmt: skip
 ROOT = str(Path(__file__).parents[2])
 
@@ -48,12 +48,15 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["resolve", "--help"],
         ["audit", "--help"],
         ["sandbox", "start", "--help"],
+        ["migrate", "check", "--help"],
+        ["migrate", "check", "--zookeeper", "localhost"],
         ["kafka-configs", "--help"],
         ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
         ["describe", "--nonsense"],
         ["nonsense"],
         ["alter", "--user", "alice", "--zookeeper", "localhost"],
         ["alter", "--user", "alice", "--add-config", "producer_byte_rate=-1", "--zookeeper", "localhost"],
+        ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=0", "--bootstrap-server", "b:1"],
     ],
 )
 def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:

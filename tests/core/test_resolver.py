@@ -1,4 +1,4 @@
-"""Whose quota and whose counter: KIP-55's examples, the brokers' exceptions, and laws."""
+"""Whose quota and whose counter: the levels, the brokers' exceptions, and laws."""
 
 from __future__ import annotations
 
@@ -32,34 +32,8 @@ def answer(quotas: Resolver, user: str, client_id: str) -> tuple[Level | None, V
     return resolution.level, resolution.limit, str(resolution.sensor)
 
 
-# KIP-55, "Sample configuration" and "Quota Identifier".
-KIP_55: dict[Entity, Value] = {
-    Entity(user="user1"): 1024,
-    Entity(user="user2"): 4096,
-    Entity(user="user2", client_id="clientA"): 10,
-    Entity(user="user2", client_id="clientB"): 20,
-    Entity(client_id="clientA"): 100,
-}
-
-
-@pytest.mark.parametrize(
-    ("user", "client_id", "level", "limit", "sensor"),
-    [
-        ("user1", "clientA", Level.USER, 1024, "user1:"),
-        ("user1", "other", Level.USER, 1024, "user1:"),
-        ("user2", "clientA", Level.USER_CLIENT, 10, "user2:clientA"),
-        ("user2", "clientB", Level.USER_CLIENT, 20, "user2:clientB"),
-        ("user2", "clientC", Level.USER, 4096, "user2:"),
-        ("user3", "clientA", Level.CLIENT, 100, ":clientA"),
-        ("user3", "clientB", None, None, ":clientB"),
-    ],
-)
-def test_the_sample_of_kip_55(user: str, client_id: str, level: Level | None, limit: int | None, sensor: str) -> None:
-    assert answer(resolver(KIP_55), user, client_id) == (level, limit, sensor)
-
-
 def test_a_default_user_quota_hides_the_client_quotas() -> None:
-    quotas = resolver({**KIP_55, Entity(user=DEFAULT): 10_000})
+    quotas = resolver({Entity(client_id="clientA"): 100, Entity(user=DEFAULT): 10_000})
     assert answer(quotas, "user3", "clientA") == (Level.DEFAULT_USER, 10_000, "user3:")
     assert [shadow.level for shadow in quotas.resolve("user3", "clientA").shadows] == [Level.CLIENT]
 

@@ -30,7 +30,8 @@ import org.apache.kafka.common.utils.Time;
 /**
  * Answers with Kafka's own metrics classes. One command a line on stdin, all times in ms:
  *
- *   new ID SAMPLES WINDOW_MS LIMIT CAP_MS        a sensor; LIMIT "-" is none, CAP_MS "-" is no cap
+ *   new ID SAMPLES WINDOW_MS LIMIT CAP_MS EXPIRES      a sensor; LIMIT "-" is none, CAP_MS "-" is no cap, EXPIRES 1:
+ *                                                dropped after an idle hour
  *   quota ID LIMIT                               changes the limit
  *   produce ID T BYTES | fetch ID T BYTES | request ID T NANOS     checked: prints DELAY RATE WINDOW
  *   network ID T NANOS                           recorded only
@@ -38,9 +39,11 @@ import org.apache.kafka.common.utils.Time;
  *   fetch2 BYTES_ID REQUEST_ID T BYTES NANOS                       prints BANDWIDTH_DELAY REQUEST_DELAY
  *   connect ID T                                 checked: prints DELAY RATE WINDOW
  *   unrecord ID T                                a connection is taken back
- *   bucket ID SAMPLES WINDOW_MS LIMIT EXPIRES    a sensor of mutations; EXPIRES 1: dropped after an idle hour
+ *   bucket ID SAMPLES WINDOW_MS LIMIT EXPIRES    a sensor of mutations
  *   strict ID T WAITED PARTITIONS... | permissive ID T WAITED PARTITIONS...
  *                          prints DELAY TOKENS ERROR..., DELAY of the response WAITED ms later, ERROR "-" where accepted
+ *
+ *   end                                          prints all answers so far and "end", and forgets the sensors
  *
  * A delayed fetch is recorded again with the opposite sign, as ClientQuotaManager.unrecordQuotaSensor does.
  */
@@ -50,33 +53,54 @@ public class MetricsOracle {
     private static final MethodHandle BOUNDED = quotaUtils("boundedThrottleTime", long.class, long.class);
 
     private static final class Counter {
+        final Metrics metrics;
+        final Clock clock;
+        final MetricName name;
         final int samples;
         final long windowMs;
         final Long capMs;
-        final Sensor sensor;
-        final Rate rate = new Rate();
-        final KafkaMetric metric;
+        final boolean expires;
+        String limit;
+        Sensor sensor;
+        Rate rate;
 
-        Counter(Metrics metrics, String id, int samples, long windowMs, String limit, String cap) {
-            this.samples = samples;
-            this.windowMs = windowMs;
-            this.capMs = cap.equals("-") ? null : Long.valueOf(cap);
-            MetricName name = new MetricName("rate-" + id, "oracle", "", Map.of());
-            MetricConfig config = config(limit);
-            this.sensor = metrics.sensor("sensor-" + id, config);
-            this.sensor.add(name, rate, config);
-            this.metric = metrics.metric(name);
+        Counter(Metrics metrics, Clock clock, String[] f) {
+            this.metrics = metrics;
+            this.clock = clock;
+            this.name = new MetricName("rate-" + f[1], "oracle", "", Map.of());
+            this.samples = Integer.parseInt(f[2]);
+            this.windowMs = Long.parseLong(f[3]);
+            this.limit = f[4];
+            this.capMs = f[5].equals("-") ? null : Long.valueOf(f[5]);
+            this.expires = f[6].equals("1");
         }
 
-        MetricConfig config(String limit) {
-            double bound = limit.equals("-") ? (double) Long.MAX_VALUE : Double.parseDouble(limit);
-            return new MetricConfig()
-                .samples(samples)
-                .timeWindow(windowMs, TimeUnit.MILLISECONDS)
-                .quota(new Quota(bound, true));
+        void limit(String changed) {
+            limit = changed;
+            if (sensor != null) metrics.metric(name).config(config(samples, windowMs, limit));
+        }
+
+        /** ClientQuotaManager.getOrCreateQuotaSensors, after the task that removes expired sensors ran. */
+        void find(long now) {
+            clock.now = now;
+            if (sensor != null && expires && sensor.hasExpired()) {
+                metrics.removeSensor(sensor.name());
+                sensor = null;
+            }
+            if (sensor == null) {
+                sensor = metrics.sensor("sensor-" + name.name(), new MetricConfig(), 3600);
+                rate = new Rate();
+                sensor.add(name, rate, config(samples, windowMs, limit));
+            }
+        }
+
+        void record(double value, long now) {
+            find(now);
+            sensor.record(value, now, false);
         }
 
         int check(double value, long now) throws Throwable {
+            find(now);
             try {
                 sensor.record(value, now, true);
                 return 0;
@@ -89,8 +113,17 @@ public class MetricsOracle {
         }
 
         String readout(long now) {
-            return rate.measure(metric.config(), now) + " " + rate.windowSize(metric.config(), now);
+            MetricConfig config = metrics.metric(name).config();
+            return rate.measure(config, now) + " " + rate.windowSize(config, now);
         }
+    }
+
+    private static MetricConfig config(int samples, long windowMs, String limit) {
+        double bound = limit.equals("-") ? (double) Long.MAX_VALUE : Double.parseDouble(limit);
+        return new MetricConfig()
+            .samples(samples)
+            .timeWindow(windowMs, TimeUnit.MILLISECONDS)
+            .quota(new Quota(bound, true));
     }
 
     /** The clock: whatever the command in hand says. */
@@ -135,17 +168,9 @@ public class MetricsOracle {
             this.expires = expires;
         }
 
-        MetricConfig config() {
-            double bound = limit.equals("-") ? (double) Long.MAX_VALUE : Double.parseDouble(limit);
-            return new MetricConfig()
-                .samples(samples)
-                .timeWindow(windowMs, TimeUnit.MILLISECONDS)
-                .quota(new Quota(bound, true));
-        }
-
         void limit(String changed) {
             limit = changed;
-            if (sensor != null) metrics.metric(name).config(config());
+            if (sensor != null) metrics.metric(name).config(config(samples, windowMs, limit));
         }
 
         /** ClientQuotaManager.getOrCreateQuotaSensors, after the task that removes expired sensors ran. */
@@ -156,7 +181,7 @@ public class MetricsOracle {
             }
             if (sensor == null) {
                 sensor = metrics.sensor("sensor-" + name.name(), new MetricConfig(), 3600);
-                sensor.add(name, new TokenBucket(), config());
+                sensor.add(name, new TokenBucket(), config(samples, windowMs, limit));
             }
         }
 
@@ -265,53 +290,66 @@ public class MetricsOracle {
         Metrics metrics = new Metrics(clock);
         Map<String, Counter> counters = new HashMap<>();
         Map<String, Bucket> buckets = new HashMap<>();
+        StringBuilder answers = new StringBuilder(); // nothing is printed while commands come in: both sides would block
         for (String line = in.readLine(); line != null; line = in.readLine()) {
+            if (line.equals("end")) {
+                out.print(answers.append("end\n"));
+                out.flush();
+                answers.setLength(0);
+                counters.clear();
+                buckets.clear();
+                metrics.close();
+                metrics = new Metrics(clock);
+                continue;
+            }
             String[] f = line.split(" ");
             Counter counter = counters.get(f[1]);
             switch (f[0]) {
-                case "new" -> counters.put(
-                    f[1], new Counter(metrics, f[1], Integer.parseInt(f[2]), Long.parseLong(f[3]), f[4], f[5]));
+                case "new" -> counters.put(f[1], new Counter(metrics, clock, f));
                 case "bucket" -> buckets.put(f[1], new Bucket(
                     metrics, clock, f[1], Integer.parseInt(f[2]), Long.parseLong(f[3]), f[4], f[5].equals("1")));
                 case "quota" -> {
                     if (counter == null) buckets.get(f[1]).limit(f[2]);
-                    else counter.metric.config(counter.config(f[2]));
+                    else counter.limit(f[2]);
                 }
-                case "strict", "permissive" -> out.println(buckets.get(f[1]).request(
+                case "strict", "permissive" -> answer(answers, buckets.get(f[1]).request(
                     f[0].equals("strict"), Long.parseLong(f[2]), Long.parseLong(f[3]), f, 4));
                 case "connect" -> {
                     long now = Long.parseLong(f[2]);
-                    out.println(counter.check(1.0, now) + " " + counter.readout(now));
+                    answer(answers, counter.check(1.0, now) + " " + counter.readout(now));
                 }
-                case "unrecord" -> counter.sensor.record(-1.0, Long.parseLong(f[2]), false);
+                case "unrecord" -> counter.record(-1.0, Long.parseLong(f[2]));
                 case "produce", "fetch", "request" -> {
                     long now = Long.parseLong(f[2]);
                     long amount = Long.parseLong(f[3]);
                     int delay = counter.check(f[0].equals("request") ? amount * PERCENT_PER_NANO : amount, now);
-                    out.println(delay + " " + counter.readout(now));
-                    if (f[0].equals("fetch") && delay > 0) counter.sensor.record(-(double) amount, now, false);
+                    answer(answers, delay + " " + counter.readout(now));
+                    if (f[0].equals("fetch") && delay > 0) counter.record(-(double) amount, now);
                 }
                 case "network" ->
-                    counter.sensor.record(Long.parseLong(f[3]) * PERCENT_PER_NANO, Long.parseLong(f[2]), false);
+                    counter.record(Long.parseLong(f[3]) * PERCENT_PER_NANO, Long.parseLong(f[2]));
                 case "produce2" -> {
                     long now = Long.parseLong(f[3]);
                     int bandwidth = counter.check(Long.parseLong(f[4]), now);
                     int request = f[6].equals("0")
                         ? 0 : counters.get(f[2]).check(Long.parseLong(f[5]) * PERCENT_PER_NANO, now);
-                    out.println(bandwidth + " " + request);
+                    answer(answers, bandwidth + " " + request);
                 }
                 case "fetch2" -> {
                     long now = Long.parseLong(f[3]);
                     long bytes = Long.parseLong(f[4]);
                     int request = counters.get(f[2]).check(Long.parseLong(f[5]) * PERCENT_PER_NANO, now);
                     int bandwidth = counter.check(bytes, now);
-                    if (Math.max(bandwidth, request) > 0) counter.sensor.record(-(double) bytes, now, false);
-                    out.println(bandwidth + " " + request);
+                    if (Math.max(bandwidth, request) > 0) counter.record(-(double) bytes, now);
+                    answer(answers, bandwidth + " " + request);
                 }
                 default -> throw new IOException("unknown command: " + line);
             }
         }
-        out.flush();
+    }
+
+    private static void answer(StringBuilder answers, String line) {
+        answers.append(line).append('\n');
     }
 
     /** Kafka's own delay where the jar has it (4.x, server-common); before, it was Scala in core: the same formula. */

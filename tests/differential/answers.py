@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kquota.core.enforcement import Generation
-from tests.differential.oracle import RELEASES, ask
+from kquota.core.quota import format_number
+from tests.differential.oracle import RELEASES, Oracle
 from tests.differential.sequences import mutations, sequences
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 
 
-def answered(generation: Generation, vectors: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The vectors with `expected` and `debug_readout` as Kafka's classes of that generation have them."""
+def answered(oracle: Oracle, vectors: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The vectors with `expected` and `debug_readout` as Kafka's classes have them."""
     asked = (command for number, vector in enumerate(vectors) for command in commands(number, vector))
-    answers = iter(ask(generation, asked))
+    answers = iter(oracle.ask(asked))
     return [{**vector, **_expected(vector, answers)} for vector in vectors]
 
 
@@ -30,16 +30,17 @@ def commands(number: int, vector: dict[str, Any]) -> Iterator[str]:
     config, kind, t0 = vector["config"], vector["type"], vector["t0_ms"]
     windows = f"{config['window_num']} {config['window_size_s'] * 1000}"
     cap = config["window_size_s"] * 1000
+    expires = int(config.get("sensor_expiry", False))
     if "+" in kind:
-        yield f"new b{number} {windows} {_limit(config['byte_quota'])} -"
-        yield f"new r{number} {windows} {_limit(config['request_quota'])} {cap}"
+        yield f"new b{number} {windows} {_limit(config['byte_quota'])} - {expires}"
+        yield f"new r{number} {windows} {_limit(config['request_quota'])} {cap} {expires}"
         for t, *fields in vector["events"]:
             yield f"{kind.split('+')[0]}2 b{number} r{number} {t0 + t} {' '.join(map(str, fields))}"
         return
     if kind.startswith("mutation"):
-        yield f"bucket s{number} {windows} {_limit(config['quota'])} {int(config.get('sensor_expiry', False))}"
+        yield f"bucket s{number} {windows} {_limit(config['quota'])} {expires}"
     else:
-        yield f"new s{number} {windows} {_limit(config['quota'])} {cap if kind == 'request' else '-'}"
+        yield f"new s{number} {windows} {_limit(config['quota'])} {cap if kind == 'request' else '-'} {expires}"
     changes = list(config.get("quota_changes", ()))
     for t, *fields in vector["events"]:
         while changes and changes[0][0] <= t:
@@ -54,7 +55,7 @@ def commands(number: int, vector: dict[str, Any]) -> Iterator[str]:
 
 
 def _limit(limit: float | None) -> str:
-    return "-" if limit is None else repr(limit)
+    return "-" if limit is None else format_number(limit)
 
 
 def _expected(vector: dict[str, Any], answers: Iterator[list[str]]) -> dict[str, Any]:
@@ -103,7 +104,8 @@ def main() -> int:
             "algorithm": generation.value,
         }
         asked = [*sequences(seed=20, events=1500, length=(20, 60)), *mutations(seed=20, events=600, length=(20, 40))]
-        vectors = answered(generation, asked)
+        with Oracle(generation) as oracle:
+            vectors = answered(oracle, asked)
         lines = ",\n".join(json.dumps(vector, separators=(",", ":")) for vector in vectors)  # one line a vector
         text = f'{json.dumps(header, indent=1)[:-2]},\n "vectors": [\n{lines}\n ]\n}}\n'
         (VECTORS / f"enforcement_{generation.value}.json").write_text(text, encoding="utf-8")

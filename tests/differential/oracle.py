@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 from kquota.core.enforcement import Generation
 from tests.brokers.maven import class_path, retrieve
@@ -26,16 +29,61 @@ _COORDINATES = {
 }
 
 
-def ask(generation: Generation, commands: Iterable[str]) -> list[list[str]]:
-    """The fields of each answer, in order. Raises RuntimeError when Java is missing or the program fails."""
-    java = shutil.which("java")
-    if java is None:
-        raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
+def kafka_classes(generation: Generation) -> str:
+    """The class path of that release; retrieved once."""
     release = RELEASES[generation]
-    jars = retrieve(f"oracle-{release}", _COORDINATES[release])
-    command = [java, "-Xmx512m", "-cp", class_path(jars), str(SOURCE)]
-    text = "\n".join(commands) + "\n"
-    run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
-    if run.returncode != 0:
-        raise RuntimeError(f"{SOURCE.name} failed with {run.returncode}:\n{run.stderr[-4000:]}")
-    return [line.split() for line in run.stdout.splitlines()]
+    return class_path(retrieve(f"oracle-{release}", _COORDINATES[release]))
+
+
+class Oracle:
+    """A JVM that answers until it is closed. Raises RuntimeError when Java is missing or the program fails."""
+
+    def __init__(self, generation: Generation) -> None:
+        java = shutil.which("java")
+        if java is None:
+            raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
+        self.generation = generation
+        self._command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-cp", kafka_classes(generation), str(SOURCE)]
+        self._start()
+
+    def _start(self) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the JVM)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+
+    def ask(self, commands: Iterable[str]) -> list[list[str]]:
+        """The fields of each answer, in order. The sensors of one call are not those of the next."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        answers: list[list[str]] = []
+        try:
+            self._process.stdin.write("\n".join([*commands, "end\n"]))
+            self._process.stdin.flush()
+            for line in self._process.stdout:
+                if line == "end\n":
+                    return answers
+                answers.append(line.split())
+        except BrokenPipeError:
+            pass
+        self._errors.seek(0)
+        said = self._errors.read()[-4000:]
+        self.close()
+        self._start()  # so that Hypothesis can find out which of the commands it was
+        raise RuntimeError(f"{SOURCE.name} failed:\n{said}")
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._errors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

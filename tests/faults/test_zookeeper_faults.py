@@ -288,6 +288,22 @@ def test_a_lost_answer_is_settled_by_looking(
     assert {znodes.get(znode.znode_path(entity))[1].version for entity in entities} == {1 if exists else 0}
 
 
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_lost_answer_to_a_deletion_is_settled_too(
+    chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    ips = [Entity(ip=f"10.0.0.{number}") for number in range(1, 4)]
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    with ZooKeeperBackend(chroot) as backend:
+        backend.alter([Alteration(ip, {key: 2}) for ip in ips])
+        break_connection(monkeypatch, how)
+        results = backend.alter([Alteration(ip, remove=frozenset({key})) for ip in ips])
+        assert [result.error for result in results] == [None] * 3
+        assert len(backend.describe()) == 0
+    assert znodes.get_children("/config/ips") == []
+    assert changes_of(znodes) == 6
+
+
 def test_a_covered_trace_is_reported_as_uncertain(chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     znodes.create("/config/users/u", OLD, makepath=True)
     with ZooKeeperBackend(chroot) as backend:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
+from kquota.core.exempt import exempt_apis
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""
@@ -59,22 +60,9 @@ class UsageEvent(NamedTuple):
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
 
 
-# Sent by brokers to each other and answered with `sendResponseExemptThrottle` (KafkaApis, ControllerApis).
-_EXEMPT_APIS: Final = frozenset(
-    {
-        "LEADER_AND_ISR",
-        "STOP_REPLICA",
-        "UPDATE_METADATA",
-        "WRITE_TXN_MARKERS",
-        "ALTER_PARTITION",
-        "ALTER_ISR",
-        "VOTE",
-        "BEGIN_QUORUM_EPOCH",
-        "END_QUORUM_EPOCH",
-        "FETCH_SNAPSHOT",
-        "ENVELOPE",
-    }
-)
+JSON_LOG: Final = (2, 8, 0)
+"""The first release that writes this log (KIP-673)."""
+_EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 
 _START: Final = '{"isForwarded"'
 _TEXT_FORM: Final = "Completed request:RequestHeader("

@@ -8,9 +8,9 @@ from typing import Final
 
 from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
-from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
-from kquota.backends.kafka.quotas import Stored, describe_request, read_entries
+from kquota.backends.kafka.quotas import Stored, describe_request, read_rows
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.writer import Writer
@@ -24,6 +24,10 @@ from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
 # that lists all (8 ms and 150 ms for 10,000 entities): beyond this many, whole kinds of entities are read at once.
 _EXACT_FILTERS: Final = 16
+_HINT_WITH_ZOOKEEPER: Final = (
+    "a broker in ZooKeeper mode stumbles over nodes that it cannot parse, and over names like '.':"
+    " describe with --zookeeper names them"
+)
 _SETTLE_S: Final = 2.0
 _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
@@ -97,7 +101,15 @@ class KafkaBackend(ClosesOnExit):
         merged = Stored()
         refused: dict[Entity, KquotaError] = {}
         filters = _filters_for(entities)
-        for filter, part in zip(filters, self._read_until(filters, expected, _SETTLE_S), strict=True):
+        found = list(zip(filters, self._read_until(filters, expected, _SETTLE_S), strict=True))
+        # Where whole kinds were read, a single entity may be to blame.
+        failed = [filter for filter, part in found if part.error is not None and ANY in filter.components.values()]
+        doubtful = [entity for entity in entities if any(filter.matches(entity) for filter in failed)]
+        if doubtful:
+            filters = [QuotaFilter(dict(entity.parts), strict=True) for entity in doubtful]
+            found = [(filter, part) for filter, part in found if filter not in failed]
+            found += zip(filters, self._read(filters), strict=True)
+        for filter, part in found:
             merged.values.update(part.values)
             merged.unusable.update(part.unusable)
             if part.error is not None:
@@ -127,20 +139,21 @@ class KafkaBackend(ClosesOnExit):
         deadline = self._session.deadline()
         _, longest = _POLL_S
         while True:
-            answers = self._session.ask(sent, wire.DescribeClientQuotasResponse, deadline) if sent else []
+            answers = self._session.ask(sent, wire.DescribedRows, deadline) if sent else []
             # Asking once more must leave time for the answer.
             if not any(is_transient(answer.error_code) for answer in answers) or deadline.left < 2 * longest:
                 break
             time.sleep(longest)
         remaining = iter(answers)
-        return [Stored() if request is None else _stored(next(remaining)) for request in requests]
+        hint = None if self._session.is_kraft else _HINT_WITH_ZOOKEEPER
+        return [Stored() if request is None else _stored(next(remaining), hint) for request in requests]
 
 
-def _stored(answer: wire.DescribeClientQuotasResponse) -> Stored:
+def _stored(answer: wire.DescribedRows, hint: str | None) -> Stored:
     """What an answer says. Raises Unreachable and Unauthorized, which are about all there is."""
     if answer.error_code == NONE:
-        return read_entries(answer.entries or ())
-    error = error_of(answer.error_code, answer.error_message)
+        return read_rows(answer.rows or ())
+    error = error_of(answer.error_code, answer.error_message, hint=hint if answer.error_code == UNKNOWN else None)
     if isinstance(error, Unreachable | Unauthorized):
         raise error
     return Stored(error=error)

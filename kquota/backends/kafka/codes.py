@@ -20,7 +20,9 @@ class Code(NamedTuple):
 
 
 NONE: Final = 0
+UNKNOWN: Final = -1
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+NOT_CONTROLLER: Final = 41
 CODES: Final = {
     -1: Code(
         "UNKNOWN_SERVER_ERROR", "The server experienced an unexpected error when processing the request.", Rejected

@@ -8,15 +8,20 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
-from typing import Final, Self, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kquota import __version__
 from kquota.backends import wire
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
-from kquota.backends.kafka.security import KafkaSecurity, tls_context
+from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.tls import client_context
 from kquota.errors import Rejected, Unauthorized
+
+if TYPE_CHECKING:
+    from kquota.backends.kafka.sasl import Sasl
+    from kquota.backends.tls import Tls
 
 CLIENT_ID: Final = "kquota"
 _LARGEST_FRAME = 256 << 20
@@ -28,6 +33,9 @@ _RECEIVE_BYTES = 256 << 10
 _SINCE = {
     wire.ApiKey.DESCRIBE_CLIENT_QUOTAS: "brokers of Kafka 2.6 and later do, KRaft controllers do not",
     wire.ApiKey.ALTER_CLIENT_QUOTAS: "Kafka does since 2.6",
+    wire.ApiKey.DESCRIBE_CLUSTER: "brokers of Kafka 2.8 and later do, KRaft controllers of 3.7 and later",
+    wire.ApiKey.DESCRIBE_CONFIGS: "Kafka does since 1.1",
+    wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
 }
 R = TypeVar("R", bound=wire.Response)
 
@@ -77,16 +85,16 @@ class Connection:
         """Connects and authenticates.
 
         Raises Lost; Unauthorized with the broker's own words; Rejected by what does not serve quotas; InputError for
-        unusable TLS files.
+        unusable TLS stores; and what the SASL mechanism needs and does not get: Unreachable, MissingDependency.
         """
         connection = cls(server, security)
         try:
             connection._socket = _connect(server, deadline)
-            if security.uses_tls:
-                connection._encrypt(deadline)
+            if security.tls is not None:
+                connection._encrypt(security.tls, deadline)
             connection._negotiate(deadline)
-            if security.mechanism is not None:
-                connection._authenticate(security.mechanism, deadline)
+            if security.sasl is not None:
+                connection._authenticate(security.sasl, deadline)
         except BaseException:
             connection.close()
             raise
@@ -131,10 +139,10 @@ class Connection:
 
     # Opening
 
-    def _encrypt(self, deadline: Deadline) -> None:
+    def _encrypt(self, tls: Tls, deadline: Deadline) -> None:
         import ssl
 
-        context = tls_context(self._security)
+        context = client_context(tls)
         assert self._socket is not None
         try:
             self._socket.settimeout(_positive(deadline))
@@ -160,37 +168,41 @@ class Connection:
         self._offered = {api.api_key: api for api in answer.api_keys}
         for api in wire.APIS:
             offered = self._offered.get(api.key)
-            if offered is not None and offered.min_version <= api.max_version:
+            if (
+                offered is not None
+                and offered.min_version <= api.max_version
+                and api.min_version <= offered.max_version
+            ):
                 self._versions[api.key] = min(api.max_version, offered.max_version)
         self._is_fresh = True
 
-    def _authenticate(self, mechanism: str, deadline: Deadline) -> None:
-        security = self._security
-        (shake,) = self.ask([wire.SaslHandshakeRequest(mechanism)], wire.SaslHandshakeResponse, deadline)
-        who = f"cannot authenticate to Kafka at {self.server} as {security.username!r}: "
-        if shake.error_code == UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(shake.mechanisms)
-            raise Unauthorized(f"{who}{mechanism} is not enabled there", hint=f"the listener offers {offered}")
-        if shake.error_code != NONE:
-            raise Unauthorized(who + error_of(shake.error_code, None).message, hint="is that the listener for SASL?")
-        conversation = _conversation(security)
-        answer = b""
+    def _authenticate(self, sasl: Sasl, deadline: Deadline) -> None:
+        who = f"cannot authenticate to Kafka at {self.server} {sasl.who}: "
+        conversation = sasl.converse(self.server.host, deadline.left)
         try:
+            # What the mechanism needs of others comes first, as Kafka's clients log in before they connect.
             token = next(conversation)
+            self._shake_hands(sasl.mechanism, deadline)
             while True:
                 (reply,) = self.ask([wire.SaslAuthenticateRequest(token)], wire.SaslAuthenticateResponse, deadline)
                 if reply.error_code != NONE:
                     # The broker's own words come first: "Authentication failed: Invalid username or password".
-                    said = reply.error_message or error_of(reply.error_code, None).message
-                    raise Unauthorized(who + said)
-                answer = reply.auth_bytes
-                token = conversation.send(answer)
+                    raise Unauthorized(reply.error_message or error_of(reply.error_code, None).message)
+                token = conversation.send(reply.auth_bytes)
         except StopIteration:
             self._is_fresh = True
         except Unauthorized as error:
-            if error.message.startswith(who):
-                raise
+            if error.message.startswith("cannot authenticate"):
+                raise  # from the layer below, which knows better
             raise Unauthorized(who + error.message, hint=error.hint) from None
+
+    def _shake_hands(self, mechanism: str, deadline: Deadline) -> None:
+        (shake,) = self.ask([wire.SaslHandshakeRequest(mechanism)], wire.SaslHandshakeResponse, deadline)
+        if shake.error_code == UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(shake.mechanisms)
+            raise Unauthorized(f"{mechanism} is not enabled there", hint=f"the listener offers {offered}")
+        if shake.error_code != NONE:
+            raise Unauthorized(error_of(shake.error_code, None).message, hint="is that the listener for SASL?")
 
     def _version_for(self, request: wire.Request) -> int:
         key = wire.api_of(request).key
@@ -215,7 +227,7 @@ class Connection:
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= _LARGEST_FRAME:
             hint = None
-            if head[:1] == b"\x15" and not self._security.uses_tls:
+            if head[:1] == b"\x15" and self._security.tls is None:
                 hint = "it speaks TLS: security.protocol is SSL or SASL_SSL there"
             raise Lost("what answers there is not Kafka", hint)
         try:
@@ -251,7 +263,7 @@ class Connection:
         security = self._security
         if isinstance(error, TimeoutError):
             return Lost(f"no answer within {deadline.seconds:.3g} s", timed_out=True)
-        if security.uses_tls:
+        if security.tls is not None:
             import ssl
 
             if isinstance(error, ssl.SSLError):
@@ -259,15 +271,15 @@ class Connection:
                 why = f"TLS: {(reason or str(error)).replace('_', ' ').lower()}"
                 if any(word in reason for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
                     blame = "the broker wants a client certificate (ssl.keystore.location)"
-                    if security.cert is not None:
+                    if security.tls.identity is not None:
                         blame = "the broker refuses the client certificate"
                     return Unauthorized(f"cannot authenticate to Kafka at {self.server}: {why}", hint=blame)
                 return Lost(why, "is that a TLS port?")
         if isinstance(error, ConnectionError):
             hint: str | None = None
-            if self._is_fresh and security.uses_tls:
+            if self._is_fresh and security.tls is not None:
                 hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
-            elif self._is_fresh and security.mechanism is None:
+            elif self._is_fresh and security.sasl is None:
                 hint = "a listener for TLS or SASL closes like that: see security.protocol"
             return Lost("the connection was closed", hint)
         return Lost(reason_of(error))
@@ -305,23 +317,6 @@ def _positive(deadline: Deadline) -> float:
     if left <= 0:
         raise TimeoutError
     return left
-
-
-def _conversation(security: KafkaSecurity) -> Generator[bytes, bytes, None]:
-    """The client's side of the mechanism: yields what to send, is sent what comes back."""
-    assert security.mechanism is not None
-    assert security.username is not None
-    assert security.password is not None
-    if security.mechanism == "PLAIN":
-        return _plain(security.username, security.password)
-    from kquota.backends.kafka.scram import scram
-
-    return scram(security.mechanism, security.username, security.password)
-
-
-def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
-    """RFC 4616."""
-    yield b"\0".join((b"", username.encode(), password.encode()))
 
 
 def reason_of(error: Exception) -> str:

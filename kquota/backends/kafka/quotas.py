@@ -9,10 +9,10 @@ from typing import Final
 
 from kquota.backends import wire
 from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name, trusted_entity
 from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.quota import LONG_MAX, QuotaKey, Value, format_number
-from kquota.core.snapshot import Problem
+from kquota.core.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 
 _EPSILON: Final = 1e-6
@@ -23,40 +23,59 @@ _EPSILON: Final = 1e-6
 class Stored:
     """What a broker shows: usable values, keys that are set to something unusable, and why."""
 
-    values: dict[Entity, dict[QuotaKey, Value]] = field(default_factory=dict)
+    values: dict[Entity, Values] = field(default_factory=dict)
     unusable: dict[Entity, set[QuotaKey]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     error: KquotaError | None = None
     """Why the broker refused to answer, else None."""
 
 
-def read_entries(entries: Iterable[wire.QuotaEntry]) -> Stored:
-    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete."""
+def read_rows(rows: Iterable[wire.Row]) -> Stored:
+    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete.
+
+    Entities whose rows share a tuple of values share what comes of it.
+    """
     stored = Stored()
-    for entry in entries:
-        try:
-            entity = _entity_of(entry.entity)
-        except InputError as error:
-            stored.problems.append(Problem(_text_of(entry.entity), f"{error.message}: kquota leaves it alone"))
-            continue
-        keys = _IP_KEYS if entity.ip is not None else _USER_KEYS
-        values: dict[QuotaKey, Value] = {}
-        for name, number in entry.values:
-            key = keys.get(name)
-            if key is None:
-                known = name in _IP_KEYS or name in _USER_KEYS
-                what = f"has no effect on {entity}" if known else "is a quota key that kquota does not know"
-                stored.problems.append(Problem(str(entity), f"{name}={format_number(number)} {what}"))
+    of_users: dict[int, Values] = {}
+    of_ips: dict[int, Values] = {}
+    for types, names, row in rows:
+        if types == ("user",) and names[0]:
+            entity = trusted_entity((names[0], None, None))
+        else:
+            try:
+                entity = _entity_of(types, names)
+            except InputError as error:
+                stored.problems.append(Problem(_text_of(types, names), f"{error.message}: kquota leaves it alone"))
                 continue
-            value = value_of(key, number)
-            if value is None:
-                what = f"{name} is {format_number(number)}, not a {key.value_type.value}: no limit is in effect"
-                stored.problems.append(Problem(str(entity), what))
-                stored.unusable.setdefault(entity, set()).add(key)
-            else:
-                values[key] = value
+        known = of_users if entity.ip is None else of_ips
+        values = known.get(id(row))
+        if values is None:
+            values = _usable(entity, row, stored)
+            if len(values) == len(row):
+                known[id(row)] = values
         stored.values[entity] = values
     return stored
+
+
+def _usable(entity: Entity, row: Iterable[tuple[str, float]], stored: Stored) -> Values:
+    """The values that mean something on the entity; the others are noted in `stored`."""
+    keys = _IP_KEYS if entity.ip is not None else _USER_KEYS
+    values: dict[QuotaKey, Value] = {}
+    for name, number in row:
+        key = keys.get(name)
+        if key is None:
+            known = name in _IP_KEYS or name in _USER_KEYS
+            what = f"has no effect on {entity}" if known else "is a quota key that kquota does not know"
+            stored.problems.append(Problem(str(entity), f"{name}={format_number(number)} {what}"))
+            continue
+        value = value_of(key, number)
+        if value is None:
+            what = f"{name} is {format_number(number)}, not a {key.value_type.value}: no limit is in effect"
+            stored.problems.append(Problem(str(entity), what))
+            stored.unusable.setdefault(entity, set()).add(key)
+        else:
+            values[key] = value
+    return values
 
 
 def value_of(key: QuotaKey, number: float) -> Value | None:
@@ -95,9 +114,9 @@ def describe_request(filter: QuotaFilter) -> wire.DescribeClientQuotasRequest | 
 
 def alter_entry(alteration: Alteration) -> wire.AlterEntry:
     """The alteration as operations on single keys."""
-    ops = [wire.OpData(key.value, float(value), False) for key, value in alteration.set.items()]
+    ops = [wire.OpData(_NAMES[key], float(value), False) for key, value in alteration.set.items()]
     if alteration.remove:
-        ops += [wire.OpData(key.value, 0.0, True) for key in QuotaKey if key in alteration.remove]
+        ops += [wire.OpData(name, 0.0, True) for key, name in _NAMES.items() if key in alteration.remove]
     return wire.AlterEntry(entity_data(alteration.entity), ops)
 
 
@@ -116,21 +135,23 @@ def check_names(entity: Entity) -> None:
             )
 
 
+_NAMES = {key: key.value for key in QuotaKey}  # asking the enum itself costs ten times as much
 _DOUBLES = {key for key in QuotaKey if not key.value_type.integral}
 _IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
 _USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
 _TYPES = {entity_type.value for entity_type in EntityType}
 
 
-def _entity_of(parts: Iterable[wire.EntityData]) -> Entity:
-    names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
-    if not names.keys() <= _TYPES:
-        unknown = ", ".join(sorted(kind for kind in names if kind not in _TYPES))
+def _entity_of(types: Iterable[str], names: Iterable[str | None]) -> Entity:
+    parts: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in zip(types, names, strict=True)}
+    if not parts.keys() <= _TYPES:
+        unknown = ", ".join(sorted(kind for kind in parts if kind not in _TYPES))
         raise InputError(f"unknown entity type {unknown}")
-    return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+    return Entity(parts.get("user"), parts.get("client-id"), parts.get("ip"))
 
 
-def _text_of(parts: Iterable[wire.EntityData]) -> str:
+def _text_of(types: Iterable[str], names: Iterable[str | None]) -> str:
+    parts = zip(types, names, strict=True)
     return ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
 
 

@@ -35,6 +35,7 @@ class _Task:
     entry: wire.AlterEntry
     before: Values
     after: Values
+    blind: frozenset[QuotaKey] = frozenset()
 
     @property
     def entity(self) -> Entity:
@@ -46,11 +47,12 @@ class _Task:
         return frozenset(self.entry.entity)
 
     def failed(self, error: KquotaError) -> AlterResult:
-        return AlterResult(self.entity, self.before, self.before, error)
+        return AlterResult(self.entity, self.before, self.before, error, self.blind)
 
 
 class Writer:
-    """One alter. `current` tells what is set on entities, and for which of them it could not find out.
+    """One alter. `current` tells what is set on entities, and for which of them it could not find out; None is for
+    where nobody can tell.
 
     `written` is what brokers acknowledged, by entity and key; None is for a key that was removed.
     """
@@ -58,7 +60,7 @@ class Writer:
     def __init__(
         self,
         session: Session,
-        current: Callable[[Sequence[Entity]], tuple[Stored, dict[Entity, KquotaError]]],
+        current: Callable[[Sequence[Entity]], tuple[Stored, dict[Entity, KquotaError]]] | None,
         *,
         validate_only: bool,
     ) -> None:
@@ -111,6 +113,8 @@ class Writer:
                 sendable.append(alteration)
         if not sendable:
             return []
+        if self._current is None:
+            return [_blind(alteration) for alteration in sendable]
         stored, refused = self._current([alteration.entity for alteration in sendable])
         tasks = []
         for alteration in sendable:
@@ -155,15 +159,21 @@ class Writer:
                 elif is_transient(code) and deadline.left > 2 * _PAUSE_S:
                     passing[task.parts] = task
                 else:
-                    self._results[task.entity] = task.failed(error_of(code, message))
+                    self._results[task.entity] = task.failed(error_of(code, message, hint=self._hint(task.entity)))
             for task in waiting.values():
                 self._results[task.entity] = task.failed(Rejected("the broker's answer does not mention the entity"))
             waiting = passing
             if waiting:
                 time.sleep(_PAUSE_S)
 
+    def _hint(self, entity: Entity) -> str | None:
+        """What helps against a refusal whose text does not."""
+        if isinstance(entity.ip, str) and ":" in entity.ip and not self._session.is_kraft:
+            return "brokers in ZooKeeper mode take no IPv6 address, but heed one that is in ZooKeeper: --zookeeper"
+        return None
+
     def _done(self, task: _Task) -> None:
-        self._results[task.entity] = AlterResult(task.entity, task.before, task.after)
+        self._results[task.entity] = AlterResult(task.entity, task.before, task.after, blind=task.blind)
         if not self._validate_only:
             changed: dict[QuotaKey, Value | None] = {key: task.after[key] for key in task.alteration.set}
             changed.update(dict.fromkeys(task.alteration.remove))
@@ -184,6 +194,12 @@ def _batches(tasks: Iterable[_Task], most_ops: int) -> Iterator[list[_Task]]:
         size += cost
     if batch:
         yield batch
+
+
+def _blind(alteration: Alteration) -> _Task:
+    after = {key: _as_stored(key, value) for key, value in alteration.set.items()}
+    touched = frozenset(alteration.set) | alteration.remove
+    return _Task(alteration, alter_entry(alteration), {}, after, touched)
 
 
 def _as_stored(key: QuotaKey, value: Value) -> Value:

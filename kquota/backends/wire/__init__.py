@@ -1,18 +1,27 @@
-"""Pure codec of the five Kafka messages that quotas need.
+"""Pure codec of the Kafka messages that quotas need.
 
-ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas: both directions of requests
-and responses, from one schema a message. Sources: the message definitions `ApiVersionsRequest.json` …
-`AlterClientQuotasResponse.json`, `RequestHeader` and `ResponseHeader` of Kafka's clients; KIP-35, 152, 511, 546.
+ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas; for the limits of brokers
+DescribeCluster, DescribeConfigs and IncrementalAlterConfigs. Both directions of requests and responses, from one schema
+a message. Sources: the message definitions `ApiVersionsRequest.json` … `DescribeClusterResponse.json`, `RequestHeader`
+and `ResponseHeader` of Kafka's clients; KIP-35, 152, 226, 339, 511, 546, 700, 919.
 """
 
 from kquota.backends.wire.messages import (
     APIS,
+    BROKER_RESOURCE,
+    BROKERS,
+    CONTROLLERS,
+    DELETE,
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
+    SET,
     UNSUPPORTED_VERSION,
+    AlterableConfig,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
     AlterEntry,
     AlterEntryResult,
     Api,
@@ -23,7 +32,19 @@ from kquota.backends.wire.messages import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    DescribedRows,
     EntityData,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     OpData,
     QuotaEntry,
     Request,
@@ -40,19 +61,28 @@ from kquota.backends.wire.messages import (
     encode_request,
     encode_response,
 )
+from kquota.backends.wire.rows import Row
 from kquota.backends.wire.types import LONGEST_STRING, FrameError
 
 __all__ = [
     "APIS",
+    "BROKERS",
+    "BROKER_RESOURCE",
+    "CONTROLLERS",
+    "DELETE",
     "LONGEST_STRING",
     "MATCH_ANY",
     "MATCH_DEFAULT",
     "MATCH_EXACT",
+    "SET",
     "UNSUPPORTED_VERSION",
     "AlterClientQuotasRequest",
     "AlterClientQuotasResponse",
+    "AlterConfigsResource",
+    "AlterConfigsResourceResponse",
     "AlterEntry",
     "AlterEntryResult",
+    "AlterableConfig",
     "Api",
     "ApiKey",
     "ApiVersion",
@@ -61,13 +91,26 @@ __all__ = [
     "ComponentData",
     "DescribeClientQuotasRequest",
     "DescribeClientQuotasResponse",
+    "DescribeClusterBroker",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResource",
+    "DescribeConfigsResourceResult",
+    "DescribeConfigsResponse",
+    "DescribeConfigsResult",
+    "DescribeConfigsSynonym",
+    "DescribedRows",
     "EntityData",
     "FrameError",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
     "OpData",
     "QuotaEntry",
     "Request",
     "RequestHeader",
     "Response",
+    "Row",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",

@@ -1,4 +1,4 @@
-"""The five messages, their versions, and frames of them (without their length prefix) ↔ named tuples."""
+"""The messages, their versions, and frames of them (without their length prefix) ↔ named tuples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from kquota.backends.wire.rows import Row, rows
 from kquota.backends.wire.types import (
     BOOL,
     BYTES,
@@ -30,6 +31,14 @@ MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
 MATCH_ANY: Final = 2
 UNSUPPORTED_VERSION: Final = 35
+BROKER_RESOURCE: Final = 4
+"""`ConfigResource.Type.BROKER`: a broker by its id, or by the empty name all of them."""
+SET: Final = 0
+DELETE: Final = 1
+"""`AlterConfigOp.OpType`."""
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+"""Which nodes a DescribeCluster asks for (KIP-919)."""
 
 
 class ApiKey(enum.IntEnum):
@@ -37,9 +46,12 @@ class ApiKey(enum.IntEnum):
 
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
+    INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_CLUSTER = 60
 
 
 class RequestHeader(NamedTuple):
@@ -102,6 +114,128 @@ class SaslAuthenticateResponse(NamedTuple):
     session_lifetime_ms: int = 0
 
 
+class DescribeConfigsResource(NamedTuple):
+    """Whose configs; null asks for all keys."""
+
+    resource_type: int
+    resource_name: str
+    configuration_keys: Sequence[str] | None
+
+
+class DescribeConfigsRequest(NamedTuple):
+    """The resources, and whether to tell what is set for each key at every level (`synonyms`)."""
+
+    resources: Sequence[DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool = False
+
+
+class DescribeConfigsSynonym(NamedTuple):
+    """A value that a config has at one level, and the name under which it is set there."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class DescribeConfigsResourceResult(NamedTuple):
+    """One config; the value of a sensitive one is null."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: int
+    is_sensitive: bool
+    synonyms: Sequence[DescribeConfigsSynonym]
+    config_type: int = 0
+    documentation: str | None = None
+
+
+class DescribeConfigsResult(NamedTuple):
+    """The configs of one resource."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+    configs: Sequence[DescribeConfigsResourceResult]
+
+
+class DescribeConfigsResponse(NamedTuple):
+    """One result a resource."""
+
+    throttle_time_ms: int
+    results: Sequence[DescribeConfigsResult]
+
+
+class AlterableConfig(NamedTuple):
+    """Sets a config, or deletes it; the value is null then."""
+
+    name: str
+    config_operation: int
+    value: str | None
+
+
+class AlterConfigsResource(NamedTuple):
+    """What is to change on one resource."""
+
+    resource_type: int
+    resource_name: str
+    configs: Sequence[AlterableConfig]
+
+
+class IncrementalAlterConfigsRequest(NamedTuple):
+    """The changes, or a trial of them."""
+
+    resources: Sequence[AlterConfigsResource]
+    validate_only: bool
+
+
+class AlterConfigsResourceResponse(NamedTuple):
+    """What came of one resource's change."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+class IncrementalAlterConfigsResponse(NamedTuple):
+    """One result a resource."""
+
+    throttle_time_ms: int
+    responses: Sequence[AlterConfigsResourceResponse]
+
+
+class DescribeClusterRequest(NamedTuple):
+    """Asks for the nodes of a kind: BROKERS, or of a controller CONTROLLERS, since v1."""
+
+    include_cluster_authorized_operations: bool
+    endpoint_type: int = BROKERS
+
+
+class DescribeClusterBroker(NamedTuple):
+    """A node, and where clients of the listener that was asked find it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class DescribeClusterResponse(NamedTuple):
+    """The nodes that are alive; of controllers, `controller_id` is the active one. Before v1 the type is null."""
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    endpoint_type: int | None
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[DescribeClusterBroker]
+    cluster_authorized_operations: int = -(1 << 31)
+
+
 class ComponentData(NamedTuple):
     """One component of a filter; `match` is a name with MATCH_EXACT, else null."""
 
@@ -147,6 +281,15 @@ class DescribeClientQuotasResponse(NamedTuple):
     entries: Sequence[QuotaEntry] | None
 
 
+class DescribedRows(NamedTuple):
+    """A DescribeClientQuotasResponse with its entries as rows, which thousands of them are read into much faster."""
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    rows: Sequence[Row] | None
+
+
 class OpData(NamedTuple):
     """Sets a quota, or removes it; the value is 0.0 then, as Java's client has it."""
 
@@ -188,6 +331,9 @@ Request: TypeAlias = (
     ApiVersionsRequest
     | SaslHandshakeRequest
     | SaslAuthenticateRequest
+    | DescribeConfigsRequest
+    | IncrementalAlterConfigsRequest
+    | DescribeClusterRequest
     | DescribeClientQuotasRequest
     | AlterClientQuotasRequest
 )
@@ -195,7 +341,11 @@ Response: TypeAlias = (
     ApiVersionsResponse
     | SaslHandshakeResponse
     | SaslAuthenticateResponse
+    | DescribeConfigsResponse
+    | IncrementalAlterConfigsResponse
+    | DescribeClusterResponse
     | DescribeClientQuotasResponse
+    | DescribedRows
     | AlterClientQuotasResponse
 )
 R = TypeVar("R", bound=Response)
@@ -251,6 +401,67 @@ _SCHEMAS: Mapping[type, Schema] = {
     SaslHandshakeResponse: struct_of(SaslHandshakeResponse, INT16, array_of(STRING)),
     SaslAuthenticateRequest: struct_of(SaslAuthenticateRequest, BYTES),
     SaslAuthenticateResponse: struct_of(SaslAuthenticateResponse, INT16, NULLABLE_STRING, BYTES, (1, INT64)),
+    DescribeConfigsRequest: struct_of(
+        DescribeConfigsRequest,
+        array_of(struct_of(DescribeConfigsResource, INT8, STRING, array_of(STRING, nullable=True))),
+        BOOL,
+        (3, BOOL),
+    ),
+    DescribeConfigsResponse: struct_of(
+        DescribeConfigsResponse,
+        INT32,
+        array_of(
+            struct_of(
+                DescribeConfigsResult,
+                INT16,
+                NULLABLE_STRING,
+                INT8,
+                STRING,
+                array_of(
+                    struct_of(
+                        DescribeConfigsResourceResult,
+                        STRING,
+                        NULLABLE_STRING,
+                        BOOL,
+                        INT8,
+                        BOOL,
+                        array_of(struct_of(DescribeConfigsSynonym, STRING, NULLABLE_STRING, INT8)),
+                        (3, INT8),
+                        (3, NULLABLE_STRING),
+                    )
+                ),
+            )
+        ),
+    ),
+    IncrementalAlterConfigsRequest: struct_of(
+        IncrementalAlterConfigsRequest,
+        array_of(
+            struct_of(
+                AlterConfigsResource,
+                INT8,
+                STRING,
+                array_of(struct_of(AlterableConfig, STRING, INT8, NULLABLE_STRING)),
+            )
+        ),
+        BOOL,
+    ),
+    IncrementalAlterConfigsResponse: struct_of(
+        IncrementalAlterConfigsResponse,
+        INT32,
+        array_of(struct_of(AlterConfigsResourceResponse, INT16, NULLABLE_STRING, INT8, STRING)),
+    ),
+    DescribeClusterRequest: struct_of(DescribeClusterRequest, BOOL, (1, INT8)),
+    DescribeClusterResponse: struct_of(
+        DescribeClusterResponse,
+        INT32,
+        INT16,
+        NULLABLE_STRING,
+        (1, INT8),
+        STRING,
+        INT32,
+        array_of(struct_of(DescribeClusterBroker, INT32, STRING, INT32, NULLABLE_STRING)),
+        INT32,
+    ),
     DescribeClientQuotasRequest: struct_of(
         DescribeClientQuotasRequest,
         array_of(struct_of(ComponentData, STRING, INT8, NULLABLE_STRING)),
@@ -270,6 +481,7 @@ _SCHEMAS: Mapping[type, Schema] = {
             nullable=True,
         ),
     ),
+    DescribedRows: struct_of(DescribedRows, INT32, INT16, NULLABLE_STRING, rows),
     AlterClientQuotasRequest: struct_of(
         AlterClientQuotasRequest,
         array_of(
@@ -290,19 +502,20 @@ _SCHEMAS: Mapping[type, Schema] = {
 
 
 class Api(NamedTuple):
-    """A message pair and the versions of it that are spoken here, 0 to `max_version`."""
+    """A message pair and the versions of it that are spoken here, `min_version` to `max_version`."""
 
     key: ApiKey
     request: type[Request]
     response: type[Response]
     max_version: int
     flexible_since: int
+    min_version: int = 0
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_since
 
     def codec(self, kind: type, version: int) -> Codec:
-        if not 0 <= version <= self.max_version:
+        if not self.min_version <= version <= self.max_version:
             raise FrameError(f"{self.key.name} has no version {version} here")
         known = _CODECS.get((kind, version))
         if known is None:
@@ -316,11 +529,17 @@ APIS: Final = (
     Api(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse, 1, _NEVER),
     Api(ApiKey.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, 3, 3),
     Api(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse, 2, 2),
+    # The first version tells no sources; brokers of 1.1 and later speak the next one.
+    Api(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, 4, 4, min_version=1),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 1, 1),
+    Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 1, 0),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 1, 1),
 )
 _BY_KEY = {api.key: api for api in APIS}
-_BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)}
+_BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)} | {
+    DescribedRows: next(api for api in APIS if api.response is DescribeClientQuotasResponse)
+}
 
 _KEY_AND_VERSION = struct_of(lambda *values: values, INT16, INT16)(0, False)
 _ERROR_CODE = INT16(0, False)

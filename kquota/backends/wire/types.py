@@ -98,7 +98,10 @@ def _read_compact(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def _write_compact(out: bytearray, size: int) -> None:
-    _write_uvarint(out, size + 1)
+    if size < 0x7F:
+        out.append(size + 1)
+    else:
+        _write_uvarint(out, size + 1)
 
 
 INT8 = _fixed(">b")
@@ -155,19 +158,30 @@ NULLABLE_STRING = _sized(INT16, text=True, nullable=True, longest=LONGEST_STRING
 BYTES = _sized(INT32, text=False, nullable=False)
 
 
+_CLASSIC = INT32(0, False)
+
+
+def read_count(frame: bytes, at: int, *, flexible: bool, nullable: bool) -> tuple[int | None, int]:
+    """How many elements an array has, None for null, and where they begin. Raises FrameError, IndexError."""
+    count, at = (_COMPACT if flexible else _CLASSIC).read(frame, at)
+    if count < 0:
+        if count != -1 or not nullable:
+            raise FrameError(f"a frame with a list of length {count}")
+        return None, at
+    if count > len(frame) - at:  # an element takes a byte at least: never believe a length blindly
+        raise IndexError
+    return count, at
+
+
 def array_of(element: Schema, *, nullable: bool = False) -> Schema:
     def make(version: int, flexible: bool) -> Codec:
-        read_count, write_count = _COMPACT if flexible else INT32(version, flexible)
+        write_count = (_COMPACT if flexible else _CLASSIC).write
         read_element, write_element = element(version, flexible)
 
         def read(frame: bytes, at: int) -> tuple[Any, int]:
-            count, at = read_count(frame, at)
-            if count < 0:
-                if count != -1 or not nullable:
-                    raise FrameError(f"a frame with a list of length {count}")
+            count, at = read_count(frame, at, flexible=flexible, nullable=nullable)
+            if count is None:
                 return None, at
-            if count > len(frame) - at:  # an element takes a byte at least: never believe a length blindly
-                raise IndexError
             elements = []
             for _ in range(count):
                 value, at = read_element(frame, at)
@@ -189,12 +203,20 @@ def array_of(element: Schema, *, nullable: bool = False) -> Schema:
     return make
 
 
+_ABSENT: Final = Codec(lambda frame, at: (None, at), lambda out, value: None)
+
+
 def struct_of(build: Callable[..., Any], *fields: Schema | tuple[int, Schema]) -> Schema:
-    """The fields in their order, a later one with the version that brought it; then the tagged fields."""
+    """The fields in their order, a later one with the version that brought it; then the tagged fields.
+
+    In a version before its own a field is left out: at the end it has its default, further ahead it is None.
+    """
     numbered = [field if isinstance(field, tuple) else (0, field) for field in fields]
 
     def make(version: int, flexible: bool) -> Codec:
-        codecs = [field(version, flexible) for since, field in numbered if version >= since]
+        codecs = [field(version, flexible) if version >= since else _ABSENT for since, field in numbered]
+        while codecs and codecs[-1] is _ABSENT:
+            codecs.pop()
         readers = [codec.read for codec in codecs]
         writers = [codec.write for codec in codecs]
 

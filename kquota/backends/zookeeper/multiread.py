@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from kquota.backends.zookeeper.limits import READS_PER_REQUEST, REQUEST_BYTES
 
@@ -18,15 +19,18 @@ _STAT = struct.Struct("!32xi20xi8x")
 Read: TypeAlias = tuple[int, str]
 
 
-class Node:
+class Node(NamedTuple):
     """A node as read. Its data may be secret and is in no repr."""
 
-    __slots__ = ("children", "data", "version")
+    data: bytes | None
+    version: int
+    children: int
 
-    def __init__(self, data: bytes | None, version: int, children: int) -> None:
-        self.data, self.version, self.children = data, version, children
+    def __repr__(self) -> str:
+        return f"Node(version={self.version}, children={self.children})"
 
 
+_node: Callable[[tuple[bytes | None, int, int]], Node] = partial(tuple.__new__, Node)
 Answer: TypeAlias = Node | list[str] | None
 """A node or the names of its children; None where there is no such node."""
 
@@ -58,10 +62,12 @@ class MultiRead:
             if done:
                 return answers
             if opcode == GET_DATA:
-                data, offset = _read_buffer(reply, offset)
+                (length,) = _INT.unpack_from(reply, offset)
+                start = offset + 4
+                offset = start + length if length > 0 else start
                 version, children = _STAT.unpack_from(reply, offset)
+                answers.append(_node((reply[start:offset] if length >= 0 else None, version, children)))
                 offset += _STAT.size
-                answers.append(Node(data, version, children))
             elif opcode == GET_CHILDREN:
                 (count,) = _INT.unpack_from(reply, offset)
                 offset += _INT.size

@@ -95,7 +95,8 @@ class RawConfigs(ClosesOnExit):
 
     def _nodes(self, path: str) -> dict[str, Node]:
         """The entity's node and those it needs, as far as they are there. Raises Rejected while migrating."""
-        needed = dict.fromkeys([path, *znode.parents(path), znode.CONFIG, znode.CHANGES, znode.CONTROLLER])
+        fixed = (znode.CONFIG, znode.CHANGES, znode.CONTROLLER_EPOCH, znode.CONTROLLER)
+        needed = dict.fromkeys([path, *znode.parents(path), *fixed])
         answers = self._read(GET_DATA, list(needed))
         nodes = {path: answer for path, answer in zip(needed, answers, strict=True) if isinstance(answer, Node)}
         controller = nodes.get(znode.CONTROLLER)
@@ -118,6 +119,8 @@ class RawConfigs(ClosesOnExit):
         operations: list[Any] = [session.create(parent, None) for parent in missing]
         operations.append(session.create(path, data) if node is None else session.set_data(path, data, node.version))
         operations.append(session.create(znode.CHANGE_PREFIX, znode.change_notification(entity), sequence=True))
+        if (epoch := nodes.get(znode.CONTROLLER_EPOCH)) is not None:
+            operations.append(session.check(znode.CONTROLLER_EPOCH, epoch.version))
         (outcome,) = session.commit([operations], 1)
         if isinstance(outcome, Lost):
             return self._was_done(entity, path, data, None if node is None else node.version)

@@ -11,7 +11,7 @@ from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.limits import NAMES_BYTES_WARNING
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.session import Session
-from kquota.core.entity import Entity, EntityType
+from kquota.core.entity import Entity, EntityType, trusted_entity
 from kquota.core.filter import ANY, QuotaFilter
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
@@ -20,8 +20,8 @@ _USER_LEVEL = frozenset({EntityType.USER})
 _CLIENT_LEVEL = frozenset({EntityType.CLIENT_ID})
 _PAIR_LEVEL = frozenset({EntityType.USER, EntityType.CLIENT_ID})
 _IP_LEVEL = frozenset({EntityType.IP})
-# Paths whose names need no decoding, which tells canonical from older ones without encoding every name again.
-_CANONICAL = re.compile(r"/config/[A-Za-z0-9._/<>-]*\Z")
+# Nodes of named users and client-ids whose names need no decoding.
+_PLAIN = re.compile(r"/config/(?:users/([\w.-]+)(?:/clients/([\w.-]+))?|clients/([\w.-]+))\Z", re.ASCII)
 
 
 class Reader:
@@ -39,19 +39,30 @@ class Reader:
         session = self._connect()
         problems: list[Problem] = []
         quotas: dict[Entity, Values] = {}
+        # Thousands of entities have the same few values.
+        known: dict[bytes | None, Values] = {}
         for path, node in self._nodes(session, shapes, problems):
-            try:
-                entity = znode.entity_of(path)
-            except InputError as error:
-                problems.append(
-                    Problem(path, f"{error}: a ZooKeeper-mode broker that starts with this node stops at once")
-                )
-                continue
+            plain = _PLAIN.match(path)
+            if plain is not None:
+                user, client_of_user, client = plain.groups()
+                entity = trusted_entity((user, client_of_user or client, None))
+            else:
+                try:
+                    entity = znode.entity_of(path)
+                except InputError as error:
+                    problems.append(
+                        Problem(path, f"{error}: a ZooKeeper-mode broker that starts with this node stops at once")
+                    )
+                    continue
             if not self._filter.matches(entity):
                 continue
-            values, found = NodeConfig.decode(node.data).describe(entity, path)
-            problems.extend(found)
-            if not _CANONICAL.match(path) and entity.ip is None and (own := znode.znode_path(entity)) != path:
+            values = known.get(node.data) if entity.ip is None else None
+            if values is None:
+                values, found = NodeConfig.decode(node.data).describe(entity, path)
+                problems.extend(found)
+                if not found and entity.ip is None:
+                    known[node.data] = values
+            if plain is None and entity.ip is None and (own := znode.znode_path(entity)) != path:
                 problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
                 quotas.setdefault(entity, values)
             elif values or entity in quotas:

@@ -6,67 +6,60 @@ import re
 import socket
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    pass
+    import ssl
+
+    from kquota.backends.tls import Tls
+
+SCHEMES: Final = ("sasl", "digest")
 
 
 @dataclass(frozen=True)
 class ZooKeeperSecurity:
-    """How to authenticate: SASL DIGEST-MD5 (username and password), TLS (PEM files), or both.
+    """How to authenticate, by username and password or by a certificate of `tls`, and whether to encrypt.
 
-    With `ca` only the authorities in it are trusted, else those of the system. `key` defaults to the file of `cert`.
-    `verify_host` compares the host name with the server's certificate, which is checked against the authorities in any
-    case. TLS is used when `tls` is set or one of its files is given. Raises InputError for half a pair or a file that
-    does not exist.
+    `scheme` is what the username is for: "sasl" is SASL DIGEST-MD5, as Kafka's brokers log in; "digest" is ZooKeeper's
+    own scheme, often that of its super user. Raises InputError for half a pair or another scheme.
     """
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    tls: bool = False
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    key_password: str | None = field(default=None, repr=False)
-    verify_host: bool = True
+    scheme: str = "sasl"
+    tls: Tls | None = None
 
     def __post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
-            raise InputError("SASL to ZooKeeper needs a username and a password")
-        if self.key is not None and self.cert is None:
-            raise InputError("a TLS key to ZooKeeper needs its certificate")
-        for path in (self.ca, self.cert, self.key):
-            if path is not None and not path.is_file():
-                raise InputError(f"TLS file {path} does not exist")
+            raise InputError("to authenticate to ZooKeeper takes a username and a password")
+        if self.scheme not in SCHEMES:
+            raise InputError(f"unknown ZooKeeper scheme {self.scheme}", hint=f"schemes: {', '.join(SCHEMES)}")
+        if self.scheme == "digest" and ":" in (self.username or ""):
+            raise InputError("a username of ZooKeeper's digest scheme cannot contain a colon")
 
     @property
-    def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return self.tls or self.ca is not None or self.cert is not None
+    def uses_sasl(self) -> bool:
+        """Whether the username is for SASL."""
+        return self.username is not None and self.scheme == "sasl"
 
     @property
-    def is_authenticated(self) -> bool:
-        """Whether created nodes belong to someone (`JaasUtils.isZkSaslEnabled`, or a client certificate)."""
-        return self.username is not None or self.cert is not None
+    def digest(self) -> str | None:
+        """What authenticates in ZooKeeper's digest scheme, where that is used."""
+        return f"{self.username}:{self.password}" if self.username is not None and self.scheme == "digest" else None
+
+    @property
+    def creates_as_kafka(self) -> bool:
+        """Whether created nodes belong to who we are (`JaasUtils.isZkSaslEnabled`, or a client certificate)."""
+        return self.uses_sasl or (self.tls is not None and self.tls.identity is not None)
 
 
-def check_tls(address: Address, security: ZooKeeperSecurity, deadline: float) -> None:
+def check_tls(address: Address, tls: Tls, context: ssl.SSLContext, deadline: float) -> None:
     """Shakes hands with one of the hosts, because kazoo reports every TLS failure as a time-out."""
     import ssl
 
-    context = client_context(
-        ca=security.ca,
-        cert=security.cert,
-        key=security.key,
-        key_password=security.key_password,
-        verify_host=security.verify_host,
-    )
     cause: BaseException | None = None
     for index, (host, port) in enumerate(address.hosts):
         share = max(deadline - time.monotonic(), 0.1) / (len(address.hosts) - index)
@@ -87,11 +80,11 @@ def check_tls(address: Address, security: ZooKeeperSecurity, deadline: float) ->
     assert cause is not None
     message = f"cannot reach ZooKeeper at {address}: {reason(cause)}"
     if isinstance(cause, ssl.SSLCertVerificationError):
-        raise Unreachable(message, hint="trust its authority (ca), or check the host name in its certificate") from None
+        raise Unreachable(
+            message, hint="trust its authority (truststore), or check the host name in its certificate"
+        ) from None
     if isinstance(cause, ssl.SSLError) and re.search("CERTIFICATE|HANDSHAKE_FAILURE|UNKNOWN_CA", cause.reason or ""):
-        hint = (
-            "the server wants a client certificate" if security.cert is None else "the server refuses the certificate"
-        )
+        hint = "the server wants a client certificate" if tls.identity is None else "the server refuses the certificate"
         raise Unauthorized(message, hint=hint) from None
     if isinstance(cause, ssl.SSLError | ConnectionResetError):
         raise Unreachable(message, hint="is that the TLS port (secureClientPort)?") from None

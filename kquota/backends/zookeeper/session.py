@@ -10,14 +10,18 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kquota.backends import znode
+from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.limits import SINGLE_WINDOW, WINDOW
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Answer, MultiRead, Node, Read, requests_of
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
+
+if TYPE_CHECKING:
+    import ssl
 
 # kazoo's thread workers have a logger that cannot be replaced; without a handler it would print warnings on stderr.
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
@@ -26,12 +30,24 @@ _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
 
 
+class Acl(NamedTuple):
+    """One entry of a node's ACL; the permissions are ZooKeeper's bits."""
+
+    scheme: str
+    id: str
+    permissions: int
+
+
 class Lost(Exception):
     """A request whose answer never came: it may have been executed, or not."""
 
 
 class NotSent(Lost):
     """A request that never left, because the server had stopped answering."""
+
+
+class NoQuorum(Unreachable):
+    """A server that has lost the others: it answers, and writes nothing for anybody."""
 
 
 class Session:
@@ -52,17 +68,20 @@ class Session:
         self._silent = False
         self._multi_read: bool | None = None
         self._client: Any = None
+        self._tls_context: ssl.SSLContext | None = None
+        self._acls: dict[str, list[Any] | None] = {}
 
     # Connecting
 
     def open(self) -> None:
         """Connects. Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there)."""
         security = self._security
-        if security.username is not None and importlib.util.find_spec("puresasl") is None:
+        if security.uses_sasl and importlib.util.find_spec("puresasl") is None:
             raise MissingDependency("SASL to ZooKeeper needs the package pure-sasl", hint="pip install 'kquota[sasl]'")
         deadline = time.monotonic() + self._timeout_s
-        if security.uses_tls:
-            check_tls(self.address, security, deadline)
+        if security.tls is not None:
+            self._tls_context = client_context(security.tls)
+            check_tls(self.address, security.tls, self._tls_context, deadline)
         self._check_names()
         self._client = self._new_client()
         self._client.add_listener(self._on_state)
@@ -101,6 +120,10 @@ class Session:
 
             def create_connection(self, *args: Any, **kwargs: Any) -> Any:
                 try:
+                    if kwargs.get("use_ssl") and session._tls_context is not None:
+                        # kazoo's own TLS reads files, and does not trust what Java would.
+                        plain = super().create_connection(address=kwargs["address"], timeout=kwargs["timeout"])
+                        return session._tls_context.wrap_socket(plain, server_hostname=kwargs["hostname"])
                     return super().create_connection(*args, **kwargs)
                 except Exception as error:
                     address = kwargs.get("address") or (args[0] if args else None)
@@ -133,14 +156,9 @@ class Session:
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
             read_only=True,
             randomize_hosts=True,
-            sasl_options=None if security.username is None else sasl,
-            use_ssl=security.uses_tls,
-            keyfile_password=security.key_password,
-            verify_certs=True,
-            check_hostname=security.verify_host,
-            ca=None if security.ca is None else str(security.ca),
-            certfile=None if security.cert is None else str(security.cert),
-            keyfile=None if security.cert is None else str(security.key or security.cert),
+            sasl_options=sasl if security.uses_sasl else None,
+            auth_data=None if security.digest is None else [("digest", security.digest)],
+            use_ssl=security.tls is not None,
         )
 
     def _on_state(self, _state: object) -> None:
@@ -194,7 +212,7 @@ class Session:
     def _unreachable(self) -> Unreachable:
         why = self._cause or f"no answer within {self._timeout_s:g} s"
         hint = "check the address, and that ZooKeeper runs there"
-        if not self._cause and not self._security.uses_tls:
+        if not self._cause and self._security.tls is None:
             hint = "check the address, and that it is neither a TLS port nor something else than ZooKeeper"
         return Unreachable(f"cannot reach ZooKeeper at {self.address}: {why}", hint=hint)
 
@@ -219,7 +237,7 @@ class Session:
                 f"ZooKeeper's ACLs forbid this{where or f' at {self.address}'}", hint="authenticate as the brokers do"
             )
         if isinstance(error, kazoo.NotReadOnlyCallError):
-            return Unreachable(f"ZooKeeper at {self.address} has no quorum: it can only be read")
+            return NoQuorum(f"ZooKeeper at {self.address} has no quorum: it can only be read")
         if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, kazoo.ConnectionLoss | _lost_errors()):
             name = type(error).__name__.removesuffix("Error")
             return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
@@ -317,16 +335,14 @@ class Session:
         data, stat = result
         return Node(data, stat.version, stat.numChildren)
 
-    def _checked(self, reads: Sequence[Read], answers: Sequence[Answer | int]) -> list[Answer]:
+    def _checked(self, reads: Sequence[Read], answers: list[Answer | int]) -> Sequence[Answer]:
         """The answers. Raises the first error that is more than a missing node."""
         from kazoo.exceptions import EXCEPTIONS
 
-        good: list[Answer] = []
-        for (_, path), answer in zip(reads, answers, strict=True):
+        for (_, path), answer in zip(reads, answers, strict=True) if int in set(map(type, answers)) else ():
             if isinstance(answer, int):
                 raise self.translate(EXCEPTIONS[answer](), path)
-            good.append(answer)
-        return good
+        return cast("list[Answer]", answers)
 
     @staticmethod
     def _pipeline(items: Iterable[Any], send: Callable[[Any], Any], window: int) -> Iterator[Any]:
@@ -337,6 +353,27 @@ class Session:
                 yield handles.popleft()
             handles.append(send(item))
         yield from handles
+
+    def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]:
+        """The ACL of each node, None where there is none. Raises Unreachable or Unauthorized."""
+        from kazoo.exceptions import KazooException, NoNodeError
+
+        answers: list[list[Acl] | None] = []
+        for path, handle in zip(paths, self._pipeline(paths, self._call_acl, SINGLE_WINDOW), strict=True):
+            try:
+                acl, _ = self._result(handle)
+            except NoNodeError:
+                answers.append(None)
+            except Lost:
+                raise self._unauthorized() if self._auth_failed else self._unreachable() from None
+            except KazooException as error:
+                raise self.translate(error, path) from None
+            else:
+                answers.append([Acl(each.id.scheme, each.id.id, each.perms) for each in acl])
+        return answers
+
+    def _call_acl(self, path: str) -> Any:
+        return self._client.get_acls_async(path)
 
     def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[list[Any] | Lost]:
         """Executes transactions in order; each one's result per operation, or Lost."""
@@ -363,23 +400,78 @@ class Session:
     # Operations of a transaction
 
     def create(self, path: str, data: bytes | None, *, sequence: bool = False) -> Any:
-        """A persistent node with the ACL that Kafka gives it (`ZkData.defaultAcls`)."""
+        """A persistent node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
+
+        Raises Unreachable and Unauthorized where that ACL has to be read first.
+        """
         from kazoo.protocol.serialization import Create
+
+        return Create(self.address.chroot + path, data, self._acl(path), 2 if sequence else 0)
+
+    def _acl(self, path: str) -> list[Any]:
         from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-        if not self._security.is_authenticated:
+        if self._security.digest is not None:
+            return self._acl_above(path)
+        acl: list[Any]
+        if not self._security.creates_as_kafka:
             acl = OPEN_ACL_UNSAFE
         elif znode.is_sensitive(path):
             acl = CREATOR_ALL_ACL
         else:
             acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
-        return Create(self.address.chroot + path, data, acl, 2 if sequence else 0)
+        return acl
+
+    def _acl_above(self, path: str) -> list[Any]:
+        """What Kafka gave the nodes above: of a node that is owned by a digest the brokers could not read.
+
+        Raises Unreachable and Unauthorized.
+        """
+        top = "/".join(path.split("/")[:3])
+        for above in dict.fromkeys((top, znode.CONFIG, "/")):
+            if above not in self._acls:
+                self._acls[above] = self._read_acl(above)
+            acl = self._acls[above] if above != path else None
+            if acl is None:
+                continue
+            if any(each.id.scheme == "digest" and each.id.id.endswith(":x") for each in acl):
+                raise Unauthorized(
+                    f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
+                )
+            owners = [each for each in acl if each.id.scheme != "world"]
+            return owners if owners and znode.is_sensitive(path) else acl
+        raise self._unreachable()
+
+    def _read_acl(self, path: str) -> list[Any] | None:
+        from kazoo.exceptions import KazooException, NoNodeError
+
+        try:
+            acl, _ = self._result(self._client.get_acls_async(path))
+        except NoNodeError:
+            return None
+        except Lost:
+            raise self._unreachable() from None
+        except KazooException as error:
+            raise self.translate(error, path) from None
+        return list(acl)
 
     def set_data(self, path: str, data: bytes, version: int) -> Any:
         """A write that fails unless the node still has that version; 0 is a version like any other."""
         from kazoo.protocol.serialization import SetData
 
         return SetData(self.address.chroot + path, data, version)
+
+    def check(self, path: str, version: int) -> Any:
+        """Has the transaction fail unless the node still has that version."""
+        from kazoo.protocol.serialization import CheckVersion
+
+        return CheckVersion(self.address.chroot + path, version)
+
+    def delete(self, path: str, version: int) -> Any:
+        """A deletion that fails unless the node still has that version."""
+        from kazoo.protocol.serialization import Delete
+
+        return Delete(self.address.chroot + path, version)
 
 
 def _lost_errors() -> tuple[type[BaseException], ...]:

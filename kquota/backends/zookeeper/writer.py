@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from kquota.backends.zookeeper.limits import (
     WINDOW,
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
-from kquota.backends.zookeeper.session import Lost, NotSent, Session
+from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.snapshot import Values
@@ -56,6 +57,7 @@ class _Task:
     before: Values = field(default_factory=dict)
     after: Values = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
+    deletes: bool = False
 
     @property
     def entity(self) -> Entity:
@@ -110,7 +112,7 @@ class Writer:
                     results.setdefault(task.entity, task.failed(error))
         ordered = tuple(results[alteration.entity] for alteration in merged)
         errors = [result.error for result in ordered]
-        if errors and all(isinstance(error, Unauthorized) for error in errors) and errors[0] is not None:
+        if errors and all(isinstance(error, Unauthorized | NoQuorum) for error in errors) and errors[0] is not None:
             raise errors[0]
         return ordered
 
@@ -150,7 +152,7 @@ class Writer:
             existing = self._read_tasks(session, pending)
             writes = self._changes(pending, existing)
             size = _TRANSACTION_SIZES[min(attempt, len(_TRANSACTION_SIZES) - 1)]
-            batches = list(_batches(session, writes, set(existing), size))
+            batches = list(_batches(session, writes, existing, size))
             lost = []
             window = WINDOW if size > 1 else SINGLE_WINDOW
             outcomes = session.commit([batch.operations for batch in batches], window)
@@ -172,13 +174,14 @@ class Writer:
     def _read_tasks(self, session: Session, tasks: Sequence[_Task]) -> dict[str, Node]:
         """The nodes of the tasks, and which parents of the missing ones there are. Raises Rejected while migrating."""
         fixed = [znode.CONFIG, znode.CHANGES, *znode.ENTITY_ROOTS.values()]
-        nodes = self._read_nodes(session, [znode.CONTROLLER, *fixed, *(task.path for task in tasks)], fresh=True)
-        controller = nodes.pop(znode.CONTROLLER, None)
+        fixed += [znode.CONTROLLER_EPOCH, znode.CONTROLLER]
+        nodes = self._read_nodes(session, [*fixed, *(task.path for task in tasks)], fresh=True)
+        controller = nodes.get(znode.CONTROLLER)
         if controller is not None and (epoch := znode.kraft_controller_epoch(controller.data)) > 0:
             raise Rejected(
                 f"the cluster at {session.address}{session.address.chroot} is migrating to KRaft"
                 f" (kraftControllerEpoch {epoch}): quotas written to ZooKeeper would be lost",
-                hint="alter them on a broker: kafka-configs --bootstrap-server",
+                hint="alter them through a broker: --bootstrap-server",
             )
         above = dict.fromkeys(parent for task in tasks if task.path not in nodes for parent in znode.parents(task.path))
         missing = [path for path in above if path not in nodes and path not in fixed]
@@ -195,7 +198,6 @@ class Writer:
         for task in tasks:
             node = nodes.get(task.path)
             config = NodeConfig.decode(None if node is None else node.data)
-            task.before = task.after = config.values(task.entity)
             try:
                 change = config.change(task.alteration)
                 if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
@@ -203,13 +205,15 @@ class Writer:
                         f"{task.entity}: its znode would have {len(change.data)} bytes, too many for ZooKeeper"
                     )
             except KquotaError as error:
+                task.before = task.after = config.values(task.entity)
                 self._results[task.entity] = task.failed(error)
                 continue
-            task.after = change.after
+            task.before, task.after = change.before, change.after
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
                 continue
             task.version, task.data = None if node is None else node.version, change.data
+            task.deletes = change.deletes
             writes.append(task)
         return writes
 
@@ -260,13 +264,19 @@ class Writer:
             for task in batch.tasks:
                 self._results[task.entity] = (
                     task.done()
-                    if True in verdicts
+                    # Whoever else deleted the node told the brokers.
+                    if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))
                 )
 
 
-def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size: int) -> Iterator[_Batch]:
-    """Transactions of bounded count and bytes. `existing` are the nodes there are; it grows by those to be created."""
+def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node], size: int) -> Iterator[_Batch]:
+    """Transactions of bounded count and bytes; `nodes` are those there are.
+
+    Each fails when there is another controller by then: it may be one of KRaft (brokers since 3.7.1 look, too).
+    """
+    existing = set(nodes)
+    epoch = nodes.get(znode.CONTROLLER_EPOCH)
     batch = _Batch()
     for task in tasks:
         operations = []
@@ -281,12 +291,16 @@ def _batches(session: Session, tasks: Iterable[_Task], existing: set[str], size:
         if task.version is None:
             existing.add(task.path)
             operations.append(session.create(task.path, task.data))
+        elif task.deletes:
+            operations.append(session.delete(task.path, task.version))
         else:
             operations.append(session.set_data(task.path, task.data, task.version))
         operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
             batch = _Batch()
+        if not batch.tasks and epoch is not None:
+            operations.insert(0, session.check(znode.CONTROLLER_EPOCH, epoch.version))
         batch.add(task, operations, cost)
     if batch.tasks:
         yield batch
@@ -316,6 +330,19 @@ def _back_off(conflicts: int) -> None:
         time.sleep(random.uniform(0.0, min(0.1, 0.001 * 2.0 ** min(conflicts, 10))))  # noqa: S311
 
 
+# Hexadecimal parts are no number to Java, and it reads a leading zero as decimal, or not at all in later versions.
+_ODD_NUMBER = re.compile(r"(?=.*(?:^|\.)0[\dxX])(?:0[xX][0-9A-Fa-f]*|\d+)(?:\.(?:0[xX][0-9A-Fa-f]*|\d+))*\Z", re.ASCII)
+
+
+def _means_the_same_to_java(name: str) -> bool:
+    """Whether what this machine resolves a name to says something about `InetAddress.getByName` on a broker.
+
+    A zone is of one machine only; blanks would be cut off by some resolvers; Python maps other scripts to ASCII (IDNA).
+    """
+    plain = name.isascii() and "%" not in name and not any(character.isspace() for character in name)
+    return plain and not _ODD_NUMBER.match(name)
+
+
 def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
     """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
     names = frozenset(hosts)
@@ -329,8 +356,7 @@ def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
             except IndexError:
                 return
             with contextlib.suppress(OSError, UnicodeError, ValueError):
-                # A zone is of one machine only; blanks would be cut off by some resolvers.
-                if "%" not in name and not any(character.isspace() for character in name):
+                if _means_the_same_to_java(name):
                     socket.getaddrinfo(name, None)
                     resolved.add(name)
 

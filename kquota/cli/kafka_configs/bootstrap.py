@@ -120,9 +120,9 @@ def _security(file: str | None) -> KafkaSecurity:
     configs.load_properties(file)  # for Java's own errors
     from pathlib import Path
 
-    from kquota.backends import clientprops
+    from kquota.cli.security import kafka_security
 
-    return clientprops.kafka_security(Path(file))
+    return kafka_security(Path(file))
 
 
 def _is_known(host: str, port: int) -> bool:

@@ -246,8 +246,12 @@ def resolves(host: str, resolve: Callable[[str], object] | None = None) -> bool:
         return _is_ipv4(host)
     if ":" in host:
         return _is_ipv6(host)
-    # The C library reads these as numbers, Java does not.
-    if re.match(r"0[xX]", host) or any(character.isspace() or character == "\0" for character in host):
+    # Python maps other scripts to ASCII (IDNA), and the C library reads hexadecimal numbers; Java does neither.
+    if (
+        not host.isascii()
+        or re.match(r"0[xX]", host)
+        or any(character.isspace() or character == "\0" for character in host)
+    ):
         return False
     import socket
 

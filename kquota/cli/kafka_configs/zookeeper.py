@@ -35,6 +35,7 @@ _DEFAULT = "<default>"
 _TITLES = {"users": "user-principal", "clients": "client-id"}
 _QUOTAS = tuple(key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
 """What users and clients may have, in the order in which Kafka looks at the values."""
+_WHOLE = {key.value for key in QuotaKey if key.value_type.integral}
 _KEYS = {
     "clients": (_QUOTAS, ()),
     "users": (_QUOTAS, configs.SCRAM),
@@ -96,15 +97,17 @@ def run(options: Options, write: Callable[[str], None]) -> None:
 
 
 def _security(options: Options) -> ZooKeeperSecurity:
-    from kquota.backends.clientprops import zookeeper_security
+    from kquota.cli import security
 
     file = options.value("zk-tls-config-file")
     if file is not None:
         configs.load_properties(file)  # for Java's own errors
     from pathlib import Path
 
-    username, password = (os.environ.get(f"KQUOTA_ZOOKEEPER_{name}") for name in ("USERNAME", "PASSWORD"))
-    return zookeeper_security(None if file is None else Path(file), username, password)
+    jaas_file = os.environ.get("KQUOTA_ZOOKEEPER_JAAS_FILE")
+    return security.zookeeper_security(
+        None if file is None else Path(file), Path(jaas_file) if jaas_file else security.jvm_jaas_file()
+    )
 
 
 # --- Entities ----------------------------------------------------------------------------------------------------
@@ -216,6 +219,8 @@ def _alter(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> N
         config |= adding
         after = {key: value for key, value in config.items() if key not in deleting}
         _validate(levels, after)
+        # Kafka 2.8 checks them trimmed and stores them untrimmed: no broker starts with that.
+        after |= {key: java.trim(after[key]) for key in _WHOLE & after.keys()}
         if not raw.has_chroot:
             raise Refusal("Path length must be > 0")
         return after

@@ -31,6 +31,11 @@ def round_half_up(x: float) -> int:
     return whole + int(fraction >= 0.5) - int(fraction < -0.5)
 
 
+def wrap_long(x: int) -> int:
+    """What a Java long holds after an addition that gives x: its low 64 bits. (Compiled, int64 does so by itself.)"""
+    return (x - LONG_MIN) % 2**64 + LONG_MIN
+
+
 @compilable
 def long_to_int(x: int) -> int:
     """`(int) long`: the low 32 bits, so a delay of 25 days or more becomes negative or arbitrary."""

@@ -18,6 +18,8 @@ UNLIMITED: Final = 9.223372036854775807e18
 """The bound of a sensor without a quota: `Long.MAX_VALUE` as a double. Recording goes on under it."""
 UNBOUNDED: Final = LONG_MAX
 """The cap of the byte quotas: none. Request delays are capped at one window."""
+SENSOR_EXPIRY_MS: Final = 3_600_000
+"""`InactiveSensorExpirationTimeSeconds`: a quota sensor is dropped when it recorded nothing for longer than this."""
 PERCENT_PER_NANO: Final = 100.0 / 1e9
 """`NanosToPercentagePerSecond`: nanoseconds of thread time in percent of one thread."""
 

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import INT_MAX
-from kquota.core.enforcement.check import Verdict, record_and_check
+from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, Verdict, record_and_check
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, compilable
-from kquota.core.enforcement.mutation import SENSOR_EXPIRY_MS
 from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.sensors import RateSensor
 from kquota.core.quota import Value
@@ -39,11 +38,11 @@ class ConnectionSensor(RateSensor):
 
     def connect(self, now: int) -> Verdict:
         """A connection at `now` (ms)."""
-        return self.kernel.connect(self.rate, now, self.bound)
+        return self.kernel.connect(self.at(now), now, self.bound)
 
     def unrecord(self, now: int) -> None:
         """Takes one connection back at `now` (ms): from the slot of now, which is not always the one that got it."""
-        self.kernel.record(self.rate, -1.0, now)
+        self.kernel.record(self.at(now), -1.0, now)
 
 
 class Wait(NamedTuple):
@@ -166,7 +165,9 @@ class ConnectionManager:
         return sensor
 
     def _new_sensor(self, limit: Value | None) -> ConnectionSensor:
-        return ConnectionSensor(limit, windows=self._windows, generation=self._generation, using=self._using)
+        return ConnectionSensor(
+            limit, windows=self._windows, generation=self._generation, using=self._using, expires=False
+        )
 
 
 _WAKE_UP: Final = 0

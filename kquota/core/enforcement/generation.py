@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass
 from typing import Self
 
+from kquota.core.version import parse_version
 from kquota.errors import InputError
-
-_VERSION = re.compile(r"v?(?P<major>\d+)(?:\.(?P<minor>\d+)(?:\.\d+)*)?(?:[-.](?P<suffix>[A-Za-z].*))?", re.ASCII)
 
 
 class Generation(enum.Enum):
@@ -34,18 +32,8 @@ class Generation(enum.Enum):
 
     @classmethod
     def for_version(cls, text: str) -> Self:
-        """The generation of a Kafka release: `3.7.1`, `3.8`, `4.0.0`, `3.9-IV0`. Raises InputError for another text."""
-        match = _VERSION.fullmatch(text.strip())
-        if match is None:
-            raise InputError(f"{text!r} is not a Kafka version", hint="for example 3.7 or 4.0.0")
-        if (match["suffix"] or "").lower().startswith(("ccs", "ce")):
-            raise InputError(
-                f"{text!r} is a version of Confluent Platform", hint="give the Kafka version in it: 7.5 is Kafka 3.5"
-            )
-        major = int(match["major"])
-        if match["minor"] is None and major == 3:
-            raise InputError(f"Kafka version {text!r} is ambiguous", hint="3.7 and 3.8 drop samples differently")
-        return cls.N_PLUS_1_BY_LAST if (major, int(match["minor"] or 0)) >= (3, 8) else cls.N_BY_START
+        """The generation of a Kafka release: `3.7.1`, `4.0.0`. Raises InputError (`parse_version`) for another text."""
+        return cls.N_PLUS_1_BY_LAST if parse_version(text) >= (3, 8, 0) else cls.N_BY_START
 
 
 @dataclass(frozen=True, slots=True)

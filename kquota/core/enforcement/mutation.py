@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kquota.core.enforcement.arithmetic import LONG_MAX, long_to_int, round_half_up
+from kquota.core.enforcement.arithmetic import long_to_int, round_half_up, wrap_long
+from kquota.core.enforcement.check import SENSOR_EXPIRY_MS
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.enforcement.token_bucket import TokenBucket, measure_tokens, record_tokens
 from kquota.core.quota import Value
-
-SENSOR_EXPIRY_MS: Final = 3_600_000
-"""`InactiveSensorExpirationTimeSeconds`: a quota sensor is dropped when it recorded nothing for longer than this."""
 
 
 class Mutation(NamedTuple):
@@ -155,6 +153,6 @@ class MutationQuota:
         """
         if self._delayed_at is None:
             return 0
-        left = self._delay_ms - (now - self._delayed_at)
-        # Long.MAX_VALUE, from a limit of 0, overflows when the clock was set back.
-        return long_to_int(left) if 0 < left <= LONG_MAX else 0
+        # Long.MAX_VALUE, from a limit of 0, overflows when the clock was set back; a limit below 0 overflows downwards.
+        left = wrap_long(self._delay_ms - (now - self._delayed_at))
+        return long_to_int(left) if left > 0 else 0

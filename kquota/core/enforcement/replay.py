@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kquota.core.enforcement.check import PERCENT_PER_NANO, UNBOUNDED, UNLIMITED, record_and_check
+from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.check import PERCENT_PER_NANO, SENSOR_EXPIRY_MS, UNBOUNDED, UNLIMITED, record_and_check
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
 from kquota.core.enforcement.rate import Rate, clear, record
@@ -82,6 +83,8 @@ def replay_sensor(
 ) -> Summary:
     """Replays the events [start, stop) on top of what the statistic holds; `clear` it first for a new sensor.
 
+    A sensor that recorded nothing for more than an hour starts anew, as on a broker.
+
     Values are bytes (exact below 2^53) or ns. Where `checked` is given and false, the event is recorded only (network
     thread time). Where `delays` is given, it receives the raw delay of every event; 0 for one that is not checked.
     """
@@ -95,9 +98,13 @@ def replay_sensor(
     last_ms = NEVER
     peak_rate = 0.0
     peak_ms = NEVER
+    recorded = LONG_MAX
     for i in range(start, stop):
         now = times[i]
         value = values[i] * scale
+        if now > recorded and now - recorded > SENSOR_EXPIRY_MS:
+            clear(rate)
+        recorded = now
         if checked is not None and not checked[i]:
             record(rate, value, now)
             if delays is not None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from kquota.core.enforcement.check import UNLIMITED, Verdict
+from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, UNLIMITED, Verdict
 from kquota.core.enforcement.combined import Throttle
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.rate import Rate
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Resolution, Resolver, Sensor, enabled_mask
+from kquota.core.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
+from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
 
 
 class LimitedSensor:
@@ -42,7 +44,9 @@ class LimitedSensor:
 class RateSensor(LimitedSensor):
     """A windowed rate with a limit.
 
-    By default the sensor runs plain: for single events that is faster than crossing into compiled code.
+    By default the sensor runs plain: for single events that is faster than crossing into compiled code. Unless
+    `expires` is false, it starts anew when it recorded nothing for more than an hour, which shows only in windows that
+    add up to more. (A broker looks every 30 s; here it happens on time.)
     """
 
     def __init__(
@@ -52,11 +56,21 @@ class RateSensor(LimitedSensor):
         windows: QuotaWindows | None = None,
         generation: Generation = Generation.N_PLUS_1_BY_LAST,
         using: Kernel | None = None,
+        expires: bool = True,
     ) -> None:
         super().__init__(limit)
         self.kernel = using if using is not None else kernel(Mode.PLAIN)
         self.windows = windows if windows is not None else QuotaWindows()
         self.rate = self.kernel.new_rate(self.windows, generation)
+        self.expires = expires
+        self._recorded: int | None = None
+
+    def at(self, now: int) -> Rate:
+        """The statistic for what is recorded at `now` (ms): an empty one when the broker had dropped the sensor."""
+        if self.expires and self._recorded is not None and now - self._recorded > SENSOR_EXPIRY_MS:
+            self.kernel.clear(self.rate)
+        self._recorded = now
+        return self.rate
 
     @property
     def max_value_in_window(self) -> float | None:
@@ -71,7 +85,7 @@ class ProduceSensor(RateSensor):
 
     def produce(self, now: int, size: int) -> Verdict:
         """A request of `size` bytes, answered at `now` (ms)."""
-        return self.kernel.produce(self.rate, now, size, self.bound)
+        return self.kernel.produce(self.at(now), now, size, self.bound)
 
 
 class FetchSensor(RateSensor):
@@ -79,7 +93,7 @@ class FetchSensor(RateSensor):
 
     def fetch(self, now: int, size: int) -> Verdict:
         """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
-        return self.kernel.fetch(self.rate, now, size, self.bound)
+        return self.kernel.fetch(self.at(now), now, size, self.bound)
 
     @property
     def max_fetch_bytes(self) -> int:
@@ -92,27 +106,25 @@ class RequestSensor(RateSensor):
 
     def request(self, now: int, nanos: int) -> Verdict:
         """Request-handler time of a request that is answered at `now` (ms)."""
-        return self.kernel.request(self.rate, now, nanos, self.bound)
+        return self.kernel.request(self.at(now), now, nanos, self.bound)
 
     def network(self, now: int, nanos: int) -> None:
         """Network-thread time, recorded without a check after the response was sent."""
-        self.kernel.network(self.rate, now, nanos)
+        self.kernel.network(self.at(now), now, nanos)
 
 
 def produce_with_request(
     bandwidth: ProduceSensor, requests: RequestSensor, now: int, size: int, nanos: int, acks: int
 ) -> Throttle:
     """A produce request under both quotas. The two sensors run on the same kernel."""
-    return bandwidth.kernel.produce_with_request(
-        bandwidth.rate, requests.rate, now, size, nanos, acks, bandwidth.bound, requests.bound
-    )
+    rates = bandwidth.at(now), requests.rate if acks == 0 else requests.at(now)
+    return bandwidth.kernel.produce_with_request(*rates, now, size, nanos, acks, bandwidth.bound, requests.bound)
 
 
 def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int, size: int, nanos: int) -> Throttle:
     """A consumer's fetch under both quotas. The two sensors run on the same kernel."""
-    return bandwidth.kernel.fetch_with_request(
-        bandwidth.rate, requests.rate, now, size, nanos, bandwidth.bound, requests.bound
-    )
+    rates = bandwidth.at(now), requests.at(now)
+    return bandwidth.kernel.fetch_with_request(*rates, now, size, nanos, bandwidth.bound, requests.bound)
 
 
 S = TypeVar("S", bound=LimitedSensor)
@@ -134,12 +146,17 @@ class ClientQuotaManager(Generic[S]):
     """
 
     def __init__(
-        self, key: QuotaKey, new_sensor: Callable[[], S], values: Mapping[Entity, Value] | None = None
+        self,
+        key: QuotaKey,
+        new_sensor: Callable[[], S],
+        values: Mapping[Entity, Value] | None = None,
+        static: StaticQuotas = NO_STATIC_QUOTAS,
     ) -> None:
         self.key = key
         self._new_sensor = new_sensor
+        self._static = static
         self._values: dict[Entity, Value] = {}
-        self._mask = 0
+        self._mask = CLIENT_ID_ENABLED if key in static.values else 0
         self._sensors: dict[Sensor, S] = {}
         self._resolver: Resolver | None = None
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -164,7 +181,7 @@ class ClientQuotaManager(Generic[S]):
     def resolve(self, user: str, client_id: str) -> Resolution:
         """What governs that client now."""
         if self._resolver is None:
-            self._resolver = Resolver(self.key, dict(self._values), self._mask)
+            self._resolver = Resolver(self.key, dict(self._values), self._mask, self._static)
         client = (user, client_id)
         if client not in self._resolutions:
             self._resolutions[client] = self._resolver.resolve(user, client_id)

@@ -30,13 +30,6 @@ def using(request: pytest.FixtureRequest) -> Kernel:
     return kernel(request.param)
 
 
-def test_the_example_of_kip_13(using: Kernel) -> None:
-    # 5 MB/s; 9 s at the quota, then 15 MB at once: 60 MB in 10 s are 6 MB/s, 2 s too fast.
-    sensor = ProduceSensor(5 * MB, using=using)
-    assert [sensor.produce(T0 + 1000 * second, 5 * MB).throttle_ms for second in range(9)] == [0] * 9
-    assert sensor.produce(T0 + 9000, 15 * MB) == (2000, 6.0 * MB, 10_000, True)
-
-
 def test_equality_is_within_the_limit_and_what_rounds_to_zero_is_still_a_violation(using: Kernel) -> None:
     sensor = ProduceSensor(1_000_000_000, using=using)
     assert sensor.produce(T0, 10_000_000_000) == (0, 1e9, 10_000, False)

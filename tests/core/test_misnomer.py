@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.guard import misnomer, objections
+from kquota.core.misnomer import misnomer, misnomers
 from kquota.core.quota import QuotaKey
 
 RATE = {QuotaKey.PRODUCER_BYTE_RATE: 1}
@@ -25,14 +25,14 @@ RATE = {QuotaKey.PRODUCER_BYTE_RATE: 1}
     ],
 )
 def test_what_nobody_can_mean(entity: Entity, words: list[str]) -> None:
-    reasons = objections(Alteration(entity, RATE))
+    reasons = misnomers(Alteration(entity, RATE))
     assert len(reasons) == len(words)
     assert all(word in reason for word, reason in zip(words, reasons, strict=True))
-    assert objections(Alteration(entity, remove=frozenset(RATE))) == ()
+    assert misnomers(Alteration(entity, remove=frozenset(RATE))) == ()
 
 
 def test_an_ip_too() -> None:
-    reasons = objections(Alteration(Entity(ip="<default>"), {QuotaKey.CONNECTION_CREATION_RATE: 1}))
+    reasons = misnomers(Alteration(Entity(ip="<default>"), {QuotaKey.CONNECTION_CREATION_RATE: 1}))
     assert [reason for reason in reasons if "--ip-defaults" in reason] == list(reasons) != []
 
 
@@ -45,7 +45,7 @@ def test_an_ip_too() -> None:
     ],
 )
 def test_what_somebody_may_be_called(entity: Entity) -> None:
-    assert objections(Alteration(entity, RATE)) == ()
+    assert misnomers(Alteration(entity, RATE)) == ()
 
 
 @given(st.sampled_from(EntityType), st.text(min_size=1))

@@ -24,7 +24,7 @@ def misnomer(entity_type: EntityType, name: Name) -> str | None:
     return None
 
 
-def objections(alteration: Alteration) -> tuple[str, ...]:
+def misnomers(alteration: Alteration) -> tuple[str, ...]:
     """Why the alteration should not be made unless somebody insists; none for one that only deletes."""
     if not alteration.set:
         return ()

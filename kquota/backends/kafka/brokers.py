@@ -1,0 +1,197 @@
+"""The configs of brokers by DescribeCluster, DescribeConfigs and IncrementalAlterConfigs (KIP-226, KIP-339, KIP-700).
+
+A broker answers for itself and for the cluster-wide default only, so each is asked on a connection of its own. The
+own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the default, and keeps one synonym of a name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from kquota.backends import ClosesOnExit, wire
+from kquota.backends.kafka.address import Server, Servers
+from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.connection import Deadline
+from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.kafka.session import Session, Unanswered
+from kquota.core.broker import (
+    Broker,
+    BrokerAlteration,
+    BrokerAlterResult,
+    BrokerConfig,
+    BrokerSnapshot,
+    Setting,
+    Source,
+    broker_text,
+    is_shown,
+    level_of,
+    listener_of,
+    rank,
+    read_value,
+)
+from kquota.core.entity import DEFAULT
+from kquota.errors import InputError, Rejected, Unreachable
+
+# `DescribeConfigsResponse.ConfigSource`.
+_SOURCES: Final = {
+    2: Source.DYNAMIC_BROKER_CONFIG,
+    3: Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    4: Source.STATIC_BROKER_CONFIG,
+    5: Source.DEFAULT_CONFIG,
+}
+_PAUSE_S: Final = 0.1
+
+
+class KafkaBrokerConfigs(ClosesOnExit):
+    """Reads and writes the limits of brokers; see `BrokerConfigs` for the contract.
+
+    `bootstrap` is `host:port[,host:port]`; every broker must be reachable where it says that clients of that listener
+    find it. Each wait for one of them is at most `timeout_s` seconds. Raises InputError for a malformed address.
+    """
+
+    def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
+        if not timeout_s > 0:
+            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
+        self._timeout_s = timeout_s
+        self._security = security or KafkaSecurity()
+        self._session = Session(Servers.parse(bootstrap), timeout_s, self._security)
+        self._sessions: dict[int, Session] = {}
+
+    def close(self) -> None:
+        for session in (self._session, *self._sessions.values()):
+            session.close()
+
+    def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
+        if broker is not None:
+            return {broker: self._configs(broker)}
+        brokers: list[Broker] = [DEFAULT, *sorted(self._addresses())]
+        return {each: self._configs(each) for each in brokers}
+
+    def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
+        broker = alteration.broker
+        before = self._rates(broker)
+        result = BrokerAlterResult(broker, before, alteration.applied_to(before))
+        if broker is not DEFAULT and alteration.set:
+            self._check_listeners(broker, alteration)
+        if result.changed:
+            self._write(alteration, validate_only=validate_only)
+        return result
+
+    def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
+        patience = Deadline(timeout_s)
+        while self._rates(result.broker) != dict(result.after):
+            if not patience.left:
+                return False
+            time.sleep(min(_PAUSE_S, patience.left))
+        return True
+
+    def _rates(self, broker: Broker) -> dict[str, int]:
+        """The rates that are set for that broker itself, not those that it inherits."""
+        level = level_of(broker)
+        values = {config.name: config.value_at(level) for config in self._configs(broker) if config.is_alterable}
+        return {name: value for name, value in values.items() if isinstance(value, int)}
+
+    def _configs(self, broker: Broker) -> tuple[BrokerConfig, ...]:
+        shown = [_config(each) for each in self._read(broker) if is_shown(each.name)]
+        return tuple(sorted(shown, key=lambda config: rank(config.name)))
+
+    def _check_listeners(self, broker: int, alteration: BrokerAlteration) -> None:
+        """Raises InputError for the rate of a listener that the broker has not: it would take it, to no effect."""
+        listeners = next((each.value or "" for each in self._read(broker) if each.name == "listeners"), "")
+        known = {part.partition("://")[0].strip().lower() for part in listeners.split(",")}
+        for name in alteration.set:
+            listener = listener_of(name)
+            if listener is not None and listener not in known:
+                raise InputError(
+                    f"{broker_text(broker)} has no listener {listener!r}", hint=f"listeners: {', '.join(sorted(known))}"
+                )
+
+    # Messages
+
+    def _read(self, broker: Broker) -> Sequence[wire.DescribeConfigsResourceResult]:
+        # Which listeners have a rate is not known beforehand: a filter of keys takes whole names only.
+        resource = wire.DescribeConfigsResource(wire.BROKER_RESOURCE, _name(broker), None)
+        request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
+        with self._asking(broker) as (session, deadline):
+            while True:
+                (answer,) = session.ask([request], wire.DescribeConfigsResponse, deadline)
+                if not answer.results:
+                    raise Rejected("the broker's answer is empty")
+                (result, *_) = answer.results
+                if result.error_code == NONE:
+                    return result.configs
+                _pause_or_raise(result.error_code, result.error_message, deadline)
+
+    def _write(self, alteration: BrokerAlteration, *, validate_only: bool) -> None:
+        changes = [wire.AlterableConfig(name, wire.SET, str(rate)) for name, rate in alteration.set.items()]
+        changes += [wire.AlterableConfig(name, wire.DELETE, None) for name in sorted(alteration.remove)]
+        resource = wire.AlterConfigsResource(wire.BROKER_RESOURCE, _name(alteration.broker), changes)
+        request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
+        with self._asking(alteration.broker) as (session, deadline):
+            try:
+                while True:
+                    (answer,) = session.ask([request], wire.IncrementalAlterConfigsResponse, deadline)
+                    if not answer.responses:
+                        raise Rejected("the broker's answer is empty")
+                    (result, *_) = answer.responses
+                    if result.error_code == NONE:
+                        return
+                    _pause_or_raise(result.error_code, result.error_message, deadline)
+            except Unanswered as error:
+                if validate_only:
+                    raise
+                raise Unreachable(f"may or may not have been altered: {error.message}", hint="describe it") from None
+
+    def _addresses(self) -> dict[int, Server]:
+        """Where the brokers are that are alive."""
+        deadline = self._session.deadline()
+        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
+        while True:
+            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, deadline)
+            if answer.error_code == NONE:
+                return {node.broker_id: Server(node.host, node.port) for node in answer.brokers}
+            _pause_or_raise(answer.error_code, answer.error_message, deadline)
+
+    @contextmanager
+    def _asking(self, broker: Broker) -> Iterator[tuple[Session, Deadline]]:
+        """A session with that broker, and errors that name it."""
+        if broker is DEFAULT:
+            yield self._session, self._session.deadline()
+            return
+        session = self._sessions.get(broker)
+        if session is None:
+            addresses = self._addresses()
+            if broker not in addresses:
+                alive = ", ".join(map(str, sorted(addresses)))
+                raise InputError(f"there is no broker {broker} alive in the cluster", hint=f"brokers: {alive}")
+            session = Session(Servers((addresses[broker],)), self._timeout_s, self._security)
+            self._sessions[broker] = session
+        try:
+            yield session, session.deadline()
+        except Unreachable as error:
+            raise Unreachable(f"{broker_text(broker)}: {error.message}", hint=error.hint) from None
+
+
+def _pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:
+    """Waits a moment for what may pass. Raises the error of the code otherwise."""
+    if not is_transient(code) or deadline.left < 2 * _PAUSE_S:
+        raise error_of(code, message)
+    time.sleep(_PAUSE_S)
+
+
+def _name(broker: Broker) -> str:
+    return "" if broker is DEFAULT else str(broker)
+
+
+def _config(entry: wire.DescribeConfigsResourceResult) -> BrokerConfig:
+    """An entry and its synonyms, of which the first is the one in effect."""
+    settings = [
+        Setting(each.name, read_value(entry.name, each.value), _SOURCES[each.source])
+        for each in entry.synonyms
+        if each.source in _SOURCES
+    ]
+    source = _SOURCES.get(entry.config_source, Source.DEFAULT_CONFIG)
+    return BrokerConfig(entry.name, read_value(entry.name, entry.value), source, tuple(settings[1:]))

@@ -1,0 +1,174 @@
+"""The login of a client.properties file: sasl.mechanism, sasl.jaas.config and what belongs to them → a `Sasl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from kquota.backends import jaas
+from kquota.backends.kafka.sasl import SCRAM_MECHANISMS, Plain, Sasl, Scram
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.backends.kafka.oauth import ClientCredentials
+    from kquota.backends.secrets import Ask
+
+_SECURITY = "org.apache.kafka.common.security."
+_OAUTH = f"{_SECURITY}oauthbearer."
+_PASSWORDS = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
+_MODULES = {
+    "PLAIN": _PASSWORDS,
+    **dict.fromkeys(SCRAM_MECHANISMS, _PASSWORDS),
+    "OAUTHBEARER": (f"{_OAUTH}OAuthBearerLoginModule",),
+    "GSSAPI": ("com.sun.security.auth.module.Krb5LoginModule",),
+    "AWS_MSK_IAM": ("software.amazon.msk.auth.iam.IAMLoginModule",),
+}
+"""The login modules of each mechanism; the first is that of the example in a hint."""
+
+_HANDLERS = (
+    f"{_OAUTH}OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+)
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+_RETRIEVERS = tuple(f"{_OAUTH}{name}JwtRetriever" for name in ("Default", "ClientCredentials", "File"))
+_CLIENT = "sasl.oauthbearer.client.credentials."
+
+
+def sasl_of(properties: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
+    """The login; `ask` is for a password that is not there. Raises InputError; no message shows what is in the JAAS."""
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").strip()
+    if mechanism not in _MODULES:
+        raise InputError(
+            f"{file}: sasl.mechanism {mechanism} is not supported", hint=f"supported: {', '.join(_MODULES)}"
+        )
+    options = _options(mechanism, properties.get("sasl.jaas.config"), file)
+    if mechanism == "GSSAPI":
+        return _kerberos(properties, options, file)
+    if mechanism == "AWS_MSK_IAM":
+        return _msk(options)
+    if mechanism == "OAUTHBEARER":
+        return _oauth(properties, options, file, ask)
+    username = options.get("username")
+    if username is None:
+        raise InputError(f"{file}: sasl.jaas.config gives no username", hint=_hint(mechanism))
+    password = options.get("password")
+    if password is None:
+        password = ask(f"password of {username}")
+    return Plain(username, password) if mechanism == "PLAIN" else Scram(mechanism, username, password)
+
+
+def _hint(mechanism: str) -> str:
+    words = ' username="…" password="…"' if _MODULES[mechanism] is _PASSWORDS else ""
+    return f"for example: {_MODULES[mechanism][0]} required{words};"
+
+
+def _options(mechanism: str, text: str | None, file: Path) -> dict[str, str]:
+    """The options of the login module."""
+    if text is None:
+        if mechanism == "GSSAPI":
+            return {}  # It is usually in a file of the JVM's then; the tickets are those of the system in any case.
+        raise InputError(f"{file}: sasl.jaas.config is missing", hint=_hint(mechanism))
+    try:
+        login = jaas.parse_login(text)
+    except ValueError:
+        raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_hint(mechanism)) from None
+    if login.module not in _MODULES[mechanism]:
+        raise InputError(f"{file}: login module {login.module} is not supported for {mechanism}", hint=_hint(mechanism))
+    return login.options
+
+
+def _kerberos(properties: Mapping[str, str], options: Mapping[str, str], file: Path) -> Sasl:
+    from kquota.backends.kafka.kerberos import Kerberos
+
+    service = properties.get("sasl.kerberos.service.name") or options.get("serviceName")
+    if not service:
+        raise InputError(f"{file}: sasl.kerberos.service.name is missing", hint="it is the brokers', often kafka")
+    keytab = options.get("keyTab") if options.get("useKeyTab", "false").lower() == "true" else None
+    return Kerberos(service, options.get("principal"), keytab)
+
+
+def _msk(options: Mapping[str, str]) -> Sasl:
+    from kquota.backends.kafka.msk import MskIam
+    from kquota.backends.kafka.oauth import OAuthBearer
+
+    return OAuthBearer(
+        MskIam(options.get("awsProfileName"), options.get("awsRoleArn"), options.get("awsRoleSessionName"))
+    )
+
+
+def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
+    from kquota.backends.kafka.oauth import OAuthBearer
+
+    handler = properties.get("sasl.login.callback.handler.class", "").strip()
+    retriever = properties.get("sasl.oauthbearer.jwt.retriever.class", "").strip()
+    if handler == _MSK_HANDLER:
+        return _msk(options)
+    for what, known in ((handler, _HANDLERS), (retriever, _RETRIEVERS)):
+        if what and what not in known:
+            raise InputError(f"{file}: {what} is not supported", hint=f"supported: {', '.join(known)}")
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "").strip()
+    if not url:
+        if handler and handler != _HANDLERS[-1]:
+            raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
+        return _unsecured(options, file)
+    extensions = _prefixed(options, "extension_")
+    if local := re.fullmatch(r"file:(?://[^/]*)?(/.*)", url, re.IGNORECASE):
+        from kquota.backends.kafka.oauth import FileToken
+
+        return OAuthBearer(FileToken(Path(unquote(local[1]))), extensions)
+    return OAuthBearer(_client_credentials(url, properties, options, file, ask), extensions)
+
+
+def _client_credentials(
+    url: str, properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask
+) -> ClientCredentials:
+    from kquota.backends import stores
+    from kquota.backends.kafka.oauth import ClientCredentials
+
+    client_id = properties.get(f"{_CLIENT}client.id") or options.get("clientId")
+    if not client_id:
+        raise InputError(
+            f"{file}: the client of the token endpoint is missing",
+            hint=f"set {_CLIENT}client.id and {_CLIENT}client.secret",
+        )
+    secret = properties.get(f"{_CLIENT}client.secret") or options.get("clientSecret")
+    return ClientCredentials(
+        url,
+        client_id,
+        secret or ask(f"secret of the client {client_id}"),
+        properties.get("sasl.oauthbearer.scope") or options.get("scope"),
+        urlencode=properties.get("sasl.oauthbearer.header.urlencode", "false").strip().lower() == "true",
+        # As in Kafka, the stores for the endpoint are options of the login module, apart from those for brokers.
+        tls=stores.tls_of(options, "ssl.", f"{file}: sasl.jaas.config", ask),
+    )
+
+
+def _unsecured(options: Mapping[str, str], file: Path) -> Sasl:
+    """What Kafka's login for tests makes: claims as texts, numbers and lists that begin with what separates them."""
+    from kquota.backends.kafka.oauth import OAuthBearer, UnsecuredToken
+
+    prefix = "unsecuredLogin"
+    principal = options.get(f"{prefix}PrincipalClaimName", "sub")
+    claims: dict[str, str | float | list[str]] = {**_prefixed(options, f"{prefix}StringClaim_")}
+    try:
+        claims |= {name: float(text) for name, text in _prefixed(options, f"{prefix}NumberClaim_").items()}
+        lifetime = float(options.get(f"{prefix}LifetimeSeconds", "3600"))
+    except ValueError:
+        raise InputError(f"{file}: sasl.jaas.config has a number that is none") from None
+    for name, text in _prefixed(options, f"{prefix}ListClaim_").items():
+        claims[name] = text[1:].split(text[0]) if text and not text[0].isalnum() else [text]
+    if not claims.get(principal):
+        raise InputError(
+            f"{file}: sasl.jaas.config says neither where a token is from nor whom an unsecured one is for",
+            hint=f"set sasl.oauthbearer.token.endpoint.url; or {prefix}StringClaim_{principal} in test clusters",
+        )
+    return OAuthBearer(UnsecuredToken(claims, principal, lifetime), _prefixed(options, f"{prefix}Extension_"))
+
+
+def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options whose names begin so, without that."""
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}

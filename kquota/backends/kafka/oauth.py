@@ -1,0 +1,203 @@
+"""OAUTHBEARER (RFC 7628, KIP-255) and where its tokens are from: a token endpoint (KIP-768), a file, or nobody.
+
+As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLoginCallbackHandler` of Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kquota.errors import InputError, Unauthorized, Unreachable
+
+if TYPE_CHECKING:
+    from kquota.backends.tls import Tls
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+_LARGEST_ANSWER = 1 << 20
+
+
+class TokenSource(Protocol):
+    """Where a bearer token is from; as a text it says so: "with the token in /run/token"."""
+
+    def token(self, host: str, timeout_s: float) -> str:
+        """A token for the broker on that host. Raises Unauthorized, Unreachable, InputError, MissingDependency."""
+        ...
+
+
+@dataclass(frozen=True)
+class OAuthBearer:
+    """A bearer token, with SASL extensions (KIP-342). Raises InputError for extensions that cannot be sent."""
+
+    source: TokenSource
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.extensions.items():
+            if not _EXTENSION_NAME.fullmatch(name) or name == "auth" or not _EXTENSION_VALUE.fullmatch(value):
+                raise InputError(f"the SASL extension {name} cannot be sent: its name or its value is not allowed")
+
+    @property
+    def mechanism(self) -> str:
+        return "OAUTHBEARER"
+
+    @property
+    def who(self) -> str:
+        return str(self.source)
+
+    def converse(self, host: str, timeout_s: float) -> Generator[bytes, bytes, None]:
+        token = self.source.token(host, timeout_s)
+        if not _TOKEN.fullmatch(token):
+            raise InputError(f"cannot authenticate {self.source}: it is not a bearer token")
+        fields = {"auth": f"Bearer {token}", **self.extensions}
+        pairs = "".join(f"{name}={value}\x01" for name, value in fields.items())
+        answer = yield f"n,,\x01{pairs}\x01".encode()
+        if answer:
+            # A refusal, as JSON; the broker ends the exchange with an error once that is acknowledged.
+            yield b"\x01"
+            raise Unauthorized(_shortened(answer.decode("utf-8", "replace")))
+
+
+@dataclass(frozen=True)
+class FileToken:
+    """The token that a file holds."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"with the token in {self.path}"
+
+    def token(self, host: str, timeout_s: float) -> str:
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise InputError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{self.path}: it is no token") from None
+
+
+@dataclass(frozen=True)
+class UnsecuredToken:
+    """A token that nobody signed, for listeners of test clusters; valid for `lifetime_s` seconds from now."""
+
+    claims: Mapping[str, str | float | list[str]]
+    principal_claim: str = "sub"
+    lifetime_s: float = 3600.0
+
+    def __str__(self) -> str:
+        return f"as {self.claims.get(self.principal_claim)!r} with an unsecured token"
+
+    def token(self, host: str, timeout_s: float) -> str:
+        import base64
+        import json
+        import time
+
+        now = time.time()
+        claims = {"iat": round(now, 3), "exp": round(now + self.lifetime_s, 3), **self.claims}
+        parts = (json.dumps(part, ensure_ascii=False).encode() for part in ({"alg": "none"}, claims))
+        return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), ""])
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """A token of a token endpoint, for a client with a secret (RFC 6749, section 4.4).
+
+    `urlencode` encodes the two before they are sent, as the RFC wants and Kafka does on demand
+    (sasl.oauthbearer.header.urlencode). `tls` is for an https endpoint. Raises InputError for another kind of URL.
+    """
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    urlencode: bool = False
+    tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https?://[!-.0-~][!-~]*", self.url, re.IGNORECASE):
+            raise InputError(f"the token endpoint {self._shown_url} is no http or https URL")
+
+    def __str__(self) -> str:
+        return f"as the client {self.client_id!r} of {self._shown_url}"
+
+    @property
+    def _shown_url(self) -> str:
+        """The URL without what could be a secret."""
+        return re.sub(r"//[^/@]*@", "//", self.url).partition("?")[0]
+
+    def token(self, host: str, timeout_s: float) -> str:
+        import http.client
+        import json
+        import urllib.error
+
+        endpoint = f"the token endpoint {self._shown_url}"
+        try:
+            body = self._post(timeout_s)
+        except urllib.error.HTTPError as error:
+            refusal = f"{endpoint} answers {error.code}{_reason_of(error.read(_LARGEST_ANSWER))}"
+            error.close()
+            if error.code in (400, 401, 403):
+                raise Unauthorized(refusal, hint="check the client's id, its secret and the scope") from None
+            raise Unreachable(refusal) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
+            raise Unreachable(f"cannot reach {endpoint}: {text}") from None
+        except (ValueError, OverflowError):
+            raise InputError(f"{endpoint} is no http or https URL") from None
+        try:
+            token = json.loads(body)["access_token"]
+        except (ValueError, TypeError, KeyError):
+            token = None
+        if not isinstance(token, str):
+            raise Unreachable(f"{endpoint} answers without an access_token")
+        return token.strip()
+
+    def _post(self, timeout_s: float) -> bytes:
+        import base64
+        import urllib.request
+        from urllib.parse import quote_plus, urlencode
+
+        class NoRedirect(urllib.request.HTTPRedirectHandler):
+            """The secret goes nowhere else."""
+
+            def redirect_request(self, *_: object) -> None:
+                return None
+
+        names = [self.client_id, self.client_secret]
+        basic = base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        request = urllib.request.Request(  # noqa: S310
+            self.url,
+            urlencode(form).encode(),
+            {"Authorization": f"Basic {basic}", "Accept": "application/json", "User-Agent": "kquota"},
+        )
+        handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
+        if self.url.lower().startswith("https:"):
+            from kquota.backends.tls import Tls, client_context
+
+            handlers.append(urllib.request.HTTPSHandler(context=client_context(self.tls or Tls())))
+        with urllib.request.build_opener(*handlers).open(request, timeout=max(timeout_s, 0.001)) as response:
+            body: bytes = response.read(_LARGEST_ANSWER)
+        return body
+
+
+def _reason_of(body: bytes) -> str:
+    """What an answer says of its error in the words of RFC 6749, and no more of it."""
+    import json
+
+    try:
+        answer = json.loads(body)
+        words = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
+    except (ValueError, AttributeError):
+        return ""
+    return ": " + _shortened(": ".join(words)) if words else ""
+
+
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:300]

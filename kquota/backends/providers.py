@@ -1,0 +1,55 @@
+"""Configuration providers: `${file:/path:key}`, `${directory:/path:name}` and `${env:NAME}` in properties (KIP-297).
+
+As `org.apache.kafka.common.config.ConfigTransformer` replaces them, for the providers that the properties themselves
+name in `config.providers`; but what a variable names has to be there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kquota.errors import InputError
+
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider."
+
+
+def resolve(
+    properties: Mapping[str, str], origin: Path, read_properties: Callable[[Path], Mapping[str, str]]
+) -> dict[str, str]:
+    """The properties with their variables replaced. Raises InputError for a provider or a variable that cannot be."""
+    names = [name.strip() for name in properties.get("config.providers", "").split(",") if name.strip()]
+    classes = {name: properties.get(f"config.providers.{name}.class", "") for name in names}
+
+    def look_up(variable: re.Match[str]) -> str:
+        provider, path, key = variable[1], variable[2] or "", variable[3]
+        if provider not in classes:
+            return variable[0]
+        value = None
+        match classes[provider].removeprefix(_PACKAGE):
+            case "FileConfigProvider":
+                value = read_properties(Path(path)).get(key)
+            case "DirectoryConfigProvider":
+                value = _content(Path(path, key))
+            case "EnvVarConfigProvider":
+                value = os.environ.get(key)
+            case other:
+                raise InputError(
+                    f"{origin}: the configuration provider {provider} is not supported: {other or 'it has no class'}",
+                    hint="FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider of Kafka are",
+                )
+        if value is None:
+            raise InputError(f"{origin}: {variable[0]} names nothing that is there")
+        return value
+
+    return {name: _VARIABLE.sub(look_up, value) for name, value in properties.items()} if names else dict(properties)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None

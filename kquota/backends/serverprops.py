@@ -1,0 +1,115 @@
+"""A broker's server.properties → `BrokerSettings`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kquota.backends.clientprops import read_properties
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.quota import INT_MAX, LONG_MAX
+from kquota.core.settings import BrokerSettings
+from kquota.core.snapshot import Problem
+from kquota.core.static import STATIC_CONFIGS, StaticQuotas
+from kquota.core.version import Version
+from kquota.errors import InputError
+
+_CONNECTION_RATE: Final = "max.connection.creation.rate"
+_RATE_LIMITS_SINCE: Final = (2, 7, 0)
+"""The release of `max.connection.creation.rate` and of `controller.quota.window.*`."""
+_OVERRIDES: Final = {
+    "quota.producer.override": "producer_byte_rate",
+    "quota.consumer.override": "consumer_byte_rate",
+    "quota.producer.bytes.per.second.overrides": "producer_byte_rate",
+    "quota.consumer.bytes.per.second.overrides": "consumer_byte_rate",
+}
+"""Names of KIP-13 and of Kafka's source in autumn 2015; no release reads them, KAFKA-2209 came before 0.9.0.0."""
+
+
+def read_server_properties(path: Path, version: Version) -> BrokerSettings:
+    """What a server.properties says about quotas to a broker of that version.
+
+    Only the configs named in `BrokerSettings` are looked at, and held against Kafka's own rules. Raises InputError when
+    the file cannot be read or a broker would refuse a value.
+    """
+    properties = read_properties(path)
+
+    def number(name: str, default: int, least: int, most: int = INT_MAX) -> int:
+        return _number(path, name, properties.get(name), default, least, most)
+
+    def windows(prefix: str) -> QuotaWindows:
+        return QuotaWindows(
+            number(f"{prefix}quota.window.num", 11, 1), number(f"{prefix}quota.window.size.seconds", 1, 1)
+        )
+
+    configured = {key: number(name, LONG_MAX, 1, LONG_MAX) for key, name in STATIC_CONFIGS.items()}
+    static = StaticQuotas.of(configured, version)
+    listeners = _listeners(properties)
+    rates: dict[str, int | None] = {}
+    for listener in listeners:
+        prefixed = f"listener.name.{listener.lower()}.{_CONNECTION_RATE}"
+        rates[listener] = _limit(number(prefixed, INT_MAX, 1))
+    rate = _limit(number(_CONNECTION_RATE, INT_MAX, 0))
+    limited = version >= _RATE_LIMITS_SINCE
+    inter_broker = _inter_broker(properties)
+    return BrokerSettings(
+        windows=windows(""),
+        controller_windows=windows("controller.") if limited else QuotaWindows(),
+        static=static,
+        io_threads=number("num.io.threads", 8, 1),
+        network_threads=number("num.network.threads", 3, 1),
+        connection_rate=rate if limited else None,
+        listeners=rates if limited else dict.fromkeys(listeners),
+        inter_broker_listener=inter_broker if inter_broker in listeners else None,
+        problems=tuple(_problems(path, properties, static)),
+    )
+
+
+_NUMBER: Final = re.compile(r"[+-]?\d{1,30}", re.ASCII)
+_LISTENER: Final = re.compile(r"\s*([^:,\s]+)://[^,]*")
+
+
+def _number(path: Path, name: str, text: str | None, default: int, least: int, most: int) -> int:
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text.strip()):
+        raise InputError(f"{path}: {name}: {text.strip()!r} is not a whole number", hint="brokers know no units here")
+    value = int(text)
+    if not least <= value <= most:
+        raise InputError(f"{path}: {name}: {value} is not between {least} and {most}")
+    return value
+
+
+def _limit(rate: int) -> int | None:
+    return None if rate == INT_MAX else rate
+
+
+def _listeners(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in `listeners`, in order and in upper case as Kafka has them."""
+    names = [name.upper() for name in _LISTENER.findall(properties.get("listeners", ""))]
+    return tuple(dict.fromkeys(names)) or ("PLAINTEXT",)
+
+
+def _inter_broker(properties: Mapping[str, str]) -> str:
+    """`inter.broker.listener.name`, else the name of the protocol that brokers speak."""
+    protocol = properties.get("security.inter.broker.protocol", "PLAINTEXT")
+    return properties.get("inter.broker.listener.name", protocol).strip().upper()
+
+
+def _problems(path: Path, properties: Mapping[str, str], static: StaticQuotas) -> list[Problem]:
+    problems = [
+        Problem(f"{path}: {name}", "ignored: brokers of this Kafka version do not read it (0.9 to 2.8 did)")
+        for key, name in STATIC_CONFIGS.items()
+        if name in properties and key not in static.values and properties[name].strip() != str(LONG_MAX)
+    ]
+    for name, key in _OVERRIDES.items():
+        if name in properties:
+            problems.append(
+                Problem(
+                    f"{path}: {name}",
+                    f"ignored: a draft of KIP-13 that no release reads; set {key} on each client-id instead",
+                )
+            )
+    return problems

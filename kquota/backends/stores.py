@@ -1,0 +1,204 @@
+"""Keystores and truststores of Java's tools → PEM: PEM, PKCS12 and JKS, told apart by their content.
+
+Like Java, which opens a PKCS12 file that is called JKS and the other way round: the `type` of a store says nothing that
+its first bytes do not. PKCS12 is read by the library cryptography, JKS by `kquota.backends.jks`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kquota.backends import jks
+from kquota.backends.secrets import Ask
+from kquota.backends.tls import Pem, Tls
+from kquota.errors import InputError, MissingDependency
+
+_JCEKS = b"\xce\xce\xce\xce"
+_LARGEST_STORE = 64 << 20
+_BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+", re.DOTALL)
+_HEADER = re.compile(r"^[A-Za-z-]+: ", re.MULTILINE)
+
+
+class WrongPassword(InputError):
+    """A store or its key cannot be read with the password that was given, or without one."""
+
+
+def trusted(path: Path, password: str | None) -> Pem:
+    """The certificates of a truststore. Raises InputError where there are none, MissingDependency."""
+    data = _read(path)
+    if data.startswith(jks.MAGIC):
+        try:
+            store = jks.read_jks(data, password)
+        except jks.JksError as error:
+            raise _unreadable(path, error) from None
+        # As in Java, our own certificates are trusted as well.
+        found = [*store.certificates, *(entry.chain[0] for entry in store.keys if entry.chain)]
+        text = "".join(_pem("CERTIFICATE", each) for each in found)
+    elif _is_pem(data):
+        return trusted_text(data.decode("utf-8", "replace"), str(path))
+    else:
+        _, certificates = _pkcs12(path, data, password)
+        text = "".join(certificates)
+    if not text:
+        raise InputError(f"{path}: there are no certificates in it")
+    return Pem(text, str(path))
+
+
+def identity(path: Path, password: str | None, key_password: str | None, key: Path | None = None) -> Pem:
+    """The private key of a keystore with its certificate and chain; of several keys, the first.
+
+    A key in PEM stays encrypted if it is. `key` is a PEM file with the private key where it is not in the store. Raises
+    InputError where there is no key or a password is wrong, MissingDependency.
+    """
+    data = _read(path)
+    if data.startswith(jks.MAGIC):
+        return Pem(_jks_identity(path, data, password, key_password), str(path))
+    if _is_pem(data):
+        text = data.decode("utf-8", "replace")
+        if key is not None:
+            text += _read(key).decode("utf-8", "replace")
+        return identity_text(text, str(path))
+    own, certificates = _pkcs12(path, data, password)
+    if own is None:
+        raise InputError(f"{path}: there is no private key in it")
+    return Pem("".join([own, *certificates]), str(path))
+
+
+def trusted_text(text: str, origin: str) -> Pem:
+    """The certificates of PEM text, with blanks for ends of lines where it is of properties. Raises InputError."""
+    certificates = [block for label, block in _blocks(text, origin) if label == "CERTIFICATE"]
+    if not certificates:
+        raise InputError(f"{origin}: there are no certificates in it")
+    return Pem("".join(certificates), origin)
+
+
+def identity_text(text: str, origin: str) -> Pem:
+    """The private key, the certificate and its chain of PEM text. Raises InputError where one is missing."""
+    blocks = _blocks(text, origin)
+    keys = [block for label, block in blocks if label.endswith("PRIVATE KEY")]
+    certificates = [block for label, block in blocks if label == "CERTIFICATE"]
+    if not keys:
+        raise InputError(f"{origin}: there is no private key in it")
+    if not certificates:
+        raise InputError(f"{origin}: there is no certificate in it")
+    return Pem("".join([keys[0], *certificates]), origin)
+
+
+def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) -> Tls:
+    """What properties say about TLS: those of Kafka (`ssl.keystore.location` …) with that prefix for `ssl.`.
+
+    A password that is needed and not there is asked for. Raises InputError, MissingDependency.
+    """
+
+    def value(name: str) -> str | None:
+        return properties.get(prefix + name) or None
+
+    def read(read: Callable[[Path, str | None], Pem], location: str, password: str | None) -> Pem:
+        try:
+            return read(Path(location), password)
+        except WrongPassword:
+            if password is not None:
+                raise
+            return read(Path(location), ask(f"password of {location}"))
+
+    for store, inline in (("truststore", ("certificates",)), ("keystore", ("key", "certificate.chain"))):
+        for name in inline:
+            if value(f"{store}.location") and value(f"{store}.{name}"):
+                raise InputError(f"{origin}: give either {prefix}{store}.location or {prefix}{store}.{name}")
+    ca = own = None
+    if certificates := value("truststore.certificates"):
+        ca = trusted_text(certificates, f"{origin}: {prefix}truststore.certificates")
+    elif location := value("truststore.location"):
+        ca = read(trusted, location, value("truststore.password"))
+    key_password, store_password = value("key.password"), value("keystore.password")
+    if key := value("keystore.key"):
+        own = identity_text(f"{key}\n{value('keystore.certificate.chain') or ''}", f"{origin}: {prefix}keystore.key")
+    elif location := value("keystore.location"):
+        own = read(lambda path, password: identity(path, password, key_password or password), location, store_password)
+    algorithm = properties.get(f"{prefix}endpoint.identification.algorithm", "https")
+    tls = Tls(ca, own, key_password or store_password, verify_host=algorithm.strip() != "")
+    if tls.needs_key_password:
+        assert own is not None
+        tls = dataclasses.replace(tls, key_password=ask(f"password of the private key of {own.origin}"))
+    return tls
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_STORE)
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    if data.startswith(_JCEKS):
+        raise InputError(f"{path}: it is a JCEKS store", hint="PEM, PKCS12 and JKS can be read")
+    if not data.startswith((jks.MAGIC, b"\x30")) and not _is_pem(data):
+        raise InputError(f"{path}: it is no keystore", hint="PEM, PKCS12 and JKS can be read")
+    return data
+
+
+def _is_pem(data: bytes) -> bool:
+    return b"-----BEGIN " in data
+
+
+def _blocks(text: str, origin: str) -> list[tuple[str, str]]:
+    """The blocks of PEM text with their labels, each brought into the form that OpenSSL reads."""
+    blocks = []
+    for label, body in _BLOCK.findall(text):
+        if _HEADER.search(body):  # an encrypted key of the traditional form
+            blocks.append((label, f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"))
+            continue
+        try:
+            blocks.append((label, _pem(label, base64.b64decode("".join(body.split()), validate=True))))
+        except binascii.Error:
+            raise InputError(f"{origin}: its PEM text is damaged") from None
+    return blocks
+
+
+def _pem(label: str, der: bytes) -> str:
+    lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def _jks_identity(path: Path, data: bytes, password: str | None, key_password: str | None) -> str:
+    secret = password if key_password is None else key_password
+    try:
+        keys = jks.read_jks(data, password).keys
+        if not keys:
+            raise InputError(f"{path}: there is no private key in it")
+        key = keys[0].private_key(secret or "")
+    except jks.JksError as error:
+        raise _unreadable(path, error) from None
+    return _pem("PRIVATE KEY", key) + "".join(_pem("CERTIFICATE", each) for each in keys[0].chain)
+
+
+def _unreadable(path: Path, error: jks.JksError) -> InputError:
+    kind = WrongPassword if isinstance(error, jks.WrongPassword) else InputError
+    return kind(f"{path}: {error}")
+
+
+def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, list[str]]:
+    """The private key, if there is one, and the certificates, its own first."""
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError:
+        raise MissingDependency(
+            f"{path}: reading a PKCS12 store needs the package cryptography", hint="pip install 'kquota[stores]'"
+        ) from None
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        if "password" in str(error).lower():
+            raise WrongPassword(f"{path}: its password is wrong, or it is damaged") from None
+        raise InputError(f"{path}: it is no PKCS12 store, or it is damaged") from None
+    own = [] if store.cert is None else [store.cert]
+    certificates = [entry.certificate.public_bytes(Encoding.PEM).decode() for entry in (*own, *store.additional_certs)]
+    if store.key is None:
+        return None, certificates
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.decode(), certificates

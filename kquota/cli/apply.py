@@ -1,0 +1,235 @@
+"""`kquota apply`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.errors import Refused
+
+if TYPE_CHECKING:
+    from kquota.cli.plan import Labels
+    from kquota.core.plan import Plan
+    from kquota.core.report import ApplyReport
+    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.documents.quotas import QuotaFile
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path))
+@params.quota_file_options
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option(
+    "--max-deleted",
+    type=click.IntRange(0, 100),
+    default=20,
+    show_default=True,
+    metavar="PERCENT",
+    help="Refuse to delete more of the cluster's entities.",
+)
+@click.option(
+    "--max-changed",
+    type=click.IntRange(0, 100),
+    default=50,
+    show_default=True,
+    metavar="PERCENT",
+    help="Refuse to change or delete more of the cluster's entities.",
+)
+@click.option(
+    "--force", is_flag=True, help="Apply in spite of these shares, protected entities and internal principals."
+)
+@click.option(
+    "--for",
+    "duration",
+    type=params.DURATION,
+    metavar="TIME",
+    help="For so long only, such as 2h or 30m: 'kquota reconcile' takes it back.",
+)
+@click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
+@params.journal_option
+@params.cluster_options
+@params.output_option("table", "json")
+def command(
+    file: Path,
+    prune: bool,
+    cluster: str | None,
+    yes: bool,
+    max_deleted: int,
+    max_changed: int,
+    force: bool,
+    duration: int | None,
+    no_rollback: bool,
+    journal: Path,
+    output: str,
+    **options: Any,
+) -> int:
+    """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
+
+    Shows the plan and asks. A plan is refused when the cluster changed since it was made. All changes are validated
+    before the first is written; when one fails all the same, what was done is rolled back. The journal keeps the way
+    back: 'kquota undo'.
+
+    \b
+    Examples:
+      kquota apply quotas.yaml --bootstrap-server localhost:9092
+      kquota apply plan.json --yes
+      kquota apply quotas.yaml --prune --max-deleted 5
+      kquota apply backfill.yaml --for 2h
+    """
+    from kquota.core.guards import Guards, objections
+    from kquota.core.plan import plan
+    from kquota.documents.plan import is_plan, read_plan
+    from kquota.documents.quotas import read_quota_file
+
+    quota_file: QuotaFile | None = None
+    planned: Plan | None = None
+    if is_plan(file):
+        if prune or cluster is not None:
+            raise click.UsageError("--prune and --cluster were decided when the plan was made")
+        planned = read_plan(file)
+    else:
+        quota_file = read_quota_file(file, cluster)
+    with session.open_backend(options) as backend:
+        current = backend.describe()
+        session.warn_problems(current)
+        guards = Guards(max_deleted / 100, max_changed / 100)
+        if quota_file is not None:
+            planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
+            guards = quota_file.guards(max_deleted / 100, max_changed / 100)
+        assert planned is not None
+        if not force:
+            _heed(objections(planned, current, guards))
+        return carry_out(
+            planned,
+            current,
+            backend=backend,
+            labels=quota_file.labels if quota_file is not None else {},
+            cluster=session.cluster_name(options),
+            journal=journal,
+            yes=yes,
+            rollback=not no_rollback,
+            expires=None if duration is None else now() + duration,
+            output=output,
+        )
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def _heed(objections: tuple[str, ...]) -> None:
+    if objections:
+        for objection in objections[1:]:
+            click.echo(f"kquota: {objection}", err=True)
+        raise Refused(f"refused: {objections[0]}", hint="--force applies it all the same")
+
+
+def carry_out(
+    planned: Plan,
+    current: QuotaSnapshot,
+    *,
+    backend: Any,
+    labels: Labels,
+    cluster: str,
+    journal: Path,
+    yes: bool,
+    rollback: bool,
+    output: str,
+    command: Any = "apply",
+    expires: int | None = None,
+    undoes: str | None = None,
+) -> int:
+    """Shows a plan, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
+    from kquota.cli.plan import print_plan, summary
+    from kquota.core.report import ApplyReport
+    from kquota.documents.journal import Journal
+    from kquota.reconcile import apply
+
+    if output == "table":
+        print_plan(planned, labels, "table")
+    if not planned:
+        if output == "json":
+            _print_json(ApplyReport(), planned)
+        return ExitCode.OK
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Refused("nobody was asked: there is no terminal", hint="--yes applies without asking")
+        click.confirm(f"Apply to {cluster} ({summary(planned)})?", abort=True, err=True)
+    with _progress() as progress:
+        report = apply(
+            planned,
+            backend,
+            journal=Journal(journal),
+            cluster=cluster,
+            clock=now,
+            command=command,
+            expires=expires,
+            undoes=undoes,
+            rollback=rollback,
+            progress=progress,
+        )
+    if output == "json":
+        _print_json(report, planned)
+    return _conclude(report)
+
+
+def _conclude(report: ApplyReport) -> int:
+    """What came of it, on stderr, and the exit code."""
+    from kquota.cli.text import entity_text, safe
+
+    for entity, error in report.failed:
+        click.echo(f"kquota: {entity_text(entity)}: {safe(error.message)}", err=True)
+    for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
+        for entity in entities:
+            click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+    counts = {
+        "applied": len(report.applied),
+        "already there": len(report.already),
+        "failed": len(report.failed),
+        "not tried": len(report.skipped),
+        "rolled back": len(report.rolled_back),
+        "unknown": len(report.unknown),
+    }
+    text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
+    entry = f"; 'kquota undo {report.entry}' takes it back" if report.applied else ""
+    click.echo(f"{text}{entry}", err=True)
+    if report.outcome == "applied":
+        return ExitCode.OK
+    if report.outcome == "rolled back" and report.failed:
+        return exit_code_of(report.failed[0][1])
+    return ExitCode.PARTIAL
+
+
+def _print_json(report: ApplyReport, planned: Plan) -> None:
+    from kquota.documents.apply import apply_document
+    from kquota.documents.encoding import to_json
+
+    click.echo(to_json(apply_document(report, planned)), nl=False)
+
+
+class _progress:
+    """A bar on stderr, where that is a terminal."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        self._bar: Any = None
+        if not sys.stderr.isatty():
+            return lambda done, total: None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._bar = Progress(console=Console(stderr=True), transient=True)
+        self._bar.start()
+        task = self._bar.add_task("applying", total=None)
+        return lambda done, total: self._bar.update(task, completed=done, total=total)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

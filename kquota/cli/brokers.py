@@ -1,0 +1,164 @@
+"""What `kquota describe` and `kquota alter` do to brokers (`--broker`, `--entity-type brokers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kquota.cli import session
+from kquota.core.broker import (
+    Broker,
+    BrokerAlteration,
+    BrokerAlterResult,
+    BrokerSnapshot,
+    broker_text,
+    check_name,
+    humanize,
+    parse_rate,
+    rank,
+)
+from kquota.errors import Conflict, InputError
+
+
+def describe(broker: Broker | None, output: str, options: dict[str, Any]) -> None:
+    """Describes one broker, or the cluster-wide default and all of them."""
+    with session.open_broker_configs(options) as configs:
+        snapshot = configs.describe(broker)
+    _print_snapshot(snapshot, output)
+
+
+def alter(
+    broker: Broker,
+    additions: Mapping[str, str],
+    deletions: list[str],
+    output: str,
+    options: dict[str, Any],
+    *,
+    strict_delete: bool,
+    dry_run: bool,
+    wait: bool,
+) -> None:
+    """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
+    rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
+    alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
+    with session.open_broker_configs(options) as configs:
+        result = configs.alter(alteration, validate_only=dry_run)
+        late = wait and not dry_run and not configs.wait_visible(result, timeout_s=options["timeout"])
+    _print_result(result, output, dry_run=dry_run)
+    if late:
+        raise Conflict(
+            f"written, but not shown by the broker within {options['timeout']:g} s: {broker_text(broker)}",
+            hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
+        )
+
+
+def parse_additions(items: list[str]) -> dict[str, str]:
+    """KEY=VALUE items as texts by key. Raises InputError for another form and for a key given twice."""
+    texts: dict[str, str] = {}
+    for item in items:
+        name, separator, text = (part.strip() for part in item.partition("="))
+        if not separator:
+            raise InputError(f"{item!r}: all configs to be added must be in the format key=value")
+        if name in texts:
+            raise InputError(f"{name} is given twice")
+        texts[name] = text
+    return texts
+
+
+def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
+    if output in ("json", "yaml"):
+        from kquota.documents.brokers import brokers_document
+
+        _print_document(brokers_document(snapshot), output)
+        return
+    from kquota.cli.text import Column, print_csv, print_table
+
+    if output == "name":
+        for broker in snapshot:
+            click.echo(broker_text(broker))
+        return
+    if output == "csv":
+        rows: list[tuple[object, ...]] = []
+        for broker, configs in snapshot.items():
+            for config in configs:
+                rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
+                rows += [
+                    (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
+                    for each in config.shadows
+                ]
+        print_csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
+        return
+    if not any(snapshot.values()):
+        click.echo("no configs are set", err=True)
+        return
+    if output == "wide":
+        names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
+        print_table(
+            [Column("BROKER", style="cyan", whole=True), *(Column(name.upper(), number=True) for name in names)],
+            [
+                (broker_text(broker), *(humanize(name, values.get(name)) for name in names))
+                for broker, configs in snapshot.items()
+                for values in [{config.name: config.value for config in configs}]
+            ],
+        )
+        return
+    print_table(
+        [
+            Column("BROKER", style="cyan", whole=True),
+            Column("CONFIG", whole=True),
+            Column("VALUE", number=True),
+            Column("SOURCE"),
+            Column("SHADOWS", style="dim"),
+        ],
+        [
+            (
+                broker_text(broker),
+                config.name,
+                humanize(config.name, config.value),
+                config.source.value,
+                ", ".join(
+                    f"{humanize(each.name, each.value)} ({each.source.value}"
+                    + (")" if each.name == config.name else f" of {each.name})")
+                    for each in config.shadows
+                )
+                or "-",
+            )
+            for broker, configs in snapshot.items()
+            for config in configs
+        ],
+    )
+
+
+def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> None:
+    if output in ("json", "yaml"):
+        from kquota.documents.brokers import broker_alter_document
+
+        _print_document(broker_alter_document(result, dry_run=dry_run), output)
+        return
+    from kquota.cli.text import Column, print_csv, print_table
+
+    names = sorted({*result.before, *result.after}, key=rank)
+    changes = [(name, result.before.get(name), result.after.get(name)) for name in names]
+    broker = broker_text(result.broker)
+    if output == "csv":
+        print_csv(("broker", "config", "before", "after"), [(broker, *change) for change in changes])
+        return
+    different = [change for change in changes if change[1] != change[2]]
+    if not different:
+        click.echo("nothing changes", err=True)
+        return
+    print_table(
+        [Column("BROKER", style="cyan"), Column("CONFIG"), Column("BEFORE", number=True), Column("AFTER", number=True)],
+        [(broker, name, humanize(name, before), humanize(name, after)) for name, before, after in different],
+        styles=["red" if after is None else "green" if before is None else "yellow" for _, before, after in different],
+    )
+    if dry_run:
+        click.echo("dry run: nothing was written", err=True)
+
+
+def _print_document(document: dict[str, Any], output: str) -> None:
+    from kquota.documents.encoding import to_json, to_yaml
+
+    click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)

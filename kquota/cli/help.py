@@ -1,0 +1,48 @@
+"""`kquota help`: the concepts behind quotas as short pages, and the help of a command."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import click
+
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker")
+
+
+@click.command("help")
+@click.argument("topic", required=False)
+@click.pass_context
+def command(ctx: click.Context, topic: str | None) -> None:
+    """Explain a concept, or a command.
+
+    Topics: concepts (start here), precedence (which quota governs a client), sharing (whose counter it is), windows
+    (how long a broker remembers), per-broker (what a limit means on a cluster).
+
+    \b
+    Examples:
+      kquota help concepts
+      kquota help precedence
+      kquota help alter
+    """
+    from kquota.cli.main import COMMANDS, cli
+
+    root = ctx.find_root()
+    if topic is None:
+        click.echo(root.get_help())
+    elif topic in TOPICS:
+        click.echo(text_of(topic), nl=False)
+    elif topic in COMMANDS:
+        found = cli.get_command(root, topic)
+        assert found is not None
+        click.echo(found.get_help(click.Context(found, info_name=topic, parent=root)))
+    else:
+        import difflib
+
+        close = difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Topics: {', '.join(TOPICS)}."
+        raise click.UsageError(f"no topic and no command {topic!r}. {hint}")
+
+
+def text_of(topic: str) -> str:
+    """The page of a topic: Markdown that reads as plain text."""
+    return (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")

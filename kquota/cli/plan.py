@@ -1,0 +1,142 @@
+"""`kquota plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from kquota.core.entity import Entity
+    from kquota.core.plan import Plan
+
+Labels = Mapping["Entity", Mapping[str, str]]
+
+
+@click.command("plan")
+@click.argument("file", type=click.Path(path_type=Path))
+@params.quota_file_options
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Keep the plan for 'kquota apply FILE'.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when something would change.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Say also what a limit comes to on all N brokers: each of them grants it by itself.",
+)
+@params.cluster_options
+@params.output_option("table", "json", "markdown")
+def command(
+    file: Path,
+    prune: bool,
+    cluster: str | None,
+    out: Path | None,
+    exit_code: bool,
+    brokers: int | None,
+    output: str,
+    **options: Any,
+) -> int:
+    """Show what would change so that the cluster has the quotas of FILE.
+
+    Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written.
+
+    \b
+    Examples:
+      kquota plan quotas.yaml --bootstrap-server localhost:9092
+      kquota plan quotas.yaml --prune --exit-code
+      kquota plan quotas.yaml --cluster prod --out plan.json
+      kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
+    """
+    from kquota.core.plan import plan
+    from kquota.documents.quotas import read_quota_file
+
+    quota_file = read_quota_file(file, cluster)
+    with session.open_backend(options) as backend:
+        current = backend.describe()
+    session.warn_problems(current)
+    planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
+    if out is not None:
+        save(planned, quota_file.labels, out)
+    print_plan(planned, quota_file.labels, output, brokers)
+    return ExitCode.DIFFERENT if exit_code and planned else ExitCode.OK
+
+
+def save(planned: Plan, labels: Labels, out: Path) -> None:
+    """Writes the plan document, whole or not at all. Raises InputError when it cannot be written."""
+    from kquota.documents.encoding import to_json, write_text
+    from kquota.documents.plan import plan_document
+
+    write_text(out, to_json(plan_document(planned, labels)))
+
+
+def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None = None) -> None:
+    """Prints a plan in one of plan's formats."""
+    if output == "json":
+        from kquota.documents.encoding import to_json
+        from kquota.documents.plan import plan_document
+
+        click.echo(to_json(plan_document(planned, labels)), nl=False)
+        return
+    rows = _rows(planned, labels, brokers)
+    headings = ["", "ENTITY", "KEY", "BEFORE", "AFTER"]
+    headings += [f"ON {brokers} BROKERS"] if brokers else []
+    headings += ["LABELS"] if any(labels.get(change.entity) for change in planned.changes) else []
+    if output == "markdown":
+        from kquota.cli.text import print_markdown
+
+        click.echo(f"### Quota plan: {summary(planned)}\n")
+        if rows:
+            print_markdown(headings, [row for _, row in rows])
+        return
+    if rows:
+        from kquota.cli.text import Column, print_table
+
+        numbers = {"BEFORE", "AFTER"} | set(headings[5:6] if brokers else ())
+        print_table(
+            [Column(heading, number=heading in numbers, whole=heading == "KEY") for heading in headings],
+            [row for _, row in rows],
+            styles=[style for style, _ in rows],
+        )
+    click.echo(summary(planned), err=True)
+
+
+def summary(planned: Plan) -> str:
+    """`2 to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
+    from kquota.core.plan import Action
+
+    text = (
+        ", ".join(f"{planned.count(action)} to {action.value}" for action in Action) if planned else "nothing changes"
+    )
+    if planned.ignored:
+        text += f"; {len(planned.ignored)} unmanaged left as they are"
+    return text
+
+
+_MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+
+
+def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str, list[str]]]:
+    """A style and the cells for every key that changes."""
+    from kquota.cli.text import entity_text
+    from kquota.core.quota import humanize
+
+    labelled = any(labels.get(change.entity) for change in planned.changes)
+    rows = []
+    for change in planned.changes:
+        for number, key in enumerate(change.keys):
+            before, after = change.before.get(key), change.after.get(key)
+            mark, style = _MARKS["create" if before is None else "delete" if after is None else "update"]
+            # The entity once, so that its keys read as a group.
+            row = [mark, entity_text(change.entity) if number == 0 else "", key.value]
+            row += ["-" if value is None else humanize(key, value) for value in (before, after)]
+            if brokers:
+                row.append("-" if after is None else humanize(key, brokers * after))
+            if labelled:
+                row.append(" ".join(f"{name}={text}" for name, text in labels.get(change.entity, {}).items()))
+            rows.append((style, row))
+    return rows

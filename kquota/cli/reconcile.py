@@ -1,0 +1,51 @@
+"""`kquota reconcile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+
+
+@click.command("reconcile")
+@params.journal_option
+@params.cluster_options
+def command(journal: Path, **options: Any) -> int:
+    """Take back what 'kquota apply --for' did, when its time is over.
+
+    For cron or a systemd timer, once for each cluster. What cannot be taken back, because somebody else changed the
+    entity since, is said each time.
+
+    \b
+    Examples:
+      kquota reconcile --bootstrap-server localhost:9092
+      */5 * * * *  kquota reconcile --context prod
+    """
+    from kquota.cli.apply import now
+    from kquota.cli.undo import take_back, undone
+    from kquota.documents.journal import Journal
+    from kquota.errors import Conflict
+
+    entries = Journal(journal).entries(session.cluster_name(options))
+    gone, time = undone(entries), now()
+    due = [
+        entry
+        for entry in entries
+        if entry.expires is not None and entry.expires <= time and entry.may_have_changed and entry.id not in gone
+    ]
+    if not due:
+        return ExitCode.OK
+    worst = 0
+    with session.open_backend(options) as backend:
+        for entry in reversed(due):
+            try:
+                code = take_back(entry, backend, journal=journal, yes=True, output="table", command="reconcile")
+            except Conflict as error:
+                click.echo(f"kquota: {entry.id}: {error.message}", err=True)
+                code = exit_code_of(error)
+            worst = worst or code
+    return worst

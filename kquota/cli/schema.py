@@ -1,0 +1,30 @@
+"""`kquota schema`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("schema")
+@click.argument("name", required=False)
+def command(name: str | None) -> None:
+    """Print the JSON Schema of a document, or the names of all.
+
+    Every document that kquota reads or writes has one. For help in an editor, keep the one of quotas files beside them
+    and begin the file with '# yaml-language-server: $schema=quotas.schema.json'.
+
+    \b
+    Examples:
+      kquota schema
+      kquota schema quotas > quotas.schema.json
+    """
+    from kquota.documents.encoding import schema, schema_names, to_json
+    from kquota.errors import InputError
+
+    if name is None:
+        for known in schema_names():
+            click.echo(f"{known:<12} {schema(known)['title']}")
+        return
+    if name not in schema_names():
+        raise InputError(f"no schema named {name!r}", hint=f"schemas: {', '.join(schema_names())}")
+    click.echo(to_json(schema(name)), nl=False)

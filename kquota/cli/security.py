@@ -1,0 +1,81 @@
+"""How commands log in: from files and the environment; a secret that is in neither is asked for on the terminal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+
+_USERNAME, _PASSWORD, _PASSWORD_FILE, _SCHEME = (
+    f"KQUOTA_ZOOKEEPER_{name}" for name in ("USERNAME", "PASSWORD", "PASSWORD_FILE", "SCHEME")
+)
+_JVM_JAAS_FILE = "-Djava.security.auth.login.config="
+
+
+def ask(what: str) -> str:
+    """Asks for a secret on the terminal of the process, without echo. Raises InputError where there is none."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        raise InputError(f"the {what} is missing, and there is no terminal to ask for it") from None
+    import getpass
+
+    try:
+        return getpass.getpass(f"kquota: {what}: ")
+    except EOFError:
+        raise click.Abort from None
+
+
+def kafka_security(file: Path) -> KafkaSecurity:
+    """What a client.properties says. Raises InputError, MissingDependency."""
+    from kquota.backends import clientprops
+
+    return clientprops.kafka_security(file, ask)
+
+
+def zookeeper_security(tls_file: Path | None, jaas_file: Path | None) -> ZooKeeperSecurity:
+    """What those files and KQUOTA_ZOOKEEPER_* of the environment say. Raises InputError, MissingDependency."""
+    from kquota.backends import clientprops
+
+    username, password = os.environ.get(_USERNAME) or None, os.environ.get(_PASSWORD)
+    if password is None and (secret := os.environ.get(_PASSWORD_FILE)):
+        password = _content(Path(secret))
+    return clientprops.zookeeper_security(
+        tls_file,
+        username,
+        password,
+        scheme=os.environ.get(_SCHEME) or "sasl",
+        jaas_file=jaas_file,
+        ask=ask,
+    )
+
+
+def jvm_jaas_file() -> Path | None:
+    """The JAAS file that KAFKA_OPTS gives Kafka's own tools, where it says something about ZooKeeper."""
+    import shlex
+
+    from kquota.backends import clientprops
+
+    try:
+        words = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+    except ValueError:
+        return None
+    files = [Path(word.removeprefix(_JVM_JAAS_FILE)) for word in words if word.startswith(_JVM_JAAS_FILE)]
+    return files[-1] if files and clientprops.has_zookeeper_login(files[-1]) else None
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: it is not text") from None

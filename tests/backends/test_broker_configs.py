@@ -1,0 +1,197 @@
+"""Limits of several brokers, by scripted ones: each is asked itself, and what goes wrong is told of the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kquota.backends import wire
+from kquota.backends.kafka import KafkaBrokerConfigs, Servers
+from kquota.core.broker import RATE, BrokerAlteration, Source
+from kquota.core.entity import DEFAULT
+from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable
+from tests.backends.test_kafka_peers import Peer
+
+VERSIONS = [
+    wire.ApiVersion(18, 0, 4),
+    wire.ApiVersion(32, 1, 4),
+    wire.ApiVersion(44, 0, 1),
+    wire.ApiVersion(48, 0, 1),
+    wire.ApiVersion(60, 0, 2),
+]
+NOTHING: Callable[[wire.Request], Any] = lambda request: ...  # noqa: E731
+
+
+def config(name: str, *levels: tuple[str, int]) -> wire.DescribeConfigsResourceResult:
+    """A config that is set at those levels, the strongest first."""
+    synonyms = [wire.DescribeConfigsSynonym(name, value, source) for value, source in levels]
+    return wire.DescribeConfigsResourceResult(name, *levels[0][:1], True, levels[0][1], False, synonyms)
+
+
+class Brokers:
+    """Peers with ids that know of each other; `answers` replaces the answer of one of them, or leaves it (`...`)."""
+
+    def __init__(self, **answers: Callable[[wire.Request], Any]) -> None:
+        self.peers = {number: Peer(self._answer(number, answers.get(f"of_{number}", NOTHING))) for number in (1, 2)}
+        self.rates = {1: "10", 2: "20"}
+
+    def __enter__(self) -> Brokers:
+        for peer in self.peers.values():
+            peer.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for peer in self.peers.values():
+            peer.__exit__()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.peers[1].bootstrap
+
+    def asked(self, number: int) -> list[str]:
+        """The resources that a broker was asked for."""
+        requests = self.peers[number].requests
+        return [each.resources[0].resource_name for each in requests if isinstance(each, wire.DescribeConfigsRequest)]
+
+    def _answer(
+        self, number: int, own: Callable[[wire.Request], Any]
+    ) -> Callable[[wire.Request, wire.RequestHeader], Any]:
+        def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+            if (reply := own(request)) is not ...:
+                return reply
+            match request:
+                case wire.ApiVersionsRequest():
+                    return wire.ApiVersionsResponse(0, VERSIONS)
+                case wire.DescribeClusterRequest():
+                    nodes = [
+                        wire.DescribeClusterBroker(other, server.host, server.port, None)
+                        for other, peer in self.peers.items()
+                        for server in Servers.parse(peer.bootstrap).servers
+                    ]
+                    return wire.DescribeClusterResponse(0, 0, None, wire.BROKERS, "c", 1, nodes)
+                case wire.DescribeConfigsRequest([resource]):
+                    configs = [config("log.dirs", ("/data", 4)), config("listeners", ("A://:1,B://:2", 4))]
+                    configs.append(config(RATE, (self.rates[number], 2), ("2147483647", 5)))
+                    result = wire.DescribeConfigsResult(
+                        0, None, 4, resource.resource_name, configs if resource.resource_name else []
+                    )
+                    return wire.DescribeConfigsResponse(0, [result])
+                case wire.IncrementalAlterConfigsRequest([resource], validate_only):
+                    if not validate_only:
+                        self.rates[number] = resource.configs[0].value or "2147483647"
+                    return altered(0)
+            raise AssertionError(request)
+
+        return answer
+
+
+def altered(code: int, message: str | None = None) -> wire.IncrementalAlterConfigsResponse:
+    return wire.IncrementalAlterConfigsResponse(0, [wire.AlterConfigsResourceResponse(code, message, 4, "")])
+
+
+def refusing(kind: type[wire.Request], answer: Callable[[], Any]) -> Callable[[wire.Request], Any]:
+    """Answers requests of that kind so, and the others as usual."""
+    return lambda request: answer() if isinstance(request, kind) else ...
+
+
+def close() -> Any:
+    raise EOFError
+
+
+def test_each_broker_is_asked_itself() -> None:
+    """And the default of any; configs that have nothing to do with quotas are left out."""
+    with Brokers() as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
+        snapshot = configs.describe()
+        result = configs.alter(BrokerAlteration(2, {RATE: 30}))
+
+        assert list(snapshot) == [DEFAULT, 1, 2]
+        assert [[(each.name, each.value) for each in found] for found in snapshot.values()] == [
+            [],
+            [(RATE, 10)],
+            [(RATE, 20)],
+        ]
+        assert (dict(result.before), dict(result.after)) == ({RATE: 20}, {RATE: 30})
+        assert brokers.rates == {1: "10", 2: "30"}
+        assert configs.wait_visible(result)
+        assert (brokers.asked(1), set(brokers.asked(2))) == (["", "1"], {"2"})
+
+
+def test_what_is_not_shown_in_time() -> None:
+    """A broker may lag behind."""
+    with Brokers() as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
+        result = configs.alter(BrokerAlteration(1, {RATE: 30}), validate_only=True)
+        assert not configs.wait_visible(result, timeout_s=0.2)
+
+
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    with (
+        Brokers(of_2=refusing(wire.DescribeConfigsRequest, close)) as brokers,
+        KafkaBrokerConfigs(brokers.bootstrap) as configs,
+    ):
+        assert configs.describe(1)[1][0].source is Source.DYNAMIC_BROKER_CONFIG
+        with pytest.raises(Unreachable, match=r"broker=2: lost Kafka at"):
+            configs.describe()
+
+
+def test_an_alter_without_an_answer() -> None:
+    """It may have been carried out."""
+    with (
+        Brokers(of_1=refusing(wire.IncrementalAlterConfigsRequest, close)) as brokers,
+        KafkaBrokerConfigs(brokers.bootstrap) as configs,
+    ):
+        with pytest.raises(Unreachable, match="broker=1: may or may not have been altered"):
+            configs.alter(BrokerAlteration(1, {RATE: 30}))
+        with pytest.raises(Unreachable, match="broker=1: lost Kafka"):
+            configs.alter(BrokerAlteration(1, {RATE: 30}), validate_only=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (altered(31), Unauthorized, "CLUSTER_AUTHORIZATION_FAILED"),
+        (altered(42, "no such value"), InvalidRequest, "no such value"),
+        (altered(44, "by policy"), Rejected, "by policy"),
+        (wire.IncrementalAlterConfigsResponse(0, []), Rejected, "empty"),
+    ],
+)
+def test_what_the_broker_refuses(answer: wire.Response, error: type[Exception], says: str) -> None:
+    """In its own words."""
+    with (
+        Brokers(of_1=refusing(wire.IncrementalAlterConfigsRequest, lambda: answer)) as brokers,
+        KafkaBrokerConfigs(brokers.bootstrap) as configs,
+        pytest.raises(error, match=says),
+    ):
+        configs.alter(BrokerAlteration(1, {RATE: 30}))
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    answers = [altered(7), altered(41)]
+    passing = refusing(wire.IncrementalAlterConfigsRequest, lambda: answers.pop(0) if answers else ...)
+    with Brokers(of_1=passing) as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
+        configs.alter(BrokerAlteration(1, {RATE: 30}))
+
+    assert brokers.rates[1] == "30"
+
+
+def test_listeners_and_ids_that_there_are_not() -> None:
+    with Brokers() as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
+        with pytest.raises(InputError, match="no broker 3 alive") as unknown:
+            configs.describe(3)
+        with pytest.raises(InputError, match="no listener 'c'") as nowhere:
+            configs.alter(BrokerAlteration(1, {f"listener.name.c.{RATE}": 30}))
+
+    assert unknown.value.hint == "brokers: 1, 2"
+    assert nowhere.value.hint == "listeners: a, b"
+
+
+def test_brokers_that_are_too_old() -> None:
+    """Before 2.8 they do not tell of each other."""
+    old = wire.ApiVersionsResponse(0, VERSIONS[:2])
+    with (
+        Brokers(of_1=refusing(wire.ApiVersionsRequest, lambda: old)) as brokers,
+        KafkaBrokerConfigs(brokers.bootstrap) as configs,
+        pytest.raises(Rejected, match="DESCRIBE_CLUSTER"),
+    ):
+        configs.describe()

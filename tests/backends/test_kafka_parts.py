@@ -1,0 +1,105 @@
+"""The parts of the Kafka backend that need no peer."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from kquota.backends.kafka import KafkaBackend, Plain, Scram, Servers
+from kquota.backends.kafka.codes import CODES
+from kquota.backends.kafka.scram import scram
+from kquota.errors import InputError, Unauthorized
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a function on its way out
+    import kafka.errors
+
+
+def test_scram_follows_the_rfc() -> None:
+    """The exchange of RFC 7677, section 3."""
+    conversation = scram("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfwEbeRWgbNEkqO")
+    assert next(conversation) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    server_first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    assert conversation.send(server_first) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    with pytest.raises(StopIteration):
+        conversation.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "says"),
+    [
+        ("r=ownsrv,s=c2FsdA==,i=4096", "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "signature is wrong"),
+        ("r=ownsrv,s=c2FsdA==,i=4096", "", "signature is wrong"),
+        ("r=ownsrv,s=c2FsdA==,i=4096", "e=other-error", "other-error"),
+        ("r=own,s=c2FsdA==,i=4096", None, "does not follow"),
+        ("r=srv,s=c2FsdA==,i=4096", None, "does not follow"),
+        ("r=ownsrv,s=???,i=4096", None, "does not follow"),
+        ("r=ownsrv,s=c2FsdA==,i=4095", None, "asks for 4095 iterations"),
+        ("r=ownsrv,s=c2FsdA==,i=1000000000", None, "asks for 1000000000 iterations"),
+        ("r=ownsrv,s=c2FsdA==", None, "asks for no iterations"),
+        ("\xff", None, "does not follow"),
+    ],
+)
+def test_scram_trusts_no_server_that_cannot_prove_itself(first: str, final: str | None, says: str) -> None:
+    conversation = scram("SCRAM-SHA-256", "user", "pencil", nonce="own")
+    next(conversation)
+    if final is not None:
+        conversation.send(first.encode("latin-1"))
+    with pytest.raises(Unauthorized, match=says):
+        conversation.send((first if final is None else final).encode("latin-1"))
+
+
+def test_names_of_error_codes_are_kafkas() -> None:
+    classes = vars(kafka.errors).values()
+    known = {each.errno: each.message for each in classes if isinstance(getattr(each, "errno", None), int)}
+    assert known[-1] == "UNKNOWN"  # of kafka-python; in Kafka it is UNKNOWN_SERVER_ERROR
+    assert {code: ours.name for code, ours in CODES.items() if code != -1} == {
+        code: known[code] for code in CODES if code != -1
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("a:9092", ["a:9092"]),
+        (" a:9092 , [::1]:9093,a:9092,", ["a:9092", "[::1]:9093"]),
+        ("kafka-1.example.com:1", ["kafka-1.example.com:1"]),
+    ],
+)
+def test_bootstrap_servers(text: str, servers: list[str]) -> None:
+    assert [str(server) for server in Servers.parse(text).servers] == servers
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a:0", "a:65536", ":9092", "a:9092,,b:9092", "PLAINTEXT://a:9092", "a b:1", "::1:9092"]
+)
+def test_malformed_bootstrap_servers(text: str) -> None:
+    with pytest.raises(InputError, match="malformed bootstrap server"):
+        KafkaBackend(text)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, math.nan])
+def test_malformed_time_outs(timeout_s: float) -> None:
+    with pytest.raises(InputError, match="not positive"):
+        KafkaBackend("a:9092", timeout_s=timeout_s)
+
+
+def test_credentials_that_cannot_be_sent() -> None:
+    with pytest.raises(InputError, match="NUL"):
+        Plain("u", "p\0")
+    with pytest.raises(InputError, match="not valid Unicode"):
+        Scram("SCRAM-SHA-256", "\ud800", "p")
+    with pytest.raises(InputError, match="no mechanism SCRAM-SHA-1"):
+        Scram("SCRAM-SHA-1", "u", "p")
+
+
+def test_what_is_imported_only_when_needed() -> None:
+    code = "import sys, kquota.backends.kafka; print(*({'ssl', 'asyncio', 'hashlib', 'kafka'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

@@ -1,0 +1,332 @@
+"""Peers that behave badly: silent, slow, old, confused, gone in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kquota.backends import wire
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
+from kquota.backends.tls import Tls
+from kquota.core.entity import DEFAULT, Entity, EntityType
+from kquota.core.filter import QuotaFilter
+from kquota.errors import Rejected, Unreachable
+from tests.backends.contract import CONNECTIONS, PRODUCER, rate
+from tests.brokers.kafka import free_ports
+
+ALICE = Entity(user="alice")
+PAIR = Entity(user=DEFAULT, client_id="app")
+VERSIONS = [wire.ApiVersion(api.key, 0, api.max_version) for api in wire.APIS]
+
+
+class Peer:
+    """A scripted broker: `answer` is given each request and returns a response, raw bytes, or None for silence.
+
+    Raising EOFError closes the connection. Versions and describes without entities are answered where it returns ....
+    """
+
+    def __init__(self, answer: Callable[[wire.Request, wire.RequestHeader], Any]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.requests: list[wire.Request] = []
+        self.connections = 0
+        self.bootstrap = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Peer:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone does not wake a thread that waits in accept.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for each in (self._listener, *self._open):
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._listener.accept()
+                self.connections += 1
+                self._open.append(connected)
+                threading.Thread(target=self._serve, args=(connected,), daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError), connected, connected.makefile("rb") as stream:
+            while size := stream.read(4):
+                header, request = wire.decode_request(stream.read(int.from_bytes(size, "big")))
+                self.requests.append(request)
+                reply = self._answer(request, header)
+                if reply is ...:
+                    reply = usual(request)
+                if not isinstance(reply, bytes | None):
+                    reply = wire.encode_response(reply, header.api_version, header.correlation_id)
+                    reply = len(reply).to_bytes(4, "big") + reply
+                if reply is not None:
+                    connected.sendall(reply)
+
+
+def usual(request: wire.Request) -> wire.Response:
+    """What an idle broker without quotas answers."""
+    match request:
+        case wire.ApiVersionsRequest():
+            return wire.ApiVersionsResponse(0, VERSIONS)
+        case wire.DescribeClientQuotasRequest():
+            return wire.DescribeClientQuotasResponse(0, 0, "", [])
+        case wire.AlterClientQuotasRequest(entries):
+            # In another order, as brokers do.
+            results = [wire.AlterEntryResult(0, None, entry.entity[::-1]) for entry in reversed(entries)]
+            return wire.AlterClientQuotasResponse(0, results)
+    raise AssertionError(request)
+
+
+def test_an_unreachable_port() -> None:
+    (port,) = free_ports(1)
+    with (
+        KafkaBackend(f"127.0.0.1:{port}", timeout_s=5) as backend,
+        pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: connection refused"),
+    ):
+        backend.describe()
+
+
+@pytest.mark.parametrize("security", [None, KafkaSecurity(Tls()), KafkaSecurity(sasl=Plain("a", "b"))])
+def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
+    """In TLS it is the handshake that nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        started = time.monotonic()
+        with (
+            KafkaBackend(f"127.0.0.1:{port}", timeout_s=0.5, security=security) as backend,
+            pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 0\.5 s"),
+        ):
+            backend.describe()
+        assert 0.4 < time.monotonic() - started < 3
+
+
+def test_a_peer_that_dribbles() -> None:
+    """The deadline is that of the whole answer, not of its next byte."""
+    stop = threading.Event()
+
+    def dribble(connected: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            connected.sendall(b"\0\0\1\0")
+            while not stop.wait(0.05):
+                connected.sendall(b"\0")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: dribble(listener.accept()[0]), daemon=True)
+        thread.start()
+        started = time.monotonic()
+        with (
+            KafkaBackend(f"127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5) as backend,
+            pytest.raises(Unreachable, match=r"no answer within 0\.5 s"),
+        ):
+            backend.describe()
+        assert time.monotonic() - started < 3
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\5\0\0\0\1\0", b"\xff\xff\xff\xff", b"\0\0\0\4\0\0\0\x63"]
+)
+def test_what_is_not_kafka(garbage: bytes) -> None:
+    with (
+        Peer(lambda request, header: garbage) as peer,
+        KafkaBackend(peer.bootstrap, timeout_s=3) as backend,
+        pytest.raises(Unreachable, match=r"not Kafka|malformed|another request"),
+    ):
+        backend.describe()
+
+
+def test_an_older_broker() -> None:
+    """ApiVersions v3 is unknown there, and so are the flexible versions (2.6)."""
+    old = [wire.ApiVersion(18, 0, 2), wire.ApiVersion(48, 0, 0), wire.ApiVersion(49, 0, 0)]
+    seen = []
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        seen.append((header.api_key, header.api_version))
+        if header.api_key == 18 and header.api_version == 3:
+            fallback = wire.encode_response(wire.ApiVersionsResponse(35, old[:1]), 0, header.correlation_id)
+            return len(fallback).to_bytes(4, "big") + fallback
+        return wire.ApiVersionsResponse(0, old) if header.api_key == 18 else ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        assert backend.alter([rate(ALICE)])[0].changed
+    assert seen == [(18, 3), (18, 2), (48, 0), (49, 0)]
+
+
+def test_a_broker_before_2_6() -> None:
+    versions = wire.ApiVersionsResponse(0, VERSIONS[:3])
+    with (
+        Peer(lambda request, header: versions) as peer,
+        KafkaBackend(peer.bootstrap) as backend,
+        pytest.raises(Rejected, match="does not serve DESCRIBE_CLIENT_QUOTAS") as raised,
+    ):
+        backend.describe()
+    assert "2.6" in str(raised.value.hint)
+
+
+def test_an_alter_is_tried_again_while_the_controller_changes() -> None:
+    codes = iter([41, 7])
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            code = next(codes, 0)
+            results = [
+                wire.AlterEntryResult(0 if number == 0 and len(request.entries) > 1 else code, None, entry.entity)
+                for number, entry in enumerate(request.entries)
+            ]
+            return wire.AlterClientQuotasResponse(0, results)
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        assert [result.error for result in backend.alter([rate(ALICE), rate(PAIR)])] == [None, None]
+    sent = [request.entries for request in peer.requests if isinstance(request, wire.AlterClientQuotasRequest)]
+    assert [len(entries) for entries in sent] == [2, 1, 1]
+
+
+def test_entities_that_the_broker_does_not_know_do_not_hold_up_others() -> None:
+    """As 2.6 answers about ips (KIP-612 came with 2.8)."""
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeClientQuotasRequest) and request.components[0].entity_type == "ip":
+            return wire.DescribeClientQuotasResponse(0, 35, "Custom entity type 'ip' not supported", None)
+        return ...
+
+    address = Entity(ip="127.0.0.1")
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        refused, altered = backend.alter([rate(address), rate(ALICE)])
+        assert isinstance(refused.error, Rejected)
+        assert refused.error.message == "UNSUPPORTED_VERSION: Custom entity type 'ip' not supported"
+        assert altered.error is None
+        for action in (
+            lambda: backend.alter([rate(address)]),
+            lambda: backend.describe(QuotaFilter({EntityType.IP: DEFAULT})),
+        ):
+            with pytest.raises(Rejected, match="'ip' not supported"):
+                action()
+
+
+def test_a_controller_that_stays_away() -> None:
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeClientQuotasRequest):
+            return wire.DescribeClientQuotasResponse(0, 41, "no controller", None)
+        return ...
+
+    with (
+        Peer(answer) as peer,
+        KafkaBackend(peer.bootstrap, timeout_s=0.5) as backend,
+        pytest.raises(Unreachable, match="NOT_CONTROLLER: no controller"),
+    ):
+        backend.describe()
+
+
+def test_a_connection_that_the_broker_closed_meanwhile() -> None:
+    """As after connections.max.idle.ms: the next request opens another one."""
+    asked = itertools.count()
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeClientQuotasRequest) and next(asked) == 1:
+            raise EOFError
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        backend.describe()
+        backend.describe()
+        assert peer.connections == 2
+
+
+def test_an_alter_without_an_answer() -> None:
+    """Nobody knows whether it was carried out, and the result says so; what was never sent is another matter."""
+    alters = itertools.count()
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest) and not request.validate_only:
+            return ... if next(alters) == 0 else None
+        return ...
+
+    alterations = [rate(Entity(user=f"u{number}")) for number in range(2500)]  # no KRaft: 1,000 a request
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=0.5) as backend:
+        results = backend.alter(alterations)
+    assert {result.error for result in results[:1000]} == {None}
+    lost, unsent = results[1000].error, results[2000].error
+    assert isinstance(lost, Unreachable)
+    assert lost.message.startswith("user=u1000 may or may not have been altered: lost Kafka at 127.0.0.1")
+    assert isinstance(unsent, Unreachable)
+    assert unsent.message.startswith("user=u2000 was not altered: ")
+
+
+def test_an_answer_that_forgets_an_entity() -> None:
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            return wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, request.entries[1].entity)])
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        forgotten, altered = backend.alter([rate(ALICE), rate(PAIR)])
+    assert isinstance(forgotten.error, Rejected)
+    assert altered.error is None
+
+
+def test_a_request_that_the_cluster_refuses_as_a_whole() -> None:
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            text = "Unable to perform excessively large batch operation."
+            return wire.AlterClientQuotasResponse(
+                0, [wire.AlterEntryResult(44, text, entry.entity) for entry in request.entries]
+            )
+        return ...
+
+    with (
+        Peer(answer) as peer,
+        KafkaBackend(peer.bootstrap) as backend,
+        pytest.raises(Rejected, match="POLICY_VIOLATION: Unable to perform excessively large batch operation"),
+    ):
+        backend.alter([rate(ALICE), rate(PAIR)])
+
+
+def test_what_kquota_does_not_know_is_a_problem_and_not_a_crash() -> None:
+    part, value = wire.EntityData, wire.ValueData
+    entries = [
+        wire.QuotaEntry([part("group", "g"), part("user", None)], [value("producer_byte_rate", 1.0)]),
+        wire.QuotaEntry([part("user", "")], [value("producer_byte_rate", 1.0)]),  # KAFKA-16222
+        wire.QuotaEntry([], [value("producer_byte_rate", 1.0)]),
+        wire.QuotaEntry([part("ip", "::1"), part("user", "u")], [value("producer_byte_rate", 1.0)]),
+        wire.QuotaEntry([part("user", "alice")], [value("new_rate", 1.5), value(CONNECTIONS.value, 3.0)]),
+        wire.QuotaEntry([part("user", "bob")], [value("new_rate", 1e300), value("producer_byte_rate", -0.0)]),
+    ]
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeClientQuotasRequest):
+            return wire.DescribeClientQuotasResponse(0, 0, None, entries)
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        snapshot = backend.describe()
+    assert {entity: dict(values) for entity, values in snapshot.items()} == {Entity(user="bob"): {PRODUCER: 0}}
+    assert [problem.where for problem in snapshot.problems] == [
+        "group=g,user=<default>",
+        "user=",
+        "",
+        "ip=::1,user=u",
+        "user=alice",
+        "user=alice",
+        "user=bob",
+    ]
+    assert snapshot.problems[4].message == "new_rate=1.5 is a quota key that kquota does not know"
+
+
+def test_what_is_never_shown_is_waited_for_no_longer_than_asked() -> None:
+    with Peer(lambda request, header: ...) as peer, KafkaBackend(peer.bootstrap) as backend:
+        results = backend.alter([rate(ALICE)])
+        assert backend.wait_visible(results, timeout_s=0.2) == (ALICE,)
+        assert backend.wait_visible(()) == ()

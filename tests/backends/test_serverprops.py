@@ -1,0 +1,117 @@
+"""A broker's server.properties becomes the settings that decide about quotas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kquota.backends.serverprops import read_server_properties
+from kquota.core.enforcement import QuotaWindows
+from kquota.core.quota import QuotaKey
+from kquota.core.settings import BrokerSettings
+from kquota.core.static import StaticQuotas
+from kquota.core.version import Version
+from kquota.errors import InputError
+
+FILE = """\
+# a broker of ours
+broker.id=1
+listeners = INTERNAL://:9093,\\
+    Clients://0.0.0.0:9092
+listener.security.protocol.map=INTERNAL:SSL,CLIENTS:SASL_SSL
+inter.broker.listener.name=INTERNAL
+ssl.keystore.password=hush
+quota.window.num=21
+quota.window.size.seconds=2
+controller.quota.window.num=100
+num.io.threads=16
+num.network.threads=6
+max.connection.creation.rate=200
+listener.name.clients.max.connection.creation.rate=50
+quota.producer.default=1048576
+quota.consumer.default=9223372036854775807
+"""
+NOW: Version = (4, 0, 0)
+
+
+def read(tmp_path: Path, text: str, version: Version = (2, 8, 0)) -> BrokerSettings:
+    file = tmp_path / "server.properties"
+    file.write_text(text)
+    return read_server_properties(file, version)
+
+
+def test_everything_that_decides_about_quotas(tmp_path: Path) -> None:
+    assert read(tmp_path, FILE) == BrokerSettings(
+        windows=QuotaWindows(21, 2),
+        controller_windows=QuotaWindows(100, 1),
+        static=StaticQuotas({QuotaKey.PRODUCER_BYTE_RATE: 1048576}),
+        io_threads=16,
+        network_threads=6,
+        connection_rate=200,
+        listeners={"INTERNAL": None, "CLIENTS": 50},
+        inter_broker_listener="INTERNAL",
+    )
+
+
+def test_an_empty_file_is_kafkas_own_defaults(tmp_path: Path) -> None:
+    assert read(tmp_path, "", NOW) == BrokerSettings(inter_broker_listener="PLAINTEXT")
+
+
+def test_a_controller_has_no_inter_broker_listener(tmp_path: Path) -> None:
+    settings = read(tmp_path, "process.roles=controller\nlisteners=CONTROLLER://:9093\n", NOW)
+    assert (list(settings.listeners), settings.inter_broker_listener) == (["CONTROLLER"], None)
+
+
+def test_later_brokers_do_not_read_the_static_defaults_and_are_told_so(tmp_path: Path) -> None:
+    settings = read(tmp_path, FILE, NOW)
+    assert not settings.static.values
+    (problem,) = settings.problems
+    assert problem.where.endswith("server.properties: quota.producer.default")
+    assert "0.9 to 2.8" in problem.message
+
+
+def test_earlier_brokers_do_not_limit_connections(tmp_path: Path) -> None:
+    settings = read(tmp_path, FILE, (2, 6, 0))
+    assert settings.connection_rate is None
+    assert settings.listeners == {"INTERNAL": None, "CLIENTS": None}
+    assert settings.controller_windows == QuotaWindows()
+
+
+@pytest.mark.parametrize("name", ["quota.producer.override", "quota.consumer.bytes.per.second.overrides"])
+@pytest.mark.parametrize("version", [(0, 9, 0), (2, 8, 0), NOW])
+def test_the_overrides_of_kip_13_were_never_shipped(tmp_path: Path, name: str, version: Version) -> None:
+    """KIP-13: quota.producer.override="clientA:4M,clientB:10M"."""
+    settings = read(tmp_path, f'{name}="clientA:4M,clientB:10M"\n', version)
+    (problem,) = settings.problems
+    assert name in problem.where
+    assert "KIP-13" in problem.message
+    assert not settings.static.values
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("quota.producer.default=2M", "quota.producer.default: '2M' is not a whole number"),  # KIP-13 writes it so
+        ("quota.producer.default=0", "quota.producer.default: 0 is not between 1 and 9223372036854775807"),
+        ("quota.consumer.default=", "quota.consumer.default: '' is not a whole number"),
+        ("quota.window.num=0", "quota.window.num: 0 is not between 1"),
+        ("quota.window.size.seconds=1.5", "quota.window.size.seconds: '1.5'"),
+        ("controller.quota.window.num=2147483648", "controller.quota.window.num: 2147483648 is not between"),
+        ("max.connection.creation.rate=-1", "max.connection.creation.rate: -1"),
+        ("listener.name.plaintext.max.connection.creation.rate=0", "listener.name.plaintext."),
+        ("num.io.threads=none", "num.io.threads"),
+        ("broken=\\u12", "not a properties file"),
+    ],
+)
+def test_what_a_broker_would_refuse(tmp_path: Path, line: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, "ssl.keystore.password=hush\n" + line + "\n")
+    assert "server.properties: " in caught.value.message
+    assert says in caught.value.message
+    assert "hush" not in caught.value.message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_server_properties(tmp_path / "none", NOW)

@@ -1,0 +1,177 @@
+"""A real Kafka broker in ZooKeeper mode, from Maven artifacts: the last release line that has it, loopback only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from tests.brokers.kafka import KafkaBroker, free_ports, password_of
+from tests.brokers.maven import retrieve
+
+VERSION = "3.9.1"
+COORDINATES = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    # The binding of slf4j to the log4j that Kafka brings; Kafka itself leaves it to its distribution.
+    "org.slf4j:slf4j-reload4j:1.7.36",
+)
+USERS = ("admin", "alice")
+"""Who has SCRAM credentials from the start; the password of each is made from the name (`password_of`)."""
+
+_LOG4J = """\
+log4j.rootLogger=WARN, server
+log4j.appender.server=org.apache.log4j.FileAppender
+log4j.appender.server.File={server_log}
+log4j.appender.server.layout=org.apache.log4j.PatternLayout
+log4j.appender.server.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+_SERVER = """\
+broker.id=0
+zookeeper.connect={zookeeper}
+listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=SCRAM-SHA-256
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+_CONTROLLER = """\
+process.roles=controller
+node.id=3000
+listeners=CONTROLLER://127.0.0.1:{controller}
+zookeeper.connect={zookeeper}
+log.dirs={data}/data
+"""
+# What the controller and a broker that takes part in a migration have in common.
+_QUORUM = """\
+controller.quorum.voters=3000@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+zookeeper.metadata.migration.enable=true
+"""
+_JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+class ZooKeeperModeBroker(KafkaBroker):
+    """One broker on a ZooKeeper that is there: `zookeeper` is its connect string, where a missing chroot is created.
+
+    The SASL_PLAINTEXT listener has the mechanism SCRAM-SHA-256; Kafka's own tool puts the credentials of `USERS` into
+    ZooKeeper before the broker starts. A context manager like `KafkaBroker`; `restart` starts it again on what it left.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        ready_seconds: float = 60,
+    ) -> None:
+        super().__init__(settings=settings, heap=heap, ready_seconds=ready_seconds)
+        self.version = VERSION
+        self.zookeeper = zookeeper
+        self._quorum = ""
+
+    def client(self, user: str | None = None) -> dict[str, str | int | float | bool]:
+        settings = super().client(user)
+        return settings if user is None else {**settings, "sasl.mechanism": "SCRAM-SHA-256"}
+
+    def restart(self) -> None:
+        """Ends the broker and starts it again, with the same ports and files. Raises RuntimeError as starting does."""
+        self._end()
+        self._run()
+
+    @contextlib.contextmanager
+    def migration_controller(self) -> Iterator[None]:
+        """Runs a KRaft controller that the cluster can migrate to (KIP-866); it waits until the broker takes part.
+
+        Both end with the context.
+        """
+        (port,) = free_ports(1)
+        folder = self.folder / "controller"
+        folder.mkdir()
+        self._quorum = _QUORUM.format(controller=port)
+        properties = folder / "controller.properties"
+        properties.write_text(_CONTROLLER.format(controller=port, zookeeper=self.zookeeper, data=folder) + self._quorum)
+        with _client(self.zookeeper) as client:
+            cluster = json.loads(client.get("/cluster/id")[0])["id"]
+        self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+        with (folder / "output.log").open("wb") as output:
+            command = self._java("kafka.Kafka", str(properties), options=self._options())
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+        try:
+            yield
+        finally:
+            self._end()  # before the controller, without which it would not end
+            process.kill()
+            process.wait()
+
+    def migrate(self) -> None:
+        """Starts the broker again as one that takes part: the controller copies ZooKeeper and takes it over."""
+        properties = self.folder / "server.properties"
+        properties.write_text(properties.read_text() + self._quorum)
+        self.restart()
+
+    def errors(self) -> list[str]:
+        """What it has logged as an error since it was started for the first time."""
+        log = (self.folder / "server.log").read_text(errors="replace")
+        return [line for line in log.splitlines() if re.match(r"\[[^]]*\] (?:ERROR|FATAL) ", line)]
+
+    def _start(self) -> None:
+        self._jars = retrieve(f"kafka-{VERSION}-zookeeper", COORDINATES)
+        self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
+        plain, sasl = free_ports(2)
+        self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
+        server = _SERVER.format(zookeeper=self.zookeeper, plain=plain, sasl=sasl, data=self.folder / "data", jaas=_JAAS)
+        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        (self.folder / "server.properties").write_text(server + extra)
+        (self.folder / "log4j.properties").write_text(_LOG4J.format(server_log=self.folder / "server.log"))
+        self._add_credentials()
+        self._run()
+
+    def _add_credentials(self) -> None:
+        """What administrators do before the first broker starts ("Creating SCRAM Credentials" of the documentation)."""
+        hosts, slash, chroot = self.zookeeper.partition("/")
+        with _client(hosts) as client:
+            client.ensure_path(slash + chroot)
+        for user in USERS:
+            credentials = f"SCRAM-SHA-256=[iterations=4096,password={password_of(user)}]"
+            entity = ("--entity-type", "users", "--entity-name", user)
+            change = ("--zookeeper", self.zookeeper, "--alter", "--add-config", credentials, *entity)
+            self._run_tool("kafka.admin.ConfigCommand", *change)
+
+    def _run_tool(self, main: str, *arguments: str) -> None:
+        """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
+        command = self._java(main, *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
+
+    def _run(self) -> None:
+        self._launch(self.folder / "server.properties", self._options())
+
+    def _options(self) -> tuple[str, ...]:
+        return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")
+
+
+@contextlib.contextmanager
+def _client(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()

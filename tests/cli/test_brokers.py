@@ -1,0 +1,213 @@
+"""`kquota describe` and `kquota alter` of brokers, on a live one and on ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.brokers.kafka import KafkaBroker, password_of
+from tests.cli.conftest import Kquota, Ran
+
+RATE = "max.connection.creation.rate"
+LISTENER = f"listener.name.sasl_plaintext.{RATE}"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    """A broker with static limits; alice may do nothing."""
+    settings = {
+        RATE: "5000",
+        f"listener.name.plaintext.{RATE}": "700",
+        "quota.window.num": "7",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with KafkaBroker(settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def run(kquota: Kquota, broker: KafkaBroker) -> Iterator[Callable[..., Ran]]:
+    """kquota with the broker in the environment; the limits that it set are gone afterwards."""
+
+    def on_broker(*arguments: str) -> Ran:
+        return kquota(*arguments, KQUOTA_BOOTSTRAP_SERVER=broker.bootstrap)
+
+    yield on_broker
+    for where in (("--broker", "1"), ("--broker-defaults",)):
+        assert on_broker("alter", *where, "--delete-config", f"{RATE},{LISTENER}", "--wait").code == 0
+
+
+def validated(text: str, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+def in_effect(ran: Ran, broker: object = 1) -> dict[str, tuple[object, str, list[object]]]:
+    """(value, source, values shadowed) of the limits."""
+    (entry,) = (each for each in validated(ran.out, "brokers")["brokers"] if each["broker"] == broker)
+    return {
+        config["name"]: (config["value"], config["source"], [each["value"] for each in config["shadows"]])
+        for config in entry["configs"]
+        if config["alterable"]
+    }
+
+
+def test_the_broker_wins_over_the_cluster_and_both_over_the_file(run: Callable[..., Ran]) -> None:
+    """Each limit is in effect where it is set strongest, and what it hides is shown."""
+    describe = ("describe", "--broker", "1", "-o", "json")
+
+    assert in_effect(run(*describe))[RATE] == (5000, "STATIC_BROKER_CONFIG", [2147483647])
+
+    assert run("alter", "--broker-defaults", "--add-config", f"{RATE}=400", "--wait").code == 0
+    assert in_effect(run(*describe))[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [5000, 2147483647])
+
+    assert run("alter", "--broker", "1", "--add-config", f"{RATE}=250/s,{LISTENER}=unlimited", "--wait").code == 0
+    shown = in_effect(run(*describe))
+    assert shown[RATE] == (250, "DYNAMIC_BROKER_CONFIG", [400, 5000, 2147483647])
+    assert shown[LISTENER] == (2147483647, "DYNAMIC_BROKER_CONFIG", [250, 400, 5000, 2147483647])
+
+    assert run("alter", "--broker", "1", "--delete-config", RATE, "--wait").code == 0
+    assert in_effect(run(*describe))[RATE][:2] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG")
+
+
+def test_kafkas_own_tool_agrees(run: Callable[..., Ran], broker: KafkaBroker) -> None:
+    """On what is set, and at which level."""
+    words = ("--entity-type", "brokers", "--entity-name", "1")
+    assert run("alter", *words, "--add-config", f"{RATE}=250", "--wait").code == 0
+
+    kafka = broker.kafka_configs("--describe", *words)
+
+    assert f"{RATE}=250 sensitive=false" in kafka.stdout, kafka.stderr
+    assert f"DYNAMIC_BROKER_CONFIG:{RATE}=250, STATIC_BROKER_CONFIG:{RATE}=5000" in kafka.stdout
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])
+def test_describe_prints_every_format(run: Callable[..., Ran], golden: Callable[[str, str], None], output: str) -> None:
+    """The cluster-wide default and the broker."""
+    where = ("--entity-type", "brokers", "--entity-default")
+    assert run("alter", *where, "--add-config", f"{RATE}=400,{LISTENER}=90", "--wait").code == 0
+
+    done = run("describe", "--entity-type", "brokers", "-o", output)
+
+    assert (done.code, done.err) == (0, "")
+    golden(f"describe_brokers.{output}", done.out)
+
+
+def test_alter_reports_before_and_after(run: Callable[..., Ran]) -> None:
+    """A dry run asks the broker and writes nothing; a second alter changes nothing."""
+    alter = ("alter", "--broker", "1", "--add-config", f"{RATE}=250", "-o")
+
+    dry = validated(run(*alter, "json", "--dry-run").out, "broker_alter")
+    real = validated(run(*alter, "json", "--wait").out, "broker_alter")
+    again = run(*alter, "table")
+    csv = run("alter", "--broker", "1", "--delete-config", RATE, "-o", "csv", "--dry-run")
+    table = run("alter", "--broker", "1", "--add-config", f"{RATE}=unlimited", "--dry-run")
+
+    assert dry == real | {"dry_run": True}
+    assert (real["before"], real["after"], real["changed"]) == ({}, {RATE: 250}, True)
+    assert (again.code, again.out, again.err) == (0, "", "nothing changes\n")
+    assert csv.out == f"broker,config,before,after\nbroker=1,{RATE},250,\n"
+    assert table.out.splitlines()[1].split("  ") == ["broker=1", RATE, "250 connections/s", "unlimited"]
+    assert table.err == "dry run: nothing was written\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (f"--broker 1 --add-config {RATE}=0", 3, "greater than 0"),
+        (f"--broker 1 --add-config {RATE}=abc", 3, "not a whole number"),
+        (f"--broker 1 --add-config {RATE}=1,{RATE}=2", 3, "given twice"),
+        (f"--broker 1 --add-config {RATE}", 3, "key=value"),
+        ("--broker 1 --add-config num.io.threads=4", 3, "not altered, by kquota"),
+        ("--broker 1 --delete-config quota.window.num", 3, "not altered, by kquota"),
+        ("--broker-defaults --add-config producer_byte_rate=4", 3, "is no limit of a broker"),
+        (f"--broker 1 --add-config listener.name.nope.{RATE}=4", 3, "has no listener 'nope'"),
+        (f"--broker 1 --delete-config {RATE} --strict-delete", 3, "not set"),
+        (f"--broker 7 --add-config {RATE}=4", 3, "no broker 7 alive"),
+        (f"--broker one --add-config {RATE}=4", 3, "not a broker's id"),
+    ],
+)
+def test_bad_input_is_one_line(run: Callable[..., Ran], arguments: str, code: int, says: str) -> None:
+    """The reason and the code of the table; nothing is set."""
+    done = run("alter", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.complaint
+    assert in_effect(run("describe", "--broker", "1", "-o", "json"))[RATE][0] == 5000
+
+
+def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
+    """The broker's ACLs are told apart from its absence; the same client.properties as for quotas."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    for user in ("alice", "admin"):
+        (tmp_path / f"{user}.properties").write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={module} required username="{user}" password="{password_of(user)}";\n'
+        )
+    where = ("--broker", "1", "--bootstrap-server", broker.sasl_bootstrap, "--command-config")
+
+    told = kquota("describe", *where, "admin.properties", "-o", "name")
+    refused = kquota("describe", *where, "alice.properties")
+    stranger = kquota("describe", "--broker", "1", "--bootstrap-server", broker.sasl_bootstrap)
+
+    assert (told.code, told.out) == (0, "broker=1\n")
+    assert (refused.code, refused.out) == (5, "")
+    assert "CLUSTER_AUTHORIZATION_FAILED" in refused.complaint
+    assert stranger.code == 4
+
+
+def test_unreachable(kquota: Kquota) -> None:
+    done = kquota("describe", "--broker-defaults", "--bootstrap-server", "127.0.0.1:1", "--timeout", "3")
+
+    assert (done.code, done.out) == (4, "")
+    assert "127.0.0.1:1" in done.complaint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "describe --broker 1 --broker-defaults",
+        "describe --broker 1 --user alice",
+        "describe --broker 1 --entity-type users",
+        "describe --broker 1 --entity-name 1",
+        "describe --entity-type brokers --entity-type users",
+        "describe --entity-type brokers --entity-type brokers",
+        "describe --entity-type brokers --entity-name 1 --entity-name 2",
+        "alter --entity-type brokers --add-config a=1",
+        "alter --broker 1",
+        "alter --broker 1 --entity user=alice --add-config a=1",
+        "alter --broker 1 --file quotas.yaml",
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -> None:
+    done = kquota(*arguments.split(), KQUOTA_BOOTSTRAP_SERVER="127.0.0.1:1")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith("Error: ")
+
+
+def test_zookeeper_shows_what_is_set_there(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """The dynamic levels only; and it is not altered there."""
+    znodes.create("/brokers/ids/2", b"{}", makepath=True)
+    for name, config in (("1", {RATE: "250", "ssl.keystore.password": "s3cret"}), ("<default>", {RATE: "400"})):
+        data = json.dumps({"version": 1, "config": config}).encode()
+        znodes.create(f"/config/brokers/{name}", data, makepath=True)
+
+    shown = kquota("describe", "--entity-type", "brokers", "--zookeeper", chroot, "-o", "json")
+    altered = kquota("alter", "--broker", "1", "--add-config", f"{RATE}=1", "--zookeeper", chroot)
+
+    assert in_effect(shown)[RATE] == (250, "DYNAMIC_BROKER_CONFIG", [400])
+    assert in_effect(shown, 2)[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
+    assert in_effect(shown, {"default": True})[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
+    assert "s3cret" not in shown.out
+    assert (altered.code, altered.out) == (6, "")
+    assert "--bootstrap-server" in altered.complaint
+    assert b"250" in znodes.get("/config/brokers/1")[0]

@@ -1,0 +1,74 @@
+"""`kquota lint` on a file written for it and on a live cluster, in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+from tests.cli.test_describe_alter import Golden, validated
+
+FILE = """\
+kind: kquota.quotas
+version: 1
+internal: [connect]
+quotas:
+  - entity: {user: {default: true}}
+    values: {producer_byte_rate: 10MiB, request_percentage: 2000}
+  - entity: {client-id: app}
+    values: {producer_byte_rate: 1000, consumer_byte_rate: 1000}
+  - entity: {user: "User:alice"}
+    values: {consumer_byte_rate: 1MB}
+  - entity: {user: "CN%3Dx"}
+    values: {controller_mutation_rate: 0.5}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(FILE)
+    return file
+
+
+@pytest.mark.parametrize("output", ["table", "json", "sarif", "github"])
+def test_a_file_in_every_format(kquota: Kquota, file: Path, golden: Golden, output: str) -> None:
+    done = kquota("lint", file.name, "--capacity", "1kB", "-o", output)
+    assert done.code == 0
+    golden(f"lint.{output}", done.out + done.err)
+    if output == "json":
+        validated(done.out, "lint")
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "line", "code"),
+    [("note", 5, 1), ("warning", 5, 1), ("error", 5, 1), ("error", 8, 0), ("warning", 8, 1), ("note", 4, 0)],
+)
+def test_it_fails_on_what_is_asked(kquota: Kquota, file: Path, fail_on: str, line: int, code: int) -> None:
+    """Line 5: errors, line 8: a warning, line 4: nothing."""
+    head = FILE.splitlines()[:3] if line == 5 else FILE.splitlines()[:2]
+    entries = {
+        5: ["quotas:", *FILE.splitlines()[4:6]],
+        8: ["quotas:", "  - entity: {user: x}", "    values: {consumer_byte_rate: 1000}"],
+        4: ["quotas: []"],
+    }
+    file.write_text("\n".join([*head, *entries[line], ""]))
+    assert kquota("lint", file.name, "--fail-on", fail_on).code == code
+
+
+def test_a_cluster_is_linted_and_sarif_has_no_place(kquota: Kquota, chroot: str) -> None:
+    for arguments in (
+        "--client app --add-config producer_byte_rate=1MB",
+        "--user-defaults --add-config producer_byte_rate=1",
+    ):
+        assert kquota("alter", *arguments.split(), KQUOTA_ZOOKEEPER=chroot).code == 0
+    done = kquota("lint", "-o", "sarif", KQUOTA_ZOOKEEPER=chroot)
+    (run,) = json.loads(done.out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["unreachable"]
+    assert "locations" not in run["results"][0]
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} >= {"unreachable", "shadowed"}
+    done = kquota("lint", KQUOTA_ZOOKEEPER=chroot)
+    assert done.out.splitlines()[0].startswith("warning: producer_byte_rate of client-id=app: governs no client")
+    assert done.err == "1 warning\n"

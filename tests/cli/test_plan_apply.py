@@ -1,0 +1,230 @@
+"""plan, apply, undo, history and reconcile against a real ZooKeeper, as scripts and people use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota, Ran
+from tests.cli.test_describe_alter import Golden, validated
+
+FILE = """\
+kind: kquota.quotas
+version: 1
+clusters: {prod: {}}
+unmanaged:
+  - user: "operator-.*"
+protected:
+  - user: admin
+quotas:
+  - entity: {user: alice}
+    values: {producer_byte_rate: 10MiB, request_percentage: 50%}
+    labels: {owner: team-a}
+  - entity: {user: bob, client-id: {default: true}}
+    values: {consumer_byte_rate: 1MB}
+    clusters: {prod: {consumer_byte_rate: 2MB}}
+"""
+
+
+class Cluster:
+    """A kquota that works on one chroot, with a file and a journal of its own."""
+
+    def __init__(self, kquota: Kquota, chroot: str, folder: Path) -> None:
+        self.kquota = kquota
+        self.file = folder / "quotas.yaml"
+        self.file.write_text(FILE, encoding="utf-8")
+        self.environment = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": str(folder / "journal")}
+
+    def __call__(self, *arguments: str) -> Ran:
+        return self.kquota(*arguments, **self.environment)
+
+    def alter(self, arguments: str) -> None:
+        assert self("alter", *arguments.split()).code == 0
+
+    def quotas(self) -> str:
+        return self("describe", "-o", "csv").out
+
+
+@pytest.fixture
+def cluster(kquota: Kquota, chroot: str, tmp_path: Path) -> Cluster:
+    cluster = Cluster(kquota, chroot, tmp_path)
+    cluster.alter("--user alice --add-config producer_byte_rate=5MB,controller_mutation_rate=3")
+    cluster.alter("--user operator-1 --add-config producer_byte_rate=5MB")
+    cluster.alter("--user carol --add-config producer_byte_rate=5MB")
+    return cluster
+
+
+@pytest.mark.parametrize("output", ["table", "json", "markdown"])
+@pytest.mark.parametrize("prune", [False, True])
+def test_plan_prints_every_format(cluster: Cluster, golden: Golden, output: str, prune: bool) -> None:
+    done = cluster("plan", "quotas.yaml", "-o", output, *(["--prune"] if prune else []))
+    assert done.code == 0
+    golden(f"plan{'.prune' if prune else ''}.{output}", done.out + done.err)
+    if output == "json":
+        validated(done.out, "plan")
+
+
+def test_plan_answers_with_its_exit_code_only_when_asked(cluster: Cluster) -> None:
+    assert cluster("plan", "quotas.yaml").code == 0
+    assert cluster("plan", "quotas.yaml", "--exit-code").code == 1
+    before = cluster.quotas()
+    assert cluster("apply", "quotas.yaml", "--yes").code == 0
+    done = cluster("plan", "quotas.yaml", "--exit-code")
+    assert (done.code, done.out, done.err) == (0, "", "nothing changes\n")
+    assert cluster("undo", "--yes").code == 0
+    assert cluster.quotas() == before
+
+
+def test_what_describe_prints_plans_to_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    for output in ("yaml", "json"):
+        (tmp_path / "export").write_text(cluster("describe", "-o", output).out)
+        assert cluster("plan", "export", "--prune", "--exit-code").code == 0
+
+
+def test_a_saved_plan_is_applied_as_it_was_reviewed(cluster: Cluster, tmp_path: Path) -> None:
+    assert cluster("plan", "quotas.yaml", "--cluster", "prod", "--prune", "--out", "plan.json").code == 0
+    done = cluster("apply", "plan.json", "--yes", "-o", "json")
+    assert done.code == 0
+    assert validated(done.out, "apply")["outcome"] == "applied"
+    assert cluster.quotas().splitlines()[1:] == [
+        "user=alice,producer_byte_rate,10485760",
+        "user=alice,request_percentage,50",
+        "user=operator-1,producer_byte_rate,5000000",
+        '"user=bob,client-id=<default>",consumer_byte_rate,2000000',
+    ]
+    again = cluster("apply", "plan.json", "--yes")
+    assert (again.code, again.err.splitlines()[-1]) == (0, "3 already there")
+    edited = json.loads((tmp_path / "plan.json").read_text())
+    edited["changes"][0]["after"]["producer_byte_rate"] = 1
+    (tmp_path / "plan.json").write_text(json.dumps(edited, indent=2))
+    done = cluster("apply", "plan.json", "--yes")
+    assert done.code == 3
+    assert "the fingerprint" in done.complaint
+
+
+def test_a_plan_is_refused_when_the_cluster_changed(cluster: Cluster) -> None:
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    cluster.alter("--user alice --add-config producer_byte_rate=7MB")
+    before = cluster.quotas()
+    done = cluster("apply", "plan.json", "--yes")
+    assert done.code == 7
+    assert "changed by somebody else in the meantime: user=alice" in done.err
+    assert cluster.quotas() == before
+
+
+def test_nothing_is_done_without_a_yes(cluster: Cluster) -> None:
+    before = cluster.quotas()
+    done = cluster("apply", "quotas.yaml")
+    assert done.code == 8
+    assert done.err.splitlines()[-1] == (
+        "kquota: nobody was asked: there is no terminal (--yes applies without asking)"
+    )
+    assert cluster.quotas() == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 130)])
+def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
+    before = cluster.quotas()
+    terminal, other = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kquota", "apply", str(cluster.file)],
+        stdin=other,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | cluster.environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        text=True,
+    )
+    os.write(terminal, f"{answer}\n".encode())
+    _, err = process.communicate(timeout=60)
+    os.close(other)
+    os.close(terminal)
+    assert process.returncode == code
+    assert re.search(r"Apply to zookeeper://\S+ \(1 to create, 1 to update, 0 to delete\)\?", err)
+    assert (cluster.quotas() == before) == (answer == "n")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "complaint"),
+    [
+        ("user: admin", [], "create user=admin, which is protected by user=/admin/"),
+        ("user: alice", ["--prune", "--max-deleted", "5"], "delete"),
+    ],
+)
+def test_guards_refuse_and_force_passes(cluster: Cluster, text: str, arguments: list[str], complaint: str) -> None:
+    for number in range(10):
+        cluster.alter(f"--client c{number} --add-config producer_byte_rate=1")
+    cluster.file.write_text(FILE.replace("user: alice", text))
+    before = cluster.quotas()
+    done = cluster("apply", "quotas.yaml", "--yes", *arguments)
+    assert done.code == 8
+    assert complaint in done.err
+    assert cluster.quotas() == before
+    assert cluster("apply", "quotas.yaml", "--yes", "--force", *arguments).code == 0
+    assert cluster.quotas() != before
+
+
+def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.quotas()
+    assert cluster("history").err == "nothing was done yet\n"
+    assert cluster("undo", "--yes").code == 3
+    assert cluster("apply", "quotas.yaml", "--yes").code == 0
+    entry = validated_history(cluster)[0]
+    assert (entry["command"], entry["outcome"]) == ("apply", "applied")
+    assert cluster("undo", entry["plan"]["fingerprint"], "--yes").code == 0
+    assert cluster.quotas() == before
+    undo = validated_history(cluster)[1]
+    assert (undo["command"], undo["undoes"]) == ("undo", entry["id"])
+    assert "undone" in cluster("history").out.splitlines()[1]
+    # An undo is not undone by chance, but can be by name.
+    assert cluster("undo", "--yes").code == 3
+    assert cluster("undo", undo["id"], "--yes").code == 0
+    assert cluster.quotas() != before
+    shown = cluster("history", entry["id"])
+    assert "producer_byte_rate" in shown.out
+    (tmp_path / "journal" / "zz.json").write_text("{")
+    assert cluster("history").code == 3
+
+
+def validated_history(cluster: Cluster) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads(cluster("history", "-o", "json").out)["entries"]
+    for entry in entries:
+        Draft202012Validator(schema("journal")).validate(entry)
+        Draft202012Validator(schema("plan")).validate(entry["plan"])
+    return entries
+
+
+def test_what_is_for_a_time_is_taken_back(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.quotas()
+    assert cluster("apply", "quotas.yaml", "--yes", "--for", "1h").code == 0
+    (entry,) = validated_history(cluster)
+    assert abs(entry["expires"] - entry["started"] - 3_600_000) < 60_000
+    assert cluster("reconcile").code == 0
+    assert cluster.quotas() != before
+    # An hour later.
+    (file,) = (tmp_path / "journal").glob("*.json")
+    file.write_text(json.dumps({**entry, "expires": entry["started"] - 1}))
+    cluster.alter("--user alice --add-config producer_byte_rate=7MB")
+    done = cluster("reconcile")
+    assert (done.code, "user=alice" in done.err) == (7, True)
+    cluster.alter("--user alice --add-config producer_byte_rate=10MiB")
+    assert cluster("reconcile").code == 0
+    assert cluster.quotas() == before
+    done = cluster("reconcile")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("text", ["2", "h", "2x", "1h2", "-1h"])
+def test_a_length_of_time_has_units(cluster: Cluster, text: str) -> None:
+    done = cluster("apply", "quotas.yaml", f"--for={text}")
+    assert done.code == 2
+    assert "is not a length of time" in done.err

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kquota.cli.text import Column, print_table, safe
+
+cells = st.text(st.sampled_from("ab9 .[]\\ü日é"), max_size=12).map(str.strip)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
+@settings(deadline=None)
+def test_a_table_in_a_pipe_is_that_of_rich(numbers: list[bool], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(*[cells] * len(numbers)), min_size=1, max_size=5))
+    drawn, out = io.StringIO(), io.StringIO()
+    console = Console(file=drawn, width=1000, highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for number in numbers:
+        table.add_column("HEAD", justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    with contextlib.redirect_stdout(out):
+        print_table([Column("HEAD", number=number) for number in numbers], rows)
+
+    assert out.getvalue().splitlines() == [line.rstrip() for line in drawn.getvalue().splitlines()]
+
+
+def test_the_parts_of_a_cell_are_on_one_line_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([Column("A"), Column("B", number=True)], [(("x", "", "y"), 1), ("", 22)])
+
+    assert capsys.readouterr().out == "A     B\nx y   1\n     22\n"
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert safe("a\x1b[31m\n\u202eb é") == "a\\x1b[31m\\n\\u202eb é"

@@ -1,0 +1,142 @@
+"""Each rule with a case for it and one against it, and proofs by asking the resolver about every kind of client."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.lint import RULES, Facts, Finding, Severity, lint
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.resolver import Resolver
+from kquota.core.snapshot import QuotaSnapshot
+from tests.core.snapshots import snapshots
+
+PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+REQUEST, MUTATION = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
+ALICE, USERS = Entity(user="alice"), Entity(user=DEFAULT)
+APP, CLIENTS = Entity(client_id="app"), Entity(client_id=DEFAULT)
+MB = 10**6
+
+# Rule, facts, a snapshot with the entity to blame first, and one without anything to find.
+CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, dict[QuotaKey, Value]]]] = {
+    "unreachable": (
+        Facts(),
+        {APP: {PRODUCER: MB}, USERS: {PRODUCER: MB}},
+        {APP: {PRODUCER: MB}, USERS: {REQUEST: 1.0}},
+    ),
+    "shadowed": (
+        Facts(),
+        {ALICE: {PRODUCER: MB}, Entity(user="alice", client_id=DEFAULT): {PRODUCER: MB}},
+        {ALICE: {PRODUCER: MB}, Entity(user="bob", client_id=DEFAULT): {PRODUCER: MB}},
+    ),
+    "empty-client-id": (
+        Facts(),
+        {CLIENTS: {PRODUCER: MB}},
+        {APP: {PRODUCER: MB}},
+    ),
+    "encoded-name": (
+        Facts(),
+        {Entity(user="CN%3Dx"): {PRODUCER: MB}},
+        {Entity(user="CN=x"): {PRODUCER: MB}, Entity(user="100%"): {PRODUCER: MB}, Entity(user="a%2g"): {PRODUCER: MB}},
+    ),
+    "user-prefix": (Facts(), {Entity(user="User:a"): {PRODUCER: MB}}, {Entity(client_id="User:a"): {PRODUCER: MB}}),
+    "literal-default": (Facts(), {Entity(user="<default>"): {PRODUCER: MB}}, {USERS: {PRODUCER: MB}}),
+    "consumer-below-fetch": (Facts(), {ALICE: {CONSUMER: 104_857}}, {ALICE: {CONSUMER: 104_858, PRODUCER: 1}}),
+    "request-above-capacity": (Facts(threads=4), {ALICE: {REQUEST: 400.0}}, {ALICE: {REQUEST: 399.0}}),
+    "mutation-below-one": (Facts(), {ALICE: {MUTATION: 0.9}}, {ALICE: {MUTATION: 1.0}}),
+    "internal-principal": (
+        Facts(internal=("connect",)),
+        {USERS: {PRODUCER: MB}},
+        {USERS: {PRODUCER: MB}, Entity(user="connect"): {PRODUCER: MB}},
+    ),
+    "rejected-value": (Facts(), {ALICE: {REQUEST: math.nan}}, {ALICE: {REQUEST: 0.1}}),
+    "oversubscribed": (
+        Facts(capacity=3 * MB),
+        {ALICE: {PRODUCER: 2 * MB}, APP: {PRODUCER: 2 * MB}},
+        {ALICE: {PRODUCER: 2 * MB}, USERS: {PRODUCER: 2 * MB}},
+    ),
+    "custom-callback": (Facts(callback="acme.Quotas"), {ALICE: {PRODUCER: MB}}, {}),
+}
+
+
+def found(name: str, quotas: dict[Entity, dict[QuotaKey, Value]], facts: Facts) -> list[Finding]:
+    return [finding for finding in lint(QuotaSnapshot(quotas), facts) if finding.rule.name == name]
+
+
+def test_every_rule_has_its_cases() -> None:
+    assert set(CASES) == {rule.name for rule in RULES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rule_finds_its_case_and_nothing_else(name: str) -> None:
+    facts, bad, good = CASES[name]
+    (finding,) = found(name, bad, facts)
+    assert finding.entity in (None, next(iter(bad)))
+    for text in (finding.message, finding.proof, finding.hint):
+        assert text
+        assert "\n" not in text
+    assert found(name, good, facts) == []
+
+
+def governed(snapshot: QuotaSnapshot, key: QuotaKey) -> dict[Entity, set[str]]:
+    """Which entities govern somebody, and with which client-ids: everybody who is named, strangers, and the nameless.
+
+    Two clients that no entity names are alike, so these are all the kinds of clients there are.
+    """
+    users = {entity.user for entity in snapshot if isinstance(entity.user, str)} | {"a stranger"}
+    clients = {entity.client_id for entity in snapshot if isinstance(entity.client_id, str)} | {"a stranger", ""}
+    resolver = Resolver.of(snapshot, key)
+    governing: dict[Entity, set[str]] = {}
+    for user, client_id in itertools.product(users, clients):
+        entity = resolver.resolve(user, client_id).entity
+        if entity is not None:
+            governing.setdefault(entity, set()).add(client_id)
+    return governing
+
+
+@settings(max_examples=400)
+@given(snapshots)
+def test_unreachable_is_proved_by_asking_about_everybody(snapshot: QuotaSnapshot) -> None:
+    """A value is found if and only if it governs nobody."""
+    findings = {(finding.entity, finding.key) for finding in lint(snapshot) if finding.rule.name == "unreachable"}
+    for key in (PRODUCER, CONSUMER, REQUEST, MUTATION):
+        governing = governed(snapshot, key)
+        for entity, values in snapshot.items():
+            if key in values:
+                assert ((entity, key) in findings) == (entity not in governing), entity
+
+
+@settings(max_examples=400)
+@given(snapshots)
+def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
+    """Without the entity to blame (and its like) the value governs somebody; what is left of a user is nameless."""
+    for finding in lint(snapshot):
+        if finding.rule.name == "unreachable":
+            assert finding.key is not None
+            rest = {
+                entity: values
+                for entity, values in snapshot.items()
+                if entity == finding.entity or not (entity.user is DEFAULT and entity.ip is None)
+            }
+            assert finding.entity in governed(QuotaSnapshot.of(rest.items()), finding.key)
+        elif finding.rule.name == "shadowed" and finding.by is not None:
+            assert finding.key is not None
+            assert finding.entity is not None
+            assert governed(snapshot, finding.key).get(finding.entity, set()) <= {""}
+
+
+def test_the_worst_comes_first() -> None:
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {
+        USERS: {PRODUCER: MB},
+        APP: {PRODUCER: MB},
+        Entity(user="User:a"): {CONSUMER: MB},
+        CLIENTS: {REQUEST: 1.0},
+    }
+    severities = [finding.severity for finding in lint(QuotaSnapshot(quotas))]
+    assert severities == sorted(severities, reverse=True)
+    assert severities[0] is Severity.ERROR
+    assert severities[-1] is Severity.NOTE

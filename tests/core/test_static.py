@@ -1,0 +1,134 @@
+"""The static defaults of server.properties: which brokers have them, and whom they govern."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.resolver import Level, Resolver, resolve
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.static import StaticQuotas
+from kquota.core.version import parse_version
+from kquota.errors import InputError
+from tests.core.test_resolver import PAIR, quota_sets
+
+KEY = QuotaKey.PRODUCER_BYTE_RATE
+STATIC = StaticQuotas({KEY: 5000})
+
+
+def answer(values: dict[Entity, Value], user: str, client_id: str, static: StaticQuotas = STATIC) -> tuple[object, ...]:
+    resolution = Resolver(KEY, values, static=static).resolve(user, client_id)
+    return resolution.limit, resolution.level, str(resolution.sensor)
+
+
+@pytest.mark.parametrize(
+    ("version", "there", "empty"),
+    [
+        ("0.8.2", False, True),
+        ("0.9.0.0", True, True),
+        ("0.10.1", True, True),
+        ("1.1.1", True, True),
+        ("2.0.0", True, False),
+        ("2.8.2", True, False),
+        ("3.0.0", False, False),
+        ("4.0", False, False),
+    ],
+)
+def test_the_versions_that_have_them(version: str, there: bool, empty: bool) -> None:
+    static = StaticQuotas.of({KEY: 5000}, parse_version(version))
+    assert bool(static.values) == there
+    assert static.empty_client_id == empty
+
+
+def test_long_max_is_kafkas_own_default_and_no_quota() -> None:
+    assert not StaticQuotas({KEY: LONG_MAX}).values
+
+
+def test_the_sequence_of_kip_55_ends_with_them() -> None:
+    """KIP-55: "8. If quota.producer.default is configured for the broker in server.properties, this is shared across
+    client-id <clientX> of all users. 9. Client is not throttled."
+    """
+    values: dict[Entity, Value] = {Entity(client_id="clientA"): 100}
+    assert answer(values, "user3", "clientA") == (100, Level.CLIENT, ":clientA")
+    assert answer(values, "user3", "clientB") == (5000, Level.STATIC, ":clientB")
+    assert answer(values, "user4", "clientB") == (5000, Level.STATIC, ":clientB")
+    assert answer(values, "user3", "clientB", StaticQuotas()) == (None, None, ":clientB")
+    assert Level.STATIC.number == 9
+
+
+def test_every_other_level_shadows_them() -> None:
+    values: dict[Entity, Value] = {Entity(user="alice"): 1, Entity(client_id=DEFAULT): 2}
+    resolution = Resolver(KEY, values, static=STATIC).resolve("alice", "app")
+    assert resolution.limit == 1
+    assert [(shadow.level, shadow.entity, shadow.value) for shadow in resolution.shadows] == [
+        (Level.DEFAULT_CLIENT, Entity(client_id=DEFAULT), 2),
+        (Level.STATIC, None, 5000),
+    ]
+    assert answer(values, "bob", "app") == (2, Level.DEFAULT_CLIENT, ":app")
+
+
+def test_they_enable_client_ids_so_that_users_without_a_quota_are_counted_by_client_id() -> None:
+    values: dict[Entity, Value] = {Entity(user="alice"): 1}
+    assert answer(values, "bob", "app", StaticQuotas()) == (None, None, "bob:")
+    assert answer(values, "bob", "app") == (5000, Level.STATIC, ":app")
+
+
+def test_the_empty_client_id_has_them_before_2_0_only() -> None:
+    assert answer({}, "alice", "") == (None, None, ":")
+    older = StaticQuotas({KEY: 5000}, empty_client_id=True)
+    assert answer({}, "alice", "", older) == (5000, Level.STATIC, ":")
+    assert answer({Entity(client_id=DEFAULT): 7}, "alice", "", older) == (7, Level.DEFAULT_CLIENT, ":")
+
+
+def test_a_key_without_them_is_as_ever() -> None:
+    produce, fetch, *_ = resolve(QuotaSnapshot(), "alice", "app", static=STATIC)
+    assert (produce.limit, fetch.limit) == (5000, None)
+
+
+@given(quota_sets, PAIR)
+def test_to_a_client_they_are_the_default_client_id(values: dict[Entity, int], client: tuple[str, str]) -> None:
+    snapshot = QuotaSnapshot({entity: {KEY: value} for entity, value in values.items()})
+    folded = Resolver.of(STATIC.added_to(snapshot), KEY).resolve(*client)
+    resolution = Resolver.of(snapshot, KEY, STATIC).resolve(*client)
+    assert (folded.limit, folded.sensor) == (resolution.limit, resolution.sensor)
+
+
+def test_nothing_is_added_where_there_are_none() -> None:
+    snapshot = QuotaSnapshot({Entity(user="alice"): {KEY: 1}})
+    assert StaticQuotas().added_to(snapshot) is snapshot
+
+
+def test_a_manager_with_them_counts_although_nothing_was_ever_set() -> None:
+    assert ClientQuotaManager(KEY, ProduceSensor).charge("alice", "app") is None
+    manager = ClientQuotaManager(KEY, ProduceSensor, static=STATIC)
+    charge = manager.charge("alice", "app")
+    assert charge is not None
+    assert (charge.sensor.limit, str(charge.identity)) == (5000, ":app")
+    manager.update(Entity(client_id=DEFAULT), 7)
+    manager.update(Entity(client_id=DEFAULT), None)
+    again = manager.charge("bob", "app")
+    assert again is not None
+    assert (again.sensor is charge.sensor, again.sensor.limit) == (True, 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("0.10.2.1", (0, 10, 2)), ("v2.8", (2, 8, 0)), ("4", (4, 0, 0)), ("3.9-IV0", (3, 9, 0)), (" 3.7.1 ", (3, 7, 1))],
+)
+def test_a_version(text: str, version: tuple[int, int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["", "latest", "3", "7.5.0-ccs", "3.", "3..7"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_version(text)
+
+
+@given(st.lists(st.integers(0, 99), min_size=2, max_size=4))
+def test_a_version_is_its_numbers(numbers: list[int]) -> None:
+    assert parse_version(".".join(map(str, numbers))) == tuple([*numbers, 0][:3])

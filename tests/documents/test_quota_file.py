@@ -1,0 +1,101 @@
+"""Quota files: overlays, variables, rules about entities, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey
+from kquota.documents.encoding import entry_lines
+from kquota.documents.quotas import QuotaFile, read_quota_file
+from kquota.errors import InputError
+
+PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+ALICE, BOB = Entity(user="alice"), Entity(user="bob")
+FILE = """\
+# what people write
+kind: kquota.quotas
+version: 1
+variables: {standard: 10MiB, percent: 50}
+clusters:
+  prod: {variables: {standard: 50MiB}}
+  dev: {}
+unmanaged:
+  - user: "strimzi-.*"
+  - client-id: {default: true}
+protected:
+  - {user: admin, client-id: ".*"}
+internal: [connect]
+quotas:
+  - entity: {user: alice}
+    values: {producer_byte_rate: "${standard}", request_percentage: "${percent}%"}
+    labels: {owner: team-a}
+    clusters:
+      prod: {request_percentage: null, consumer_byte_rate: "${standard}"}
+
+  - entity: {user: bob}
+    values: {producer_byte_rate: 1000}
+    clusters: {dev: null}
+"""
+
+
+def read(tmp_path: Path, text: str, cluster: str | None = None) -> QuotaFile:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_quota_file(file, cluster)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        (None, {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}, BOB: {PRODUCER: 1000}}),
+        ("prod", {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}, BOB: {PRODUCER: 1000}}),
+        ("dev", {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}}),
+    ],
+)
+def test_a_cluster_has_its_own_values(
+    tmp_path: Path, cluster: str | None, expected: dict[Entity, dict[QuotaKey, float]]
+) -> None:
+    assert read(tmp_path, FILE, cluster).desired == expected
+
+
+def test_rules_and_labels_are_read(tmp_path: Path) -> None:
+    quota_file = read(tmp_path, FILE)
+    assert [str(selector) for selector in quota_file.unmanaged] == ["user=/strimzi-.*/", "client-id=<default>"]
+    assert quota_file.unmanaged[1].matches(Entity(user="x", client_id=DEFAULT))
+    assert not quota_file.protected[0].matches(Entity(user="admin"))
+    assert quota_file.protected[0].matches(Entity(user="admin", client_id="x"))
+    assert quota_file.internal == ("connect",)
+    assert quota_file.labels[ALICE] == {"owner": "team-a"}
+    assert quota_file.entries == {ALICE: 0, BOB: 1}
+    assert entry_lines(tmp_path / "quotas.yaml", "quotas") == (15, 21)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cluster", "message", "hint"),
+    [
+        ("", "", "prd", "no cluster 'prd' in it", "did you mean 'prod'?"),
+        ("${percent}", "${percnt}", None, "quotas[0]: unknown variable 'percnt'", "did you mean 'percent'?"),
+        ("dev: null", "test: null", None, "quotas[1]: unknown cluster 'test'", "its clusters: dev, prod"),
+        ("strimzi-.*", "strimzi-(", None, "unmanaged[0]: 'strimzi-(' is not a regular expression", None),
+        ("user: bob", "user: alice", None, "quotas[1]: user=alice is given twice", None),
+        ("{dev: null}", "{dev: {producer_bytes: 1}}", "prod", None, None),
+        ("{dev: null}", "{dev: {producer_bytes: 1}}", "dev", "quotas[1]: unknown quota key 'producer_bytes'", None),
+        ("unmanaged:", "unmanged:", None, "'unmanged' was unexpected", None),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, cluster: str | None, message: str | None, hint: str | None
+) -> None:
+    text = FILE.replace(old, new, 1)
+    if message is None:
+        read(tmp_path, text, cluster)
+        return
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, text, cluster)
+    assert raised.value.message.startswith(str(tmp_path / "quotas.yaml"))
+    assert message in raised.value.message
+    if hint is not None:
+        assert raised.value.hint == hint

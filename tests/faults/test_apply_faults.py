@@ -1,0 +1,219 @@
+"""`kquota apply` of 10,000 entities that is killed, loses its server, or meets a second writer: on real servers.
+
+Afterwards every entity has its old or its new value, the journal tells the truth, a re-run completes, and nothing of
+the other writer is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kquota import sandbox
+from kquota.backends import QuotaBackend, connect
+from kquota.core.alteration import Alteration
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.encoding import to_json
+from kquota.documents.journal import Entry, Journal
+from kquota.documents.quotas import quotas_document
+from tests.brokers.kafka import KafkaBroker
+from tests.conftest import new_chroot
+
+COUNT = 10_000
+KEY = QuotaKey.PRODUCER_BYTE_RATE
+OLD = {Entity(user=f"u{number:05}"): {KEY: 1000} for number in range(0, COUNT, 2)}
+"""Every second entity is there before, so that a plan creates as many as it updates."""
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Cluster:
+    """Where to apply to, by the command line and directly."""
+
+    options: Mapping[str, str]
+    journal: Journal
+    folder: Path
+
+    def open(self) -> QuotaBackend:
+        return connect(timeout_s=30, **self.options)  # type: ignore[call-overload,no-any-return]
+
+    def apply(self, rate: int) -> subprocess.Popen[str]:
+        """Starts to give all entities that rate."""
+        file = self.folder / f"{rate}.json"
+        quotas = QuotaSnapshot({Entity(user=f"u{number:05}"): {KEY: rate} for number in range(COUNT)})
+        file.write_text(to_json(quotas_document(quotas)))
+        options = [word for name, value in self.options.items() for word in (f"--{name.replace('_', '-')}", value)]
+        arguments = ["apply", str(file), "--yes", "--force", "-o", "json", "--timeout", "3"]
+        arguments += ["--journal", str(self.journal.folder)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "kquota", *arguments, *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")},
+        )
+
+    def last(self) -> Entry:
+        return self.journal.entries()[-1]
+
+    def await_begin(self, entries: int) -> None:
+        """Until the journal has one entry more: the first write is near."""
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(1 for _ in self.journal.folder.glob("*.json")) <= entries:
+            assert time.monotonic() < deadline, "nothing was begun"
+            time.sleep(0.005)
+
+    def rates(self, backend: QuotaBackend) -> dict[str, int | float | None]:
+        """The rate of each of the entities."""
+        snapshot = backend.describe()
+        return {f"u{number:05}": snapshot.get(Entity(user=f"u{number:05}"), {}).get(KEY) for number in range(COUNT)}
+
+
+@pytest.fixture(params=["zookeeper", "bootstrap_server"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "journal").mkdir()
+    journal = Journal(tmp_path / "journal")
+    if request.param == "zookeeper":
+        yield Cluster({"zookeeper": new_chroot(request.getfixturevalue("zookeeper"))}, journal, tmp_path)
+    else:
+        with KafkaBroker() as broker:
+            yield Cluster({"bootstrap_server": broker.bootstrap}, journal, tmp_path)
+
+
+def test_killed_at_any_moment_it_leaves_old_or_new_and_a_rerun_completes(cluster: Cluster) -> None:
+    moments = random.Random(20261121)
+    killed = 0
+    with cluster.open() as backend:
+        backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
+        for rate in (2000, 3000, 4000):
+            before = cluster.rates(backend)
+            entries = len(cluster.journal.entries())
+            process = cluster.apply(rate)
+            cluster.await_begin(entries)
+            # Another writer, at entities that the plan does not name and at other keys of those that it does.
+            time.sleep(moments.uniform(0, 0.6))
+            other = Entity(user=f"other-{rate}")
+            (theirs,) = backend.alter([Alteration(other, {KEY: rate})])
+            assert theirs.error is None
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=PATIENCE_S)
+            killed += process.returncode == -signal.SIGKILL
+            time.sleep(1)  # what the broker had in hand
+
+            after = cluster.rates(backend)
+            assert all(after[name] in (before[name], rate) for name in after)
+            entry = cluster.last()
+            if process.returncode == -signal.SIGKILL:
+                assert (entry.outcome, entry.finished) in ((None, None), ("applied", entry.finished))
+            assert entry.plan.changes[0].after == {KEY: rate}
+
+            again = cluster.apply(rate)
+            _, err = again.communicate(timeout=PATIENCE_S)
+            assert again.returncode == 0, err
+            with cluster.open() as fresh:
+                assert set(cluster.rates(fresh).values()) == {rate}
+                assert dict(fresh.describe()[other]) == {KEY: rate}
+    assert killed >= 2
+
+
+def test_a_second_writer_makes_it_roll_back_and_keeps_its_own(cluster: Cluster) -> None:
+    """The rival alters an entity that comes late in the plan, while the first ones are written."""
+    rival = Entity(user=f"u{COUNT - 2:05}")
+    with cluster.open() as backend:
+        backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
+        before = cluster.rates(backend)
+        process = cluster.apply(2000)
+        cluster.await_begin(0)
+        (theirs,) = backend.alter([Alteration(rival, {KEY: 77})])
+        assert theirs.error is None
+        _, err = process.communicate(timeout=PATIENCE_S)
+    with cluster.open() as fresh:
+        after = cluster.rates(fresh)
+        entry = cluster.last()
+        if process.returncode == 0:  # it was faster, and the rival wrote over what it found
+            assert entry.outcome == "applied"
+            assert after == dict.fromkeys(after, 2000) | {"u09998": 77}
+        else:
+            assert "was changed by somebody else" in err
+            assert after == before | {"u09998": 77}
+            assert entry.outcome == "incomplete"
+            assert str(rival) in (entry.error or "")
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.3])
+def test_a_server_that_goes_away_ends_it_in_time(tmp_path: Path, delay_s: float) -> None:
+    data = tmp_path / "zookeeper"
+    state = sandbox.start(data)
+    try:
+        (tmp_path / "journal").mkdir()
+        cluster = Cluster({"zookeeper": state.connect}, Journal(tmp_path / "journal"), tmp_path)
+        with cluster.open() as backend:
+            backend.alter([Alteration(entity, values) for entity, values in OLD.items()])
+            before = cluster.rates(backend)
+        process = cluster.apply(2000)
+        cluster.await_begin(0)
+        time.sleep(delay_s)
+        sandbox.stop(data)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode in (0, 4, 9), err
+        assert "Traceback" not in err
+        entry = cluster.last()
+        sandbox.start(data, state.port)
+        with cluster.open() as backend:
+            after = cluster.rates(backend)
+            assert all(after[name] in (before[name], 2000) for name in after)
+            if entry.outcome == "applied":
+                assert set(after.values()) == {2000}
+            elif entry.outcome == "rolled back":
+                assert after == before
+            again = cluster.apply(2000)
+            _, err = again.communicate(timeout=PATIENCE_S)
+            assert again.returncode == 0, err
+            assert set(cluster.rates(backend).values()) == {2000}
+    finally:
+        sandbox.stop(data)
+
+
+def test_the_journal_of_a_killed_apply_leads_back(cluster: Cluster) -> None:
+    with cluster.open() as backend:
+        backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
+        before = cluster.rates(backend)
+    process = cluster.apply(2000)
+    cluster.await_begin(0)
+    time.sleep(0.2)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    time.sleep(1)
+    options = [word for name, value in cluster.options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    undo = [
+        sys.executable,
+        "-m",
+        "kquota",
+        "undo",
+        "--yes",
+        "--journal",
+        str(cluster.journal.folder),
+        *options,
+        "-o",
+        "json",
+    ]
+    done = subprocess.run(
+        undo, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "applied"
+    with cluster.open() as fresh:
+        assert cluster.rates(fresh) == before

@@ -1,0 +1,234 @@
+"""Three real ZooKeeper servers: the leader dies in the middle of an alter, and a server is left without a quorum."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from kquota.backends import znode
+from kquota.backends.zookeeper import ZooKeeperBackend
+from kquota.backends.zookeeper.writer import Writer
+from kquota.core.alteration import Alteration
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
+from kquota.errors import Unreachable
+from kquota.sandbox import JARS, pyspark_jars
+from tests.brokers.kafka import free_ports, java
+
+_READY_S = 60
+PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
+
+
+class Ensemble:
+    """Three servers on the loopback address that elect a leader; without a quorum they can be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        ports = free_ports(9)
+        self._clients = dict(enumerate(ports[:3], start=1))
+        self._peers = "".join(
+            f"server.{number}=127.0.0.1:{ports[2 + number]}:{ports[5 + number]}\n" for number in self._clients
+        )
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def connect(self) -> str:
+        """The connect string with all three."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._clients.values())
+
+    def __enter__(self) -> Self:
+        try:
+            for number in self._clients:
+                self.start(number)
+            self.await_modes({"leader": 1, "follower": 2})
+        except BaseException:
+            self.kill(*self._processes)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill(*self._processes)
+
+    def start(self, number: int) -> None:
+        """Starts a server on what it left."""
+        folder = self._folder / str(number)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "data" / "myid").write_text(str(number))
+        (folder / "zoo.cfg").write_text(
+            f"dataDir={folder / 'data'}\nclientPort={self._clients[number]}\nclientPortAddress=127.0.0.1\n"
+            # Without local sessions nobody gets one from a server that has no quorum (ZOOKEEPER-1147).
+            "localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true\n"
+            "tickTime=500\ninitLimit=20\nsyncLimit=10\nadmin.enableServer=false\n4lw.commands.whitelist=*\n"
+            + self._peers
+        )
+        flags = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        options = ("-Dreadonlymode.enabled=true", "-Dzookeeper.forceSync=no")
+        classpath = os.pathsep.join(str(jar) for jar in pyspark_jars(JARS))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with (folder / "output.log").open("ab") as output:
+            self._processes[number] = subprocess.Popen(
+                [java(), *flags, *options, "-cp", classpath, main, str(folder / "zoo.cfg")],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+            )
+
+    def kill(self, *numbers: int) -> None:
+        """Ends servers without a warning."""
+        for number in numbers:
+            process = self._processes[number]
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def modes(self) -> dict[int, str]:
+        """What each running server says it is: leader, follower, read-only."""
+        found = {}
+        for number, port in self._clients.items():
+            if (process := self._processes.get(number)) is None or process.poll() is not None:
+                continue
+            answer = b""
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+                    connection.sendall(b"srvr")
+                    while chunk := connection.recv(4096):
+                        answer += chunk
+            except OSError:
+                continue
+            for line in answer.decode().splitlines():
+                if line.startswith("Mode: "):
+                    found[number] = line.removeprefix("Mode: ")
+        return found
+
+    def await_modes(self, wanted: dict[str, int]) -> dict[int, str]:
+        """Returns once so many servers are of each mode."""
+        deadline = time.monotonic() + _READY_S
+        while sorted((modes := self.modes()).values()) != sorted(
+            mode for mode, count in wanted.items() for _ in range(count)
+        ):
+            assert time.monotonic() < deadline, f"the servers are {modes}, not {wanted}"
+            time.sleep(0.05)
+        return modes
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with Ensemble(tmp_path_factory.mktemp("ensemble")) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def ensemble(started: Ensemble) -> Ensemble:
+    """All three servers, whatever a test before did to them."""
+    running = started.modes()
+    for number in (1, 2, 3):
+        if number not in running:
+            started.kill(number)
+            started.start(number)
+    started.await_modes({"leader": 1, "follower": 2})
+    return started
+
+
+def leader(ensemble: Ensemble) -> int:
+    (number,) = [number for number, mode in ensemble.modes().items() if mode == "leader"]
+    return number
+
+
+def look(ensemble: Ensemble, root: str) -> tuple[set[str], list[str]]:
+    """The users that have a node, and those that the notifications name."""
+    from kazoo.client import KazooClient
+
+    client: Any = KazooClient(ensemble.connect + root, timeout=30)
+    client.start(60)
+    try:
+        client.sync("/")
+        users = set(client.get_children("/config/users"))
+        changes = [client.get(f"{znode.CHANGES}/{name}")[0] for name in client.get_children(znode.CHANGES)]
+    finally:
+        client.stop()
+        client.close()
+    told = [data.decode().removeprefix('{"version":2,"entity_path":"users/').removesuffix('"}') for data in changes]
+    return users, told
+
+
+@pytest.fixture
+def root(ensemble: Ensemble, request: pytest.FixtureRequest) -> str:
+    """A chroot of the test's own."""
+    from kazoo.client import KazooClient
+
+    path = f"/{abs(hash(request.node.name))}"
+    client = KazooClient(ensemble.connect, timeout=30)
+    client.start(60)
+    try:
+        client.create(path)
+    finally:
+        client.stop()
+        client.close()
+    return path
+
+
+@pytest.mark.parametrize("when", ["before the read", "before the commit", "after the commit"])
+def test_the_leader_dies_and_the_alter_goes_on(
+    ensemble: Ensemble, root: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    entities = [Entity(user=f"u{number}") for number in range(2000)]
+    kills: list[int] = []
+
+    def killing(original: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Writer, *arguments: Any) -> Any:
+            answer = original(self, *arguments)
+            if not kills:
+                kills.append(leader(ensemble))
+                ensemble.kill(*kills)
+            return answer
+
+        return method
+
+    # The transactions are on their way when the first one is concluded.
+    seams = {"before the commit": "_read_tasks", "after the commit": "_conclude"}
+    with ZooKeeperBackend(ensemble.connect + root, timeout_s=30) as backend:
+        backend.describe()
+        if when in seams:
+            monkeypatch.setattr(Writer, seams[when], killing(getattr(Writer, seams[when])))
+        else:
+            kills.append(leader(ensemble))
+            ensemble.kill(*kills)
+        results = backend.alter([Alteration(entity, {PRODUCER: 1024}) for entity in entities])
+        assert kills
+        assert {str(result.error) for result in results} == {"None"}
+        assert set(backend.describe()) == set(entities)
+    users, told = look(ensemble, root)
+    assert sorted(told) == sorted(users) == sorted(entity.user for entity in entities if isinstance(entity.user, str))
+
+
+def test_a_server_without_a_quorum_can_only_be_read(ensemble: Ensemble, root: str) -> None:
+    alteration = Alteration(Entity(user="u"), {PRODUCER: 1024})
+    with ZooKeeperBackend(ensemble.connect + root, timeout_s=30) as backend:
+        backend.alter([alteration])
+        lost = [leader(ensemble), next(number for number, mode in ensemble.modes().items() if mode == "follower")]
+        ensemble.kill(*lost)
+        ensemble.await_modes({"read-only": 1})
+        with ZooKeeperBackend(ensemble.connect + root, timeout_s=30) as late:
+            assert dict(late.describe()[alteration.entity]) == {PRODUCER: 1024}
+            with pytest.raises(Unreachable, match="no quorum: it can only be read") as caught:
+                late.alter([Alteration(Entity(user="u"), {PRODUCER: 1}), Alteration(Entity(user="v"), {PRODUCER: 1})])
+            assert "\n" not in caught.value.message
+            assert set(late.describe()) == {alteration.entity}
+        ensemble.start(lost[0])
+        ensemble.await_modes({"leader": 1, "follower": 1})
+        (result,) = backend.alter([Alteration(Entity(user="v"), {PRODUCER: 2})])
+        assert result.error is None
+    users, told = look(ensemble, root)
+    assert users == {"u", "v"}
+    assert sorted(told) == ["u", "v"]

@@ -1,0 +1,229 @@
+"""Applying plans on every backend: what is reached, what is refused, what is taken back, and what the journal says."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from kquota.backends import QuotaBackend, connect
+from kquota.backends.memory import MemoryBackend
+from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.entity import Entity
+from kquota.core.plan import plan
+from kquota.core.quota import QuotaKey
+from kquota.core.report import ApplyReport
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.journal import Journal
+from kquota.errors import Conflict, InputError, KquotaError, Rejected, Uncertain
+from kquota.reconcile import apply
+from tests.brokers.kafka import KafkaBroker
+from tests.conftest import new_chroot
+from tests.core.snapshots import snapshots
+
+PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
+ALICE, BOB, CAROL = (Entity(user=name) for name in ("alice", "bob", "carol"))
+_clock = itertools.count(1_700_000_000_000)
+
+
+def clock() -> int:
+    return next(_clock)
+
+
+def run(backend: QuotaBackend, journal: Journal, desired: Any, **options: Any) -> ApplyReport:
+    planned = plan(backend.describe(), desired, prune=True)
+    return apply(planned, backend, journal=journal, cluster="test", clock=clock, **options)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["memory", "zookeeper", "kafka"])
+def backend(request: pytest.FixtureRequest) -> Iterator[QuotaBackend]:
+    if request.param == "memory":
+        yield MemoryBackend()
+    elif request.param == "zookeeper":
+        with connect(zookeeper=new_chroot(request.getfixturevalue("zookeeper"))) as live:
+            yield live
+    else:
+        with connect(bootstrap_server=request.getfixturevalue("broker").bootstrap) as live:
+            yield live
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    return Journal(tmp_path_factory.mktemp("journal"))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=snapshots, desired=snapshots)
+def test_plan_apply_plan_is_empty_and_undo_restores(
+    backend: QuotaBackend, journal: Journal, before: QuotaSnapshot, desired: QuotaSnapshot
+) -> None:
+    """Whatever the cluster has, and whatever the file says."""
+    assert run(backend, journal, before).outcome == "applied"
+    assert backend.describe() == before
+    planned = plan(before, desired, prune=True)
+    report = apply(planned, backend, journal=journal, cluster="test", clock=clock)
+    assert report.outcome == "applied"
+    assert report.applied == planned.changes
+    assert backend.describe() == desired
+    assert not plan(backend.describe(), desired, prune=True)
+    if report.entry is not None:
+        entry = journal.entry(report.entry)
+        assert (entry.outcome, entry.plan) == ("applied", planned)
+        undo = apply(entry.plan.inverse, backend, journal=journal, cluster="test", clock=clock, undoes=entry.id)
+        assert undo.outcome == "applied"
+    assert backend.describe() == before
+
+
+def test_what_somebody_else_changed_is_a_conflict(backend: QuotaBackend, journal: Journal) -> None:
+    run(backend, journal, {ALICE: {PRODUCER: 1}, BOB: {PRODUCER: 1}})
+    planned = plan(backend.describe(), {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
+    backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 7})]))
+    with pytest.raises(Conflict, match="user=bob"):
+        apply(planned, backend, journal=journal, cluster="test", clock=clock)
+    assert dict(backend.describe()[ALICE]) == {PRODUCER: 1}
+    # What somebody else did as planned needs no doing.
+    backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 2})]))
+    report = apply(planned, backend, journal=journal, cluster="test", clock=clock)
+    assert ([change.entity for change in report.applied], report.already) == ([ALICE], (BOB,))
+
+
+class Faulty(MemoryBackend):
+    """Fails for one entity, or for all, at the writes that are counted."""
+
+    def __init__(self, snapshot: QuotaSnapshot, error: KquotaError, *, at: Entity | None = None) -> None:
+        super().__init__(snapshot)
+        self.error = error
+        self.at = at
+        self.rival: Alteration | None = None
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        if validate_only or any(alteration.expect == {} or not alteration.set for alteration in alterations):
+            return super().alter(alterations, validate_only=validate_only)
+        if self.rival is not None:
+            super().alter([self.rival])
+        if self.at is None:
+            raise self.error
+        fine = super().alter([alteration for alteration in alterations if alteration.entity != self.at])
+        done = {result.entity: result for result in fine}
+        failed = AlterResult(self.at, {}, {}, self.error)
+        return tuple(done.get(alteration.entity, failed) for alteration in alterations)
+
+
+START = QuotaSnapshot({entity: {PRODUCER: 1} for entity in (ALICE, BOB, CAROL)})
+GOAL = {entity: {PRODUCER: 2} for entity in (ALICE, BOB, CAROL)}
+
+
+class Once(Faulty):
+    """Fails once; what comes later (the way back) succeeds."""
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        results = super().alter(alterations, validate_only=validate_only)
+        if not validate_only:
+            self.at = Entity(user="nobody")
+        return results
+
+
+def test_a_failure_is_rolled_back(journal: Journal) -> None:
+    backend = Once(START, Rejected("POLICY_VIOLATION: no"), at=BOB)
+    report = run(backend, journal, GOAL)
+    assert report.outcome == "rolled back"
+    assert [entity for entity, _ in report.failed] == [BOB]
+    assert set(report.rolled_back) == {ALICE, CAROL}
+    assert backend.describe() == START
+    assert report.entry is not None
+    entry = journal.entry(report.entry)
+    assert (entry.outcome, entry.error, entry.may_have_changed) == ("rolled back", "POLICY_VIOLATION: no", False)
+
+
+def test_without_rollback_the_rest_stays(journal: Journal) -> None:
+    backend = Once(START, Rejected("no"), at=BOB)
+    report = run(backend, journal, GOAL, rollback=False)
+    assert report.outcome == "incomplete"
+    assert {change.entity for change in report.applied} == {ALICE, CAROL}
+    assert backend.describe() == QuotaSnapshot({**GOAL, BOB: {PRODUCER: 1}})
+    assert report.entry is not None
+    entry = journal.entry(report.entry)
+    # The way back is known as far as it is due.
+    undo = apply(entry.plan.inverse, backend, journal=journal, cluster="test", clock=clock)
+    assert {change.entity for change in undo.applied} == {ALICE, CAROL}
+    assert backend.describe() == START
+
+
+def test_an_answer_that_was_lost_is_unknown_until_it_shows(journal: Journal) -> None:
+    backend = Faulty(START, Uncertain("the connection was lost"))
+    report = run(backend, journal, GOAL)
+    assert report.outcome == "incomplete"
+    assert set(report.unknown) == {ALICE, BOB, CAROL}
+
+
+def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:
+    """It comes after the plan was compared, just before the write."""
+    backend = Faulty(START, Rejected("unused"), at=Entity(user="nobody"))
+    backend.rival = Alteration(BOB, {PRODUCER: 77})
+    report = run(backend, journal, GOAL)
+    assert [type(error) for _, error in report.failed] == [Conflict]
+    assert dict(backend.describe()[BOB]) == {PRODUCER: 77}
+    assert report.unknown == (BOB,)
+
+
+def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    backend = MemoryBackend(START)
+    with pytest.raises(InputError, match="the journal cannot be written"):
+        run(backend, Journal(tmp_path / "file" / "journal"), GOAL)
+    assert backend.describe() == START
+
+
+def test_the_whole_set_is_validated_first(journal: Journal) -> None:
+    class Strict(MemoryBackend):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            assert validate_only, "written although one is refused"
+            results = super().alter(alterations, validate_only=True)
+            return (*results[:-1], AlterResult(results[-1].entity, {}, {}, Rejected("no")))
+
+    with pytest.raises(Rejected, match="nothing was written: no"):
+        run(Strict(START), journal, GOAL)
+
+
+def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "new" / "journal")
+
+    class Killed(MemoryBackend):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            if validate_only:
+                return super().alter(alterations, validate_only=True)
+            super().alter(alterations[:1])
+            raise KeyboardInterrupt
+
+    backend = Killed(START)
+    with pytest.raises(KeyboardInterrupt):
+        run(backend, journal, GOAL)
+    (entry,) = journal.entries("test")
+    assert (entry.outcome, entry.finished, entry.may_have_changed) == (None, None, True)
+    again = MemoryBackend(backend.describe())
+    undo = apply(entry.plan.inverse, again, journal=journal, cluster="test", clock=clock, undoes=entry.id)
+    assert [change.entity for change in undo.applied] == [ALICE]
+    assert again.describe() == START
+
+
+def test_entries_have_names_of_their_own(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    planned = plan(START, GOAL)
+    ids = [journal.begin(planned, cluster="c", command="apply", now=5_000).id for _ in range(3)]
+    assert len(set(ids)) == 3
+    assert [entry.id for entry in journal.entries()] == sorted(ids)
+    with pytest.raises(InputError, match="3 entries"):
+        journal.entry(planned.fingerprint)
+    assert journal.entry(ids[1]).plan == planned
+    with pytest.raises(InputError, match="no entry 'nothing'"):
+        journal.entry("nothing")
