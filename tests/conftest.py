@@ -20,9 +20,13 @@ from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 
 _numbers = itertools.count()
+# How long an example takes says nothing where servers and other tests run beside it.
+settings.register_profile("here", deadline=None)
+if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses its own
+    settings.load_profile("here")
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.register_profile("nightly", max_examples=500, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

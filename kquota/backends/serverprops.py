@@ -19,13 +19,16 @@ from kquota.errors import InputError
 _CONNECTION_RATE: Final = "max.connection.creation.rate"
 _RATE_LIMITS_SINCE: Final = (2, 7, 0)
 """The release of `max.connection.creation.rate` and of `controller.quota.window.*`."""
-_OVERRIDES: Final = {
-    "quota.producer.override": "producer_byte_rate",
-    "quota.consumer.override": "consumer_byte_rate",
-    "quota.producer.bytes.per.second.overrides": "producer_byte_rate",
-    "quota.consumer.bytes.per.second.overrides": "consumer_byte_rate",
+_NEVER_SHIPPED: Final = {
+    "quota.producer.override": ("KIP-13", "producer_byte_rate on each client-id"),
+    "quota.consumer.override": ("KIP-13", "consumer_byte_rate on each client-id"),
+    # In Kafka's source in the autumn of 2015; KAFKA-2209 took them out before 0.9.0.0.
+    "quota.producer.bytes.per.second.overrides": ("KIP-13", "producer_byte_rate on each client-id"),
+    "quota.consumer.bytes.per.second.overrides": ("KIP-13", "consumer_byte_rate on each client-id"),
+    "max.connection.creation.rate.per.ip": ("KIP-612", "connection_creation_rate on the default ip"),
+    "max.connection.creation.rate.per.ip.overrides": ("KIP-612", "connection_creation_rate on each ip"),
 }
-"""Names of KIP-13 and of Kafka's source in autumn 2015; no release reads them, KAFKA-2209 came before 0.9.0.0."""
+"""Configs of drafts: whose, and what to set instead."""
 
 
 def read_server_properties(path: Path, version: Version) -> BrokerSettings:
@@ -104,12 +107,9 @@ def _problems(path: Path, properties: Mapping[str, str], static: StaticQuotas) -
         for key, name in STATIC_CONFIGS.items()
         if name in properties and key not in static.values and properties[name].strip() != str(LONG_MAX)
     ]
-    for name, key in _OVERRIDES.items():
-        if name in properties:
-            problems.append(
-                Problem(
-                    f"{path}: {name}",
-                    f"ignored: a draft of KIP-13 that no release reads; set {key} on each client-id instead",
-                )
-            )
+    problems += [
+        Problem(f"{path}: {name}", f"ignored: a draft of {kip} that no release reads; set {instead}")
+        for name, (kip, instead) in _NEVER_SHIPPED.items()
+        if name in properties
+    ]
     return problems

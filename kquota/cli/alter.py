@@ -143,6 +143,7 @@ def _from_file(file: Path) -> list[Alteration]:
     from kquota.documents.quotas import read_quotas
 
     snapshot = read_quotas(file)
+    session.warn_problems(snapshot)
     if not snapshot:
         raise InputError(f"{file}: no quotas in it")
     return [Alteration(entity, values) for entity, values in snapshot.items()]

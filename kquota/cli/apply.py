@@ -86,7 +86,6 @@ def command(
     from kquota.core.guards import Guards, objections
     from kquota.core.plan import plan
     from kquota.documents.plan import is_plan, read_plan
-    from kquota.documents.quotas import read_quota_file
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -95,7 +94,7 @@ def command(
             raise click.UsageError("--prune and --cluster were decided when the plan was made")
         planned = read_plan(file)
     else:
-        quota_file = read_quota_file(file, cluster)
+        quota_file = session.load_quota_file(file, cluster)
     with session.open_backend(options) as backend:
         current = backend.describe()
         session.warn_problems(current)

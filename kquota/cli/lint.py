@@ -90,9 +90,8 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts, output: str) -> Se
     from kquota.core.entity import Entity
     from kquota.core.lint import lint
     from kquota.documents.encoding import entry_lines
-    from kquota.documents.quotas import read_quota_file
 
-    quota_file = read_quota_file(file, cluster)
+    quota_file = session.load_quota_file(file, cluster)
     findings = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     lines = entry_lines(file, "quotas") if findings else ()
 

@@ -53,9 +53,8 @@ def command(
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from kquota.core.plan import plan
-    from kquota.documents.quotas import read_quota_file
 
-    quota_file = read_quota_file(file, cluster)
+    quota_file = session.load_quota_file(file, cluster)
     with session.open_backend(options) as backend:
         current = backend.describe()
     session.warn_problems(current)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kquota.core.entity import EntityType
     from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import QuotaSnapshot
+    from kquota.documents.quotas import QuotaFile
 
 
 def open_backend(options: dict[str, Any]) -> QuotaBackend:
@@ -115,7 +116,9 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
-        return read_quotas(file)
+        snapshot = read_quotas(file)
+        warn_problems(snapshot)
+        return snapshot
     if not _controller(options) and not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:
@@ -142,7 +145,16 @@ def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
     return settings
 
 
-def warn_problems(source: QuotaSnapshot | BrokerSettings) -> None:
+def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:
+    """A quotas file as it is meant for one cluster; its problems become warnings on stderr."""
+    from kquota.documents.quotas import read_quota_file
+
+    quota_file = read_quota_file(file, cluster)
+    warn_problems(quota_file)
+    return quota_file
+
+
+def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:
     """What is stored but unusable, a line each on stderr."""
     for problem in source.problems:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -121,6 +119,9 @@ def _width(text: str) -> int:
 
 def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Prints RFC 4180 CSV with a header and Unix line ends; None is an empty field."""
+    import csv
+    import io
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(headings)

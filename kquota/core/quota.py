@@ -103,10 +103,15 @@ _SPECS = {
     QuotaKey.CONNECTION_CREATION_RATE: _Spec(ValueType.INT, "connections/s", _IP),
 }
 
+DRAFT_RATE = "controller_mutations_rate"
+"""What drafts of KIP-599 call `controller_mutation_rate`."""
+DRAFT_BURST = "controller_mutations_burst"
+"""A key of drafts of KIP-599 that never shipped: the burst follows from the rate and `controller.quota.window.*`."""
+
 # Names from KIP drafts that people copy from the mailing list.
 _RENAMED = {
-    "controller_mutations_rate": "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
-    "controller_mutations_burst": "never shipped: the burst is controller.quota.window.num full windows of the rate",
+    DRAFT_RATE: "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
+    DRAFT_BURST: "never shipped: the burst is controller.quota.window.num full windows of the rate",
 }
 
 # An exponent of three digits reaches beyond every double; more would only make numbers too large to handle.
@@ -168,11 +173,11 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
     # What nearly every value is, in a tenth of the time.
     if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
         return number
-    if isinstance(number, float) and not math.isfinite(number):
+    exact = Decimal(number)
+    if not exact.is_finite():
         raise InputError(
             f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
         )
-    exact = Decimal(number)
     # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
     plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
     shown = format_number(number) if plain else f"{exact:g}"

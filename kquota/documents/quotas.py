@@ -17,7 +17,8 @@ from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.guards import Guards
 from kquota.core.quota import QuotaKey, Value, check_value, format_number, parse_value
 from kquota.core.selector import Pattern, Selector
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, read_document
 from kquota.errors import InputError
 
@@ -30,7 +31,8 @@ class QuotaFile:
     """A quotas document as it is meant for one cluster.
 
     `desired` has every entity of the file that exists there, also one without values (which a prune empties);
-    `entries` says at which place of the document's `quotas` an entity stands.
+    `entries` says at which place of the document's `quotas` an entity stands; `problems` is what was understood,
+    but not as it is written.
     """
 
     desired: Mapping[Entity, Values]
@@ -39,11 +41,12 @@ class QuotaFile:
     internal: tuple[str, ...] = ()
     labels: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
     entries: Mapping[Entity, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
     @property
     def snapshot(self) -> QuotaSnapshot:
         """The quotas as a cluster would have them."""
-        return QuotaSnapshot(self.desired)
+        return QuotaSnapshot(self.desired, self.problems)
 
     def guards(self, most_deleted: float, most_changed: float) -> Guards:
         """The guards that the file asks for, with those shares."""
@@ -80,8 +83,9 @@ def read_quotas(path: Path, cluster: str | None = None) -> QuotaSnapshot:
 def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     """Reads a quotas document; values are numbers or texts with human units and variables.
 
-    Without a cluster, overlays and the variables of clusters are left out. Raises InputError naming the file and the
-    entry, also for a cluster that the file does not name among its `clusters`.
+    Without a cluster, overlays and the variables of clusters are left out. The names of KIP-599's drafts are understood
+    and become problems: the rate is read under its shipped name, the burst is no quota and left out. Raises InputError
+    naming the file and the entry, also for a cluster that the file does not name among its `clusters`.
     """
     document = read_document(path, "quotas")
     try:
@@ -89,15 +93,17 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
         desired: dict[Entity, dict[QuotaKey, Value]] = {}
         labels: dict[Entity, Mapping[str, str]] = {}
         entries: dict[Entity, int] = {}
+        problems: list[Problem] = []
         for number, entry in enumerate(document["quotas"]):
             with _place(f"quotas[{number}]"):
                 entity = read_entity(entry["entity"])
                 if entity in entries:
                     raise InputError(f"{entity} is given twice")
                 entries[entity] = number
-                values = overlays.values(entry)
+                values, remarks = overlays.values(entry)
                 if values is None:
                     continue
+                problems.extend(Problem(f"{path}: quotas[{number}]", remark) for remark in remarks)
                 if values:
                     Alteration(entity, values)  # the rules of what an entity may carry live there
                 desired[entity] = values
@@ -109,6 +115,7 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
             tuple(document.get("internal", ())),
             labels,
             entries,
+            tuple(problems),
         )
     except InputError as error:
         raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
@@ -147,18 +154,24 @@ class _Overlays:
         variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
         return cls(cluster, frozenset(clusters), {name: str(value) for name, value in variables.items()})
 
-    def values(self, entry: Document) -> dict[QuotaKey, Value] | None:
-        """The values of an entry; None where the entity is not for this cluster."""
-        raws: dict[QuotaKey, Any] = {QuotaKey.parse(name): raw for name, raw in entry["values"].items()}
+    def values(self, entry: Document) -> tuple[dict[QuotaKey, Value] | None, list[str]]:
+        """The values of an entry, None where the entity is not for this cluster; and what is to be said about them."""
+        raws: Document = dict(entry["values"])
         for cluster, overlay in entry.get("clusters", {}).items():
             if cluster not in self.clusters:
                 raise InputError(f"unknown cluster {cluster!r}", hint=_choices(cluster, self.clusters, "clusters"))
             if cluster != self.cluster:
                 continue
             if overlay is None:
-                return None
-            raws |= {QuotaKey.parse(name): raw for name, raw in overlay.items()}
-        return {key: self._value(key, raw) for key, raw in raws.items() if raw is not None}
+                return None, []
+            raws |= overlay
+        shipped, burst, remarks = shipped_names({name: raw for name, raw in raws.items() if raw is not None})
+        values = {
+            key: self._value(key, raw) for key, raw in [(QuotaKey.parse(name), shipped[name]) for name in shipped]
+        }
+        if burst is not None:
+            remarks.append(remark_on_burst(burst, values.get(QuotaKey.CONTROLLER_MUTATION_RATE)))
+        return values, remarks
 
     def _value(self, key: QuotaKey, raw: Any) -> Value:
         if not isinstance(raw, str):

@@ -122,6 +122,8 @@ def stores(certificates: Certificates) -> Path:
     ):
         what = ("-alias", "it", "-file", f"{file}.pem", "-keystore", name, "-storetype", kind)
         keytool("-importcert", *what, "-storepass", STORE_PASSWORD, cwd=folder)
+    # Java 17 reads no key that is encrypted as OpenSSL does it now.
+    (folder / "client.open.key").write_text(certificates.client.key_pem())
     (folder / "client.p12").write_bytes(certificates.client.pkcs12(STORE_PASSWORD))
     (folder / "stranger.key.p12").write_bytes(certificates.stranger.pkcs12(STORE_PASSWORD))
     passwords = (
@@ -169,7 +171,8 @@ class Scene:
         return "security.protocol=SSL\n" + "".join(lines)
 
     def bearer(self, options: str = "", url: str = "", protocol: str = "SASL_SSL") -> str:
-        endpoint = f"sasl.oauthbearer.token.endpoint.url={url}\n" if url else ""
+        handler = f"sasl.login.callback.handler.class={BEARER}LoginCallbackHandler"
+        endpoint = f"{handler}\nsasl.oauthbearer.token.endpoint.url={url}\n" if url else ""
         return (
             f"security.protocol={protocol}\nsasl.mechanism=OAUTHBEARER\n{endpoint}"
             f"sasl.jaas.config={BEARER}LoginModule required {options};\n"
@@ -188,8 +191,9 @@ class Scene:
             return (self.stores / name).read_text().strip().replace("\n", " \\\n")
 
         return (
-            f"ssl.keystore.key={text('client.key')}\nssl.keystore.certificate.chain={text('client.pem')}\n"
-            f"ssl.truststore.certificates={text('ca.pem')}\nssl.key.password={KEY_PASSWORD}\n"
+            "ssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+            f"ssl.keystore.key={text('client.open.key')}\nssl.keystore.certificate.chain={text('client.pem')}\n"
+            f"ssl.truststore.certificates={text('ca.pem')}\n"
         )
 
 
@@ -252,6 +256,24 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
     described = kquota("describe", *where, "-o", "csv", cwd=tmp_path)
     assert described.code == 0
     assert "2048" in described.out
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file", "unsecured token"])
+def test_kafkas_own_tool_reads_the_same_file(scene: Scene, tmp_path: Path, kind: str) -> None:
+    """The files of these tests are those of Java's tools."""
+    listener, properties = WORKS[kind]
+    file = tmp_path / "client.properties"
+    file.write_text(properties(scene))
+    urls = f"{scene.authorization_server.url},{(scene.folder / 'token').as_uri()}"
+    described = scene.cluster.broker.kafka_configs(
+        *("--command-config", str(file), "--describe", "--entity-type", "users"),
+        bootstrap=scene.cluster.broker.addresses[listener],
+        jvm_flags=(
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={scene.folder / 'token'}",
+        ),
+    )
+    assert described.returncode == 0, described.stderr
 
 
 FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {

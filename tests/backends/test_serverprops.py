@@ -89,6 +89,12 @@ def test_the_overrides_of_kip_13_were_never_shipped(tmp_path: Path, name: str, v
     assert not settings.static.values
 
 
+def test_the_rejected_alternatives_of_kip_612(tmp_path: Path) -> None:
+    settings = read(tmp_path, "max.connection.creation.rate.per.ip=10\n", NOW)
+    assert "KIP-612" in settings.problems[0].message
+    assert settings.connection_rate is None
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -186,9 +186,15 @@ class KafkaBroker:
             "sasl.password": password_of(user),
         }
 
-    def kafka_configs(self, *args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Runs Kafka's own kafka-configs against this broker (`--bootstrap-server` is added); output is captured."""
-        command = self._java("kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, *args)
+    def kafka_configs(
+        self, *args: str, bootstrap: str | None = None, jvm_flags: tuple[str, ...] = (), timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs Kafka's own kafka-configs against this broker; output is captured.
+
+        `--bootstrap-server` is added: the PLAINTEXT listener, or that address.
+        """
+        where = ("--bootstrap-server", bootstrap or self.bootstrap)
+        command = self._java("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def stop(self) -> None:

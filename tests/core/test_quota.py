@@ -101,9 +101,11 @@ def test_what_is_no_value(key: QuotaKey, text: str) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0, -1, -0.0, 0.0])
+@pytest.mark.parametrize(
+    "number", [math.nan, math.inf, -math.inf, 0, -1, -0.0, 0.0, Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")]
+)
 @pytest.mark.parametrize("key", list(QuotaKey))
-def test_numbers_that_no_key_takes(key: QuotaKey, number: float) -> None:
+def test_numbers_that_no_key_takes(key: QuotaKey, number: float | Decimal) -> None:
     with pytest.raises(InputError):
         check_value(key, number)
 

@@ -59,7 +59,7 @@ def test_the_rates_of_connections_are_kafkas(oracle: Oracle) -> None:
         windows = QuotaWindows(vector["config"]["window_num"], vector["config"]["window_size_s"])
         logs: list[tuple[list[str], list[tuple[int, float, int]]]] = [([], []), ([], [])]
         for mode, (commands, verdicts) in zip((Mode.PLAIN, Mode.COMPILED), logs, strict=True):
-            using = logging_kernel(kernel(mode), windows, "", commands, verdicts)
+            using = logging_kernel(kernel(mode), windows, commands, verdicts)
             replay_connection(vector, Broker(windows, oracle.generation, using))
         plain, compiled = logs
         assert plain == compiled
@@ -121,17 +121,18 @@ def test_mutations_have_rejections_partial_ones_and_delays_that_wrap(oracle: Ora
 
 
 def logging_kernel(
-    using: Kernel, windows: QuotaWindows, prefix: str, commands: list[str], verdicts: list[tuple[int, float, int]]
+    using: Kernel, windows: QuotaWindows, commands: list[str], verdicts: list[tuple[int, float, int]]
 ) -> Kernel:
     """A kernel that notes what is done with connections, as commands to the oracle, and what comes of it."""
-    sensors: list[Rate] = []
+    sensors: dict[int, tuple[str, Rate]] = {}  # by identity; the rates are kept, so that no other takes it
 
     def sensor(rate: Rate) -> str:
-        return next(f"{prefix}{number}" for number, known in enumerate(sensors) if known is rate)
+        return sensors[id(rate)][0]
 
     def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
-        sensors.append(using.new_rate(windows, generation))
-        return sensors[-1]
+        rate = using.new_rate(windows, generation)
+        sensors[id(rate)] = f"s{len(sensors)}", rate
+        return rate
 
     named: set[str] = set()
 

@@ -16,6 +16,7 @@ from kquota.core.quota import QuotaKey, Value, ValueType
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.encoding import schema, to_json, to_yaml
 from kquota.documents.quotas import quotas_document, read_quotas, values_document
+from kquota.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 NAMES = st.one_of(st.just(DEFAULT), st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable()))
@@ -75,3 +76,46 @@ def test_schemas_are_schemas(path: Path) -> None:
     text = json.dumps(document)
     if "connection_creation_rate" in text:
         assert all(key.value in text for key in QuotaKey)
+
+
+def drafted(tmp_path: Path, values: str) -> QuotaSnapshot:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {{user: alice}}\n  values: {values}\n")
+    return read_quotas(path)
+
+
+def test_the_names_of_kip_599s_drafts(tmp_path: Path) -> None:
+    """The text: "The new quota manager will be configured by the new quota types: `controller_mutations_rate` and
+    `controller_mutations_burst`." The rate shipped under another name; of the burst it is said what makes it.
+    """
+    snapshot = drafted(tmp_path, "{controller_mutations_rate: 5, controller_mutations_burst: 500}")
+
+    assert snapshot == QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONTROLLER_MUTATION_RATE: 5.0}})
+    rate, burst = snapshot.problems
+    assert rate.where == burst.where == f"{tmp_path / 'quotas.yaml'}: quotas[0]"
+    assert rate.message.endswith("read as controller_mutation_rate")
+    assert "controller.quota.window.size.seconds = 100 (11 by default: a burst of 55)" in burst.message
+
+
+def test_a_burst_beside_the_shipped_name(tmp_path: Path) -> None:
+    """One remark only."""
+    (problem,) = drafted(tmp_path, "{controller_mutations_burst: 11, controller_mutation_rate: 1/s}").problems
+    assert "size.seconds = 11 " in problem.message
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ("{controller_mutations_burst: 500}", "controller_mutations_burst without a rate"),
+        ("{controller_mutations_rate: 5, controller_mutation_rate: 5}", "controller_mutation_rate is given twice"),
+        ("{controller_mutations_rate: 0}", "controller_mutation_rate: 0 must be greater than 0"),
+        ("{controller_mutations_rate: 5, controller_mutations_burst: 0}", "controller_mutations_burst: 0 is not"),
+        ("{controller_mutations_rate: 5, controller_mutations_burst: .inf}", "controller_mutations_burst: inf is not"),
+        ("{controller_mutations_rate: 5, controller_mutations_burst: many}", "controller_mutations_burst: 'many' is"),
+    ],
+)
+def test_what_no_draft_meant(tmp_path: Path, values: str, says: str) -> None:
+    """The place and the reason."""
+    with pytest.raises(InputError) as caught:
+        drafted(tmp_path, values)
+    assert f"quotas[0]: {says}" in caught.value.message

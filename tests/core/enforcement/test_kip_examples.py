@@ -23,6 +23,7 @@ from kquota.core.enforcement import (
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.resolver import Level, Resolver
+from kquota.core.static import StaticQuotas
 
 MB = 1_000_000
 MS = 1_000_000
@@ -78,13 +79,15 @@ def test_kip_13_all_clients_without_an_id_share_one_counter() -> None:
     """The text: "This will default to an empty client id ("") and all such clients will share the quota for that empty
     id (which should be the default quota)."
 
-    They share a counter, but shipped Kafka (2.0 and later) gives the empty client-id no default at all.
+    So Kafka did until 2.0. Since then they still share a counter, but the empty client-id has no default at all.
     """
-    resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, {Entity(client_id=DEFAULT): 2 * MB})
-    one, other = (resolver.resolve(user, "") for user in ("alice", "bob"))
-    assert one.sensor == other.sensor
-    assert (one.limit, other.limit) == (None, None)
-    assert resolver.resolve("alice", "app").limit == 2 * MB
+    for older, limit in ((True, 2 * MB), (False, None)):
+        static = StaticQuotas({QuotaKey.PRODUCER_BYTE_RATE: 2 * MB}, empty_client_id=older)
+        resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, {}, static=static)
+        one, other = (resolver.resolve(user, "") for user in ("alice", "bob"))
+        assert one.sensor == other.sensor
+        assert (one.limit, other.limit) == (limit, limit)
+        assert resolver.resolve("alice", "app").limit == 2 * MB
 
 
 # --- KIP-124 ---
@@ -192,6 +195,19 @@ def test_kip_55_without_a_default_user_quota_client_ids_count() -> None:
     assert rates(WITHOUT_DEFAULT, "user3", "clientA") == (100, 200)
     assert rates(WITHOUT_DEFAULT, "user4", "clientA") == (100, 200)
     assert rates(WITHOUT_DEFAULT, "user3", "clientB") == (None, None)
+
+
+def test_kip_55_the_static_defaults_come_last() -> None:
+    """The text: "And quota for client-id clientB of user3 without a client-id override is (quota.producer.default,
+    quota.consumer.default)".
+
+    So it was until Kafka 3.0 removed both.
+    """
+    values: dict[Entity, Value] = {entity: pair[0] for entity, pair in WITHOUT_DEFAULT.items()}
+    for version, limit in (((2, 8, 0), 7000), ((3, 0, 0), None)):
+        static = StaticQuotas.of({QuotaKey.PRODUCER_BYTE_RATE: 7000}, version)
+        resolution = Resolver(QuotaKey.PRODUCER_BYTE_RATE, values, static=static).resolve("user3", "clientB")
+        assert (resolution.limit, str(resolution.sensor)) == (limit, ":clientB")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
+from kquota.core.enforcement import (
+    ClientQuotaManager,
+    Generation,
+    ProduceSensor,
+    QuotaWindows,
+    RequestSensor,
+    produce_with_request,
+    replay_bytes,
+)
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey, Value
 
@@ -62,3 +70,25 @@ def test_a_client_that_moves_comes_back_to_its_old_sensor() -> None:
 )
 def test_users_are_encoded_in_the_identity(user: str, tag: str) -> None:
     assert charged(manager({Entity(user=user): 7}), user, "") == (f"{tag}:", 7)
+
+
+@pytest.mark.parametrize(("gap", "rate"), [(3_600_000, 200.0), (3_600_001, 100.0)])
+def test_a_sensor_that_recorded_nothing_for_more_than_an_hour_starts_anew(gap: int, rate: float) -> None:
+    windows = QuotaWindows(samples=101, window_seconds=60)
+    kept = ProduceSensor(windows=windows, expires=False)
+    for sensor, expected in ((ProduceSensor(windows=windows), rate), (kept, 200)):
+        sensor.produce(T0, 600_000)
+        assert sensor.produce(T0 + gap, 600_000).rate == pytest.approx(expected, rel=1e-6)
+    summary = replay_bytes(
+        [T0, T0 + gap], [600_000, 600_000], None, windows=windows, generation=Generation.N_PLUS_1_BY_LAST
+    )
+    assert summary.peak_rate == pytest.approx(rate, rel=1e-6)
+
+
+def test_what_is_exempt_does_not_keep_a_sensor_alive() -> None:
+    windows = QuotaWindows(samples=101, window_seconds=60)
+    bandwidth, requests = ProduceSensor(windows=windows), RequestSensor(windows=windows)
+    for minutes, acks in ((0, 1), (40, 0), (80, 1)):
+        produce_with_request(bandwidth, requests, T0 + minutes * 60_000, 600_000, 1_000_000_000, acks)
+    assert bandwidth.produce(T0 + 80 * 60_000, 0).rate == pytest.approx(300)
+    assert requests.request(T0 + 80 * 60_000, 0).rate == pytest.approx(100 / 6000)
