@@ -1,7 +1,6 @@
 """A real ZooKeeper for the whole session, a chroot of its own for each test, and real brokers.
 
-Nothing is skipped where Java or PySpark is missing: the tests fail. `--hypothesis-profile nightly` looks at twenty
-times as many examples.
+Nothing is skipped where Java or PySpark is missing: the tests fail.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Every backend gives the same answers (`tests/backends/contract.py` runs once per
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, overload
+from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
@@ -72,6 +72,15 @@ class QuotaBackend(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class SeesCredentials(Protocol):
+    """A backend whose store holds SCRAM credentials beside the quotas. It tells that they are there, and never what."""
+
+    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
+        """The mechanisms (`SCRAM-SHA-256`) per user that matches and has any. Raises Unreachable or Unauthorized."""
+        ...
 
 
 class BrokerConfigs(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +12,9 @@ from kquota.cli import params, session
 from kquota.core.filter import ANY
 
 if TYPE_CHECKING:
+    from kquota.backends import QuotaBackend
+    from kquota.core.entity import Entity
+    from kquota.core.filter import QuotaFilter
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -27,7 +32,8 @@ def command(strict: bool, output: str, **options: Any) -> None:
     """Show the quotas that are set.
 
     Without entity options, all of them. --user alice is exactly that user; --entity-type users is every user and the
-    default; --entity-type users --entity-type clients is every <user, client-id> pair.
+    default; --entity-type users --entity-type clients is every <user, client-id> pair. On ZooKeeper -o wide also says
+    which users have SCRAM credentials, by mechanism; keys are never shown.
 
     Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
     settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
@@ -50,13 +56,22 @@ def command(strict: bool, output: str, **options: Any) -> None:
     wanted = params.selected_filter(options, strict=strict)
     with session.open_backend(options) as backend:
         snapshot = backend.describe(wanted)
+        mechanisms = _mechanisms(backend, wanted) if output == "wide" else {}
     session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
-    print_snapshot(snapshot, output)
+    print_snapshot(snapshot, output, mechanisms)
 
 
-def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
-    """Prints a snapshot in one of describe's formats."""
+def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:
+    from kquota.backends import SeesCredentials
+
+    return backend.scram_mechanisms(wanted) if isinstance(backend, SeesCredentials) else {}
+
+
+def print_snapshot(
+    snapshot: QuotaSnapshot, output: str, mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({})
+) -> None:
+    """Prints a snapshot in one of describe's formats; `mechanisms` are the users' SCRAM credentials, for `wide`."""
     if output in ("json", "yaml"):
         from kquota.documents.encoding import to_json, to_yaml
         from kquota.documents.quotas import quotas_document
@@ -81,18 +96,24 @@ def print_snapshot(snapshot: QuotaSnapshot, output: str) -> None:
         for entity in snapshot:
             click.echo(entity_text(entity))
         return
-    if not snapshot:
+    if not snapshot and not mechanisms:
         click.echo("no quotas are set", err=True)
         return
     if output == "wide":
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
-        print_table(
-            [Column("ENTITY", style="cyan", whole=True), *(Column(key.value.upper(), number=True) for key in keys)],
-            [
-                (entity_text(entity), *(humanize(key, values[key]) if key in values else "-" for key in keys))
-                for entity, values in snapshot.items()
-            ],
-        )
+        columns = [Column("ENTITY", style="cyan", whole=True)]
+        columns += [Column(key.value.upper(), number=True) for key in keys]
+        columns += [Column("SCRAM", whole=True)] if mechanisms else []
+
+        def row(entity: Entity) -> list[str]:
+            values = snapshot.get(entity, {})
+            cells = [humanize(key, values[key]) if key in values else "-" for key in keys]
+            credentials = [",".join(mechanisms.get(entity, "-"))] if mechanisms else []
+            return [entity_text(entity), *cells, *credentials]
+
+        # A user with credentials may have no quotas.
+        entities = sorted({*snapshot, *mechanisms}, key=lambda entity: entity.sort_key) if mechanisms else snapshot
+        print_table(columns, map(row, entities))
         return
     print_table(
         [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],

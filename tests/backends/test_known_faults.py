@@ -14,7 +14,7 @@ ZOOKEEPER = "backends/test_zookeeper.py"
 KAFKA = "backends/test_kafka.py"
 MODE = "brokers/test_zookeeper_mode.py"
 ZNODE = "backends/test_znode.py"
-DROP_IN = "cli/test_kafka_configs.py"
+DROP_IN = "cli/kafka_configs"
 DESCRIBE_ALTER = "cli/test_describe_alter.py"
 
 # Read in the code of the tools, or in what their users report.
@@ -103,8 +103,8 @@ TRAPS_OF_KAFKA = {
     "6 a describe lags behind an alter": (CONTRACT, "test_set_then_describe"),
     "7 byte rates come back as floats": (CONTRACT, "test_numbers_come_back_as_they_were"),
     "8 a more specific level wins": ("core/test_resolver.py", "test_the_eight_levels_in_order"),
-    "10 absent entities are described without a word": (DROP_IN, "test_partial_describes"),
-    "11 --help is an error": (DROP_IN, "test_help_is_an_error"),
+    "10 absent entities are described without a word": (f"{DROP_IN}/test_zookeeper.py", "test_partial_describes"),
+    "11 --help is an error": (f"{DROP_IN}/test_command.py", "test_help_is_an_error"),
     "12 clients and then users: the name is taken for the user's": (CONTRACT, "test_filters_match_as_on_brokers"),
     "12 IPv6 and relative names are impossible": (CONTRACT, "test_unusual_names"),
     "13 an entity twice in a request is half applied": (CONTRACT, "test_alterations_of_one_entity_are_merged"),

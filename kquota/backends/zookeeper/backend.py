@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kquota.backends import ClosesOnExit
 from kquota.backends.zookeeper.address import Address
@@ -43,6 +43,9 @@ class ZooKeeperBackend(ClosesOnExit):
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
         return Reader(self._open, filter).describe()
+
+    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
+        return Reader(self._open, filter).scram_mechanisms()
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 
@@ -67,6 +68,19 @@ class Reader:
             elif values or entity in quotas:
                 quotas[entity] = values
         return QuotaSnapshot(quotas, tuple(problems))
+
+    def scram_mechanisms(self) -> dict[Entity, tuple[str, ...]]:
+        """The mechanisms that each user who matches has credentials for; no user without any."""
+        shapes = _shapes(self._filter) & {_USER_LEVEL}
+        found: dict[Entity, tuple[str, ...]] = {}
+        for path, node in self._nodes(self._connect(), shapes, []) if shapes else ():
+            mechanisms = NodeConfig.decode(node.data).scram_mechanisms
+            if mechanisms:
+                with contextlib.suppress(InputError):  # a problem, which describe tells
+                    entity = znode.entity_of(path)
+                    if self._filter.matches(entity):
+                        found[entity] = mechanisms
+        return found
 
     def _nodes(
         self, session: Session, shapes: frozenset[frozenset[EntityType]], problems: list[Problem]

@@ -8,9 +8,11 @@ Where it differs from Kafka on purpose:
 
 - A write to ZooKeeper is a compare-and-set together with its change notification; Kafka's last writer wins. A cluster
   on its way to KRaft, where such a write is lost, is refused.
-- Passwords of the command line are shown as asterisks in error messages. `--describe` on ZooKeeper does print stored
-  SCRAM keys, which no other command of kquota does: Kafka prints them, scripts compare that line, and whoever runs the
-  tool has read the node. Through brokers no credentials are listed or altered.
+- Passwords of the command line are shown as asterisks in error messages.
+- `--describe` on ZooKeeper prints stored SCRAM keys as Kafka does, which no other command of kquota does, but not on a
+  terminal: there it prints `SCRAM-SHA-256=[hidden]`. Scripts that compare or parse the line, in a pipe or a file, get
+  what Kafka's tool gave them; people only want to know that a credential is there, and a screen is shared, recorded
+  and pasted. Through brokers no credentials are listed or altered.
 - A stack trace is its first line only; a line of kquota's own may say more. What cannot be reached is reported at once,
   not after 30 s.
 - Topics, brokers and the like are none of kquota's business: one line on stderr, and 1.

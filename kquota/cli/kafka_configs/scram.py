@@ -1,9 +1,11 @@
-"""SCRAM credentials as Kafka 2.8 writes them to ZooKeeper (`ScramFormatter`, `ScramCredentialUtils`)."""
+"""SCRAM credentials as Kafka 2.8 writes them to ZooKeeper and shows them (`ScramFormatter`, `ScramCredentialUtils`)."""
 
 from __future__ import annotations
 
 import re
+import sys
 
+from kquota.cli.kafka_configs.configs import SCRAM
 from kquota.cli.kafka_configs.failures import Refusal
 
 _GIVEN = re.compile(r"(?:iterations=([0-9]*),)?password=(.*)")
@@ -38,3 +40,8 @@ def stored_credential(mechanism: str, given: str) -> str:
     server_key = hmac.digest(salted, b"Server Key", digest)
     texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
     return f"salt={texts[0]},stored_key={texts[1]},server_key={texts[2]},iterations={iterations}"
+
+
+def shown(key: str, value: str) -> str:
+    """A value as `--describe` prints it: on a terminal without the keys of a credential, else as it is stored."""
+    return "[hidden]" if key in SCRAM and sys.stdout.isatty() else value

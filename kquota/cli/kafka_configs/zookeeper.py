@@ -17,7 +17,7 @@ from kquota.backends.znode import NodeConfig
 from kquota.cli.kafka_configs import configs, java
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
-from kquota.cli.kafka_configs.scram import stored_credential
+from kquota.cli.kafka_configs.scram import shown, stored_credential
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, ValueType
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
@@ -160,7 +160,7 @@ def _describe(raw: RawConfigs, options: Options, write: Callable[[str], None]) -
     for levels, data in zip(entities, raw.data([_path(levels) for levels in entities]), strict=True):
         config = _decode(data)
         if config or not hide_empty:
-            pairs = ",".join(f"{key}={config[key]}" for key in java.properties_order(config))
+            pairs = ",".join(f"{key}={shown(key, config[key])}" for key in java.properties_order(config))
             write(f"Configs for {_title(levels)} are {pairs}")
 
 

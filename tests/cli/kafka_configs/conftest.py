@@ -1,0 +1,56 @@
+"""Running command lines of kafka-configs in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from kquota.cli.kafka_configs import run
+
+WARNING = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
+    "Use --bootstrap-server instead to specify a broker to connect to.\n"
+)
+FORMAT = 'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+Z, B = "--zookeeper 127.0.0.1:1", "--bootstrap-server 127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def first(self) -> str:
+        """The first line of stderr."""
+        return self.err.partition("\n")[0]
+
+
+Tool = Callable[..., Ran]
+
+
+@pytest.fixture
+def tool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Runs a command line in this process; one text is split at blanks."""
+    for name in ("KQUOTA_KAFKA_CONFIGS", "KQUOTA_ZOOKEEPER_USERNAME", "KQUOTA_ZOOKEEPER_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+    def execute(*argv: str) -> Ran:
+        words = argv[0].split() if len(argv) == 1 else argv
+        code = run(words)
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return execute
+
+
+def node(**config: str) -> bytes:
+    """The data of a node."""
+    text = json.dumps({"version": 1, "config": {key.replace("__", "-"): value for key, value in config.items()}})
+    return text.replace(": ", ":").replace(", ", ",").encode()
