@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -37,7 +38,12 @@ from kquota.errors import Conflict, InputError
     metavar="KEY=VALUE[,…]",
     help="Values to set; units are understood: 10MB, 10MiB, 50%.",
 )
-@click.option("--delete-config", multiple=True, metavar="KEY[,…]", help="Keys to delete.")
+@click.option(
+    "--delete-config",
+    multiple=True,
+    metavar="KEY[,…]",
+    help="Keys to delete.",
+)
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
 @click.option("--wait", is_flag=True, help="Return when a describe shows the change: brokers of KRaft may lag behind.")
@@ -82,6 +88,7 @@ def command(
             raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
         changes = (_additions(add_config), _deletions(delete_config))
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
+    options = settled(options)
     with session.open_backend(options) as backend:
         if not dry_run:
             _warn_of_freezes(backend.alter(alterations, validate_only=True))

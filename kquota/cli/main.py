@@ -24,6 +24,7 @@ COMMANDS = {
     "alter": "Set and delete quotas.",
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "config": "Name clusters, and choose the one to talk to.",
     "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }

@@ -17,6 +17,18 @@ _ORDER = "kquota.entity_names"
 _TYPES = {kind.plural: kind for kind in EntityType}
 
 
+def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Completion by that function of `kquota.cli.completion.candidates`, which is imported when Tab is pressed."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+        from kquota.cli.completion import candidates
+
+        found: list[Any] = getattr(candidates, name)(ctx, incomplete)
+        return found
+
+    return complete
+
+
 def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
@@ -37,7 +49,11 @@ def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> A
 def entity_options(function: F) -> F:
     """`--user … --entity-default`: which entity, in the words of kafka-configs."""
     return _stack(
-        click.option("--user", metavar="NAME", help="The user's principal name, such as alice or CN=alice,O=acme."),
+        click.option(
+            "--user",
+            metavar="NAME",
+            help="The user's principal name, such as alice or CN=alice,O=acme.",
+        ),
         click.option("--user-defaults", is_flag=True, help="The default of users."),
         click.option("--client", metavar="NAME", help="The client-id."),
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
@@ -125,6 +141,14 @@ def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
 def cluster_options(function: F) -> F:
     """`--zookeeper` or `--bootstrap-server`, and how to get there."""
     return _stack(
+        click.option(
+            "--context",
+            metavar="NAME",
+            envvar="KQUOTA_CONTEXT",
+            show_envvar=True,
+            shell_complete=completed_by("context_names"),
+            help="A cluster by the name that the configuration file gives it; see 'kquota config'.",
+        ),
         click.option(
             "--bootstrap-server",
             metavar="HOST:PORT[,…]",

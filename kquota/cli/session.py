@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.contexts import ADDRESSES, settled
+
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: dict[str, Any]) -> QuotaBackend:
-    """The backend that the cluster options name. Raises click.UsageError when they name none, or two."""
+    """The backend that the cluster options or the context name.
+
+    Raises click.UsageError when they name none, or two; InputError for what is wrong with the configuration file.
+    """
     from kquota.backends import connect
 
+    options = settled(options)
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
@@ -31,7 +37,7 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
         return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
     raise click.UsageError(
         "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
-        "or set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER"
+        "set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER, or name a context (kquota config)"
     )
 
 
@@ -40,6 +46,8 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
     given = {name: options[name] or None for name in ("zookeeper", "bootstrap_server")}
     if all(given.values()):
         typed = {name for name in given if _on_command_line(name)}
+        if not typed:
+            raise click.UsageError("two addresses are set: choose one by --bootstrap-server or --zookeeper")
         if len(typed) != 1:
             raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
         given = {name: value if name in typed else None for name, value in given.items()}
@@ -55,11 +63,12 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
     file: Path | None = options["quotas"]
     if file is not None:
-        if _on_command_line("zookeeper") or _on_command_line("bootstrap_server"):
+        if any(map(_on_command_line, ("context", *ADDRESSES))):
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
         return read_quotas(file)
+    options = settled(options)
     if not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:

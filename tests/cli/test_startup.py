@@ -48,6 +48,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["resolve", "--help"],
         ["audit", "--help"],
         ["sandbox", "start", "--help"],
+        ["config", "view", "--help"],
         ["kafka-configs", "--help"],
         ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
         ["describe", "--nonsense"],

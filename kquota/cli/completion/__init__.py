@@ -1,0 +1,1 @@
+"""What the shells complete when Tab is pressed."""
