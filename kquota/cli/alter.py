@@ -24,6 +24,7 @@ from kquota.errors import Conflict, InputError
     "entities",
     multiple=True,
     metavar="TYPE=NAME[,…]",
+    shell_complete=params.completed_by("entities"),
     help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it to alter several.",
 )
 @click.option(
@@ -36,12 +37,14 @@ from kquota.errors import Conflict, InputError
     "--add-config",
     multiple=True,
     metavar="KEY=VALUE[,…]",
+    shell_complete=params.completed_by("additions"),
     help="Values to set; units are understood: 10MB, 10MiB, 50%.",
 )
 @click.option(
     "--delete-config",
     multiple=True,
     metavar="KEY[,…]",
+    shell_complete=params.completed_by("deletions"),
     help="Keys to delete.",
 )
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")

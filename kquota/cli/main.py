@@ -83,6 +83,10 @@ def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`."""
     # The process ends in `finally`-safe code paths only: an error is one line on stderr, whatever it was.
     debug = "--debug" in argv
+    if "_KQUOTA_COMPLETE" in os.environ:
+        from kquota.cli.completion import complete
+
+        return complete(cli, os.environ["_KQUOTA_COMPLETE"])
     try:
         result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False)
         sys.stdout.flush()

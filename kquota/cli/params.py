@@ -52,12 +52,13 @@ def entity_options(function: F) -> F:
         click.option(
             "--user",
             metavar="NAME",
+            shell_complete=completed_by("users"),
             help="The user's principal name, such as alice or CN=alice,O=acme.",
         ),
         click.option("--user-defaults", is_flag=True, help="The default of users."),
-        click.option("--client", metavar="NAME", help="The client-id."),
+        click.option("--client", metavar="NAME", shell_complete=completed_by("clients"), help="The client-id."),
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-        click.option("--ip", metavar="ADDRESS", help="The ip address."),
+        click.option("--ip", metavar="ADDRESS", shell_complete=completed_by("ips"), help="The ip address."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
         click.option(
             "--entity-type",
@@ -71,6 +72,7 @@ def entity_options(function: F) -> F:
             "entity_names",
             multiple=True,
             metavar="NAME",
+            shell_complete=completed_by("entity_names"),
             callback=_names_in_order,
             expose_value=False,
             help="The name that goes with an --entity-type.",
@@ -117,6 +119,13 @@ def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
     for number, plural in enumerate(types):
         choose(_TYPES[plural], names[number] if number < len(names) else ANY)
     return chosen
+
+
+def next_entity_type(ctx: click.Context) -> EntityType | None:
+    """The type that one more --entity-name would go with, or None."""
+    types: tuple[str, ...] = ctx.params.get("entity_types") or ()
+    names: list[Name] = ctx.meta.get(_ORDER, [])
+    return _TYPES[types[len(names)]] if len(names) < len(types) else None
 
 
 def selected_entity(options: dict[str, Any]) -> Entity:
