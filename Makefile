@@ -14,7 +14,7 @@ STAMP := $(VENV)/.installed
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test nightly generate bench record clean prerequisites maven
+.PHONY: help env demo check test nightly generate bench record clean prerequisites maven shells
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -27,6 +27,15 @@ prerequisites:
 
 maven:
 	@command -v mvn >/dev/null || { echo "kquota's tests need Maven, for Kafka's own jars: apt-get install maven" >&2; exit 1; }
+
+# The tests press Tab in each of them. In a container, as root, what is missing is installed.
+shells:
+	@missing=; for shell in bash zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
+	test -z "$$missing" && exit; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		echo "installing$$missing, in which the tests press Tab" >&2; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	else false; fi || { echo "kquota's tests need$$missing: apt-get install$$missing" >&2; exit 1; }
 
 env: prerequisites $(STAMP)
 
@@ -45,7 +54,7 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: maven env check
+test: maven shells env check
 	$(BIN)/python -m pytest
 
 nightly: maven env

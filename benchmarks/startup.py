@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 
-COMPLETION = {"_KQUOTA_COMPLETE": "bash_complete", "COMP_WORDS": "kquota describe --us", "COMP_CWORD": "2"}
+COMPLETION = {"_KQUOTA_COMPLETE": "bash_complete", "_KQUOTA_BEFORE": "kquota describe --us"}
 CASES: dict[str, tuple[list[str], dict[str, str]]] = {
     "python alone": (["-c", "pass"], {}),
     "import click": (["-c", "import click"], {}),

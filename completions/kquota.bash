@@ -1,28 +1,21 @@
+# kquota's completion for bash. To be sourced, or put where bash-completion looks:
+# ~/.local/share/bash-completion/completions/kquota
+
 _kquota_completion() {
-    local IFS=$'\n'
-    local response
-
-    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _KQUOTA_COMPLETE=bash_complete $1)
-
-    for completion in $response; do
-        IFS=',' read type value <<< "$completion"
-
-        if [[ $type == 'dir' ]]; then
-            COMPREPLY=()
-            compopt -o dirnames
-        elif [[ $type == 'file' ]]; then
-            COMPREPLY=()
-            compopt -o default
-        elif [[ $type == 'plain' ]]; then
-            COMPREPLY+=($value)
-        fi
-    done
-
-    return 0
+    local line
+    COMPREPLY=()
+    # An answer is a line: what replaces $2, after an equals sign, or how to go on.
+    while IFS= read -r line; do
+        case $line in
+            =*) COMPREPLY+=("${line:1}") ;;
+            nospace) compopt -o nospace ;;
+            file) compopt -o default ;;
+            dir) compopt -o dirnames ;;
+        esac
+    done <<< "$(
+        _KQUOTA_BEFORE="${COMP_LINE:0:COMP_POINT}" _KQUOTA_AFTER="${COMP_LINE:COMP_POINT}" _KQUOTA_WORD="$2" \
+            _KQUOTA_COMPLETE=bash_complete "$1" 2> /dev/null
+    )"
 }
 
-_kquota_completion_setup() {
-    complete -o nosort -F _kquota_completion kquota
-}
-
-_kquota_completion_setup;
+complete -o nosort -F _kquota_completion kquota

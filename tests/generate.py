@@ -16,18 +16,19 @@ from functools import cache
 from pathlib import Path
 
 import click
-from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+from click.shell_completion import ShellComplete
 
 from kquota import __version__
+from kquota.cli.completion.shells import Bash, Fish, Zsh
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 
 _SHELLS: dict[str, type[ShellComplete]] = {
-    "kquota.bash": BashComplete,
-    "_kquota": ZshComplete,
-    "kquota.fish": FishComplete,
+    "kquota.bash": Bash,
+    "_kquota": Zsh,
+    "kquota.fish": Fish,
 }
 
 

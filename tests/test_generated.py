@@ -1,9 +1,5 @@
-"""What is generated from the code is up to date, and of use."""
+"""What is generated from the code is up to date."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,23 +19,3 @@ def test_no_file_is_left_over() -> None:
     found = {path for folder in ("man", "completions") for path in (generate.ROOT / folder).iterdir()}
 
     assert found == written
-
-
-@pytest.mark.parametrize(("word", "expected"), [("res", "resolve"), ("describe --user-d", "--user-defaults")])
-def test_bash_completes(word: str, expected: str) -> None:
-    """The script works in a real bash."""
-    bash = shutil.which("bash")
-    assert bash is not None
-    words = ["kquota", *word.split()]
-    script = f"""
-        source {generate.ROOT}/completions/kquota.bash
-        COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
-        _kquota_completion kquota; printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [bash, "-c", script], capture_output=True, text=True, check=True, env=os.environ | {"PATH": path}
-    )
-
-    assert done.stdout.split() == [expected]

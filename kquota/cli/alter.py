@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -24,6 +25,7 @@ from kquota.errors import Conflict, InputError, Refused
     "entities",
     multiple=True,
     metavar="TYPE=NAME[,…]",
+    shell_complete=params.completed_by("entities"),
     help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it to alter several.",
 )
 @click.option(
@@ -36,9 +38,16 @@ from kquota.errors import Conflict, InputError, Refused
     "--add-config",
     multiple=True,
     metavar="KEY=VALUE[,…]",
+    shell_complete=params.completed_by("additions"),
     help="Values to set; units are understood: 10MB, 10MiB, 50%.",
 )
-@click.option("--delete-config", multiple=True, metavar="KEY[,…]", help="Keys to delete.")
+@click.option(
+    "--delete-config",
+    multiple=True,
+    metavar="KEY[,…]",
+    shell_complete=params.completed_by("deletions"),
+    help="Keys to delete.",
+)
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
 @click.option(
     "--force",
@@ -116,6 +125,7 @@ def command(
         alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
     if not force:
         _refuse_misnomers(alterations)
+    options = settled(options)
     if wait and options["bootstrap_controller"]:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     with session.open_backend(options) as backend:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("audit")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
     "--source",

@@ -32,6 +32,7 @@ COMMANDS = {
     "audit": "Show who would be throttled, when, by which quota and by how much.",
     "simulate": "Show what brokers would do to a workload.",
     "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
+    "config": "Name clusters, and choose the one to talk to.",
     "schema": "Print the JSON Schema of a document, or the names of all.",
     "help": "Explain a concept, or a command.",
     "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
@@ -93,6 +94,10 @@ def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`."""
     # The process ends in `finally`-safe code paths only: an error is one line on stderr, whatever it was.
     debug = "--debug" in argv
+    if "_KQUOTA_COMPLETE" in os.environ:
+        from kquota.cli.completion import complete
+
+        return complete(cli, os.environ["_KQUOTA_COMPLETE"])
     try:
         result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False)
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def check(strict: bool, fail_on: str | None, output: str, **options: Any) -> int
       kquota migrate check --fail-on differences -o json --zookeeper zk:2181 --bootstrap-server broker:9092
     """
     wanted = params.selected_filter(options, strict=strict)
+    options = settled(options)
     zookeeper, bootstrap_server = options["zookeeper"], options["bootstrap_server"]
     if not zookeeper or not bootstrap_server or options["bootstrap_controller"]:
         raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")

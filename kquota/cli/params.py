@@ -22,6 +22,18 @@ _TYPES = {kind.plural: kind for kind in EntityType}
 _BROKERS = "brokers"
 
 
+def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Completion by that function of `kquota.cli.completion.candidates`, which is imported when Tab is pressed."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+        from kquota.cli.completion import candidates
+
+        found: list[Any] = getattr(candidates, name)(ctx, incomplete)
+        return found
+
+    return complete
+
+
 def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
@@ -42,11 +54,16 @@ def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> A
 def entity_options(function: F) -> F:
     """`--user … --entity-default`: which entity, in the words of kafka-configs."""
     return _stack(
-        click.option("--user", metavar="NAME", help="The user's principal name, such as alice or CN=alice,O=acme."),
+        click.option(
+            "--user",
+            metavar="NAME",
+            shell_complete=completed_by("users"),
+            help="The user's principal name, such as alice or CN=alice,O=acme.",
+        ),
         click.option("--user-defaults", is_flag=True, help="The default of users."),
-        click.option("--client", metavar="NAME", help="The client-id."),
+        click.option("--client", metavar="NAME", shell_complete=completed_by("clients"), help="The client-id."),
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-        click.option("--ip", metavar="ADDRESS", help="The ip address."),
+        click.option("--ip", metavar="ADDRESS", shell_complete=completed_by("ips"), help="The ip address."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
         click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
         click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
@@ -62,6 +79,7 @@ def entity_options(function: F) -> F:
             "entity_names",
             multiple=True,
             metavar="NAME",
+            shell_complete=completed_by("entity_names"),
             callback=_names_in_order,
             expose_value=False,
             help="The name that goes with an --entity-type.",
@@ -144,6 +162,13 @@ def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | 
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
+def next_entity_type(ctx: click.Context) -> EntityType | None:
+    """The type that one more --entity-name would go with, or None."""
+    types: tuple[str, ...] = ctx.params.get("entity_types") or ()
+    names: list[Name] = ctx.meta.get(_ORDER, [])
+    return _TYPES.get(types[len(names)]) if len(names) < len(types) else None
+
+
 def selected_entity(options: dict[str, Any]) -> Entity:
     """The one entity to alter. Raises click.UsageError for a missing name, InvalidRequest for an ip with others."""
     chosen = selection(options)
@@ -166,6 +191,14 @@ def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
 def cluster_options(function: F) -> F:
     """`--zookeeper` or `--bootstrap-server`, and how to get there."""
     return _stack(
+        click.option(
+            "--context",
+            metavar="NAME",
+            envvar="KQUOTA_CONTEXT",
+            show_envvar=True,
+            shell_complete=completed_by("context_names"),
+            help="A cluster by the name that the configuration file gives it; see 'kquota config'.",
+        ),
         click.option(
             "--bootstrap-server",
             metavar="HOST:PORT[,…]",

@@ -16,9 +16,24 @@ from kquota.errors import InputError
 
 
 @click.command("resolve")
-@click.option("--user", metavar="NAME", help="The user's principal name; connections without one are ANONYMOUS.")
-@click.option("--client", metavar="NAME", help="The client-id; left out, the empty one.")
-@click.option("--ip", metavar="ADDRESS", help="The ip address that the client connects from.")
+@click.option(
+    "--user",
+    metavar="NAME",
+    shell_complete=params.completed_by("users"),
+    help="The user's principal name; connections without one are ANONYMOUS.",
+)
+@click.option(
+    "--client",
+    metavar="NAME",
+    shell_complete=params.completed_by("clients"),
+    help="The client-id; left out, the empty one.",
+)
+@click.option(
+    "--ip",
+    metavar="ADDRESS",
+    shell_complete=params.completed_by("ips"),
+    help="The ip address that the client connects from.",
+)
 @params.quotas_option
 @params.server_properties_option
 @params.kafka_version_option

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.contexts import ADDRESSES, settled
+
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity, MigratedQuotas
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: dict[str, Any]) -> QuotaBackend:
-    """The backend that the cluster options name. Raises click.UsageError when they name none, or two."""
+    """The backend that the cluster options or the context name.
+
+    Raises click.UsageError when they name none, or two; InputError for what is wrong with the configuration file.
+    """
     from kquota.backends import connect
 
+    options = settled(options)
     controller = _controller(options)
     if controller:
         from kquota.backends.kafka import ControllerBackend
@@ -39,14 +45,18 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     if zookeeper:
         security = _zookeeper_security(options)
         return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
-    raise click.UsageError(
-        "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
-        "or set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER"
-    )
+    raise click.UsageError(_NO_CLUSTER)
+
+
+_NO_CLUSTER = (
+    "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
+    "set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER, or name a context (kquota config)"
+)
 
 
 def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     """The brokers of the cluster that the options name. Raises click.UsageError when they name none, or two."""
+    options = settled(options)
     if _controller(options):
         raise click.UsageError("a broker tells its own configs: give --bootstrap-server")
     zookeeper, bootstrap_server = _cluster(options)
@@ -66,7 +76,7 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
 
 
 def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
-    """Both sides of a migration: its options name each."""
+    """Both sides of a migration: its settled options name each."""
     from kquota.backends.kafka import MigratedQuotas
     from kquota.backends.zookeeper import MigrationSource
 
@@ -91,6 +101,8 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
     given = {name: options[name] or None for name in ("zookeeper", "bootstrap_server")}
     if all(given.values()):
         typed = {name for name in given if on_command_line(name)}
+        if not typed:
+            raise click.UsageError("two addresses are set: choose one by --bootstrap-server or --zookeeper")
         if len(typed) != 1:
             raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
         given = {name: value if name in typed else None for name, value in given.items()}
@@ -99,8 +111,13 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
 
 def cluster_name(options: dict[str, Any]) -> str:
     """The cluster's address as the journal names it."""
+    options = settled(options)
     zookeeper, bootstrap_server = _cluster(options)
-    return f"kafka://{bootstrap_server}" if bootstrap_server else f"zookeeper://{zookeeper}"
+    if bootstrap_server:
+        return f"kafka://{bootstrap_server}"
+    if zookeeper:
+        return f"zookeeper://{zookeeper}"
+    raise click.UsageError(_NO_CLUSTER)
 
 
 def on_command_line(name: str) -> bool:
@@ -113,13 +130,14 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
     file: Path | None = options["quotas"]
     if file is not None:
-        if on_command_line("zookeeper") or on_command_line("bootstrap_server") or _controller(options):
+        if any(map(on_command_line, ("context", *ADDRESSES))):
             raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
         from kquota.documents.quotas import read_quotas
 
         snapshot = read_quotas(file)
         warn_problems(snapshot)
         return snapshot
+    options = settled(options)
     if not _controller(options) and not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,8 +40,9 @@ def read_document(path: Path, schema_name: str) -> Document:
 
     Raises InputError, naming the file and where there is one the line or the place in the document.
     """
-    data = _parse(path, read_text(path))
-    _validate(path, data, schema_name)
+    text = read_text(path)
+    data = _parse(path, text)
+    _validate(path, text, data, schema_name)
     return data
 
 
@@ -150,12 +152,96 @@ def schema(name: str) -> Document:
     return loaded
 
 
-def _validate(path: Path, data: Document, schema_name: str) -> None:
+def _validate(path: Path, text: str, data: Document, schema_name: str) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
     problem = best_match(Draft202012Validator(schema(schema_name)).iter_errors(data))
-    if problem is not None:
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.absolute_path)
-        message = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"
-        raise InputError(f"{path}: {place.lstrip('.') or 'document'}: {message}")
+    if problem is None:
+        return
+    steps = list(problem.absolute_path)
+    message, hint = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…", None
+    if problem.validator == "additionalProperties":
+        known = list(problem.schema["properties"])
+        steps.append(next(key for key in problem.instance if key not in known))
+        message, hint = "unknown key", _meant(str(steps[-1]), known)
+    elif problem.validator == "type":
+        message = f"expected {problem.validator_value}, found {_type_name(problem.instance)}"
+    raise InputError(f"{path}{line_of(text, steps)}: {_place(steps)}: {message}", hint=hint)
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"keys: {', '.join(known)}"
+
+
+def _type_name(value: object) -> str:
+    """What JSON calls it; the value itself is not shown, as it may be a secret in the wrong place."""
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def _place(steps: Iterable[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".") or "document"
+
+
+def line_of(text: str, steps: Iterable[object]) -> str:
+    """`, line N` of the place that keys and indexes lead to in a YAML or JSON text; nothing where the text is none."""
+    from ruamel.yaml import YAML, MappingNode, SequenceNode
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except YAMLError:
+        return ""
+    mark = node.start_mark
+    for step in steps:
+        if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            mark = node.start_mark
+        elif isinstance(node, MappingNode):
+            key, node = next(((key, value) for key, value in node.value if key.value == str(step)), (None, None))
+            if key is None:
+                break
+            mark = key.start_mark
+    return f", line {mark.line + 1}"
+
+
+def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
+    """The text of a YAML or JSON mapping with one of its top-level keys set to a text; all else stays as it is written.
+
+    Raises InputError where that cannot be done without touching more.
+    """
+    from ruamel.yaml import YAML
+
+    root = YAML(typ="safe", pure=True).compose(text)
+    before = _parse(path, text)
+    quoted = value if _PLAIN.match(value) and value.lower() not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
+    for name, node in root.value:
+        if name.value == key:
+            start, end, new = (
+                node.start_mark.index,
+                node.end_mark.index,
+                json.dumps(value) if root.flow_style else quoted,
+            )
+            break
+    else:
+        start = end = root.start_mark.index + bool(root.flow_style)
+        indent = "\n" + " " * root.start_mark.column
+        new = f"{json.dumps(key)}: {json.dumps(value)}, " if root.flow_style else f"{key}: {quoted}{indent}"
+    edited = text[:start] + new + text[end:]
+    try:
+        unchanged = _parse(path, edited) == {**before, key: value}
+    except InputError:
+        unchanged = False
+    if not unchanged:
+        raise InputError(
+            f"{path}: {key} cannot be set without rewriting the file", hint=f"write {key}: {value} into it"
+        )
+    return edited
+
+
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
+_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}

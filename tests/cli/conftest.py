@@ -41,6 +41,7 @@ def kquota(tmp_path: Path) -> Kquota:
 
     def run(*arguments: str, **environment: str) -> Ran:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
+        clean |= {"XDG_CONFIG_HOME": str(tmp_path / ".config"), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
         done = subprocess.run(
             [sys.executable, "-m", "kquota", *arguments],
             capture_output=True,

@@ -1,0 +1,134 @@
+"""The words that an option's value may be, each function for one kind of value."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from kquota.cli import contexts, params
+from kquota.cli.completion.names import known_names
+from kquota.core.entity import DEFAULT, Entity, EntityType
+from kquota.core.quota import QuotaKey
+from kquota.errors import InputError
+
+Items = list[CompletionItem[str]]
+
+
+def context_names(_ctx: click.Context, incomplete: str) -> Items:
+    """The contexts of the configuration file."""
+    return [
+        CompletionItem(context.name, help=context.comment or ", ".join(context.addresses.values()))
+        for context in contexts.load_config().contexts.values()
+        if context.name.startswith(incomplete)
+    ]
+
+
+def users(ctx: click.Context, incomplete: str) -> Items:
+    """The users that the cluster has quotas for."""
+    return _items(_named(ctx, EntityType.USER), incomplete)
+
+
+def clients(ctx: click.Context, incomplete: str) -> Items:
+    """The client-ids that the cluster has quotas for."""
+    return _items(_named(ctx, EntityType.CLIENT_ID), incomplete)
+
+
+def ips(ctx: click.Context, incomplete: str) -> Items:
+    """The ips that the cluster has quotas for."""
+    return _items(_named(ctx, EntityType.IP), incomplete)
+
+
+def entity_names(ctx: click.Context, incomplete: str) -> Items:
+    """Names of the type that the --entity-type before it says."""
+    kind = params.next_entity_type(ctx)
+    return [] if kind is None else _items(_named(ctx, kind), incomplete)
+
+
+# The last part of an entity's text, as far as it is typed: a comma in a name separates only before another type.
+_LAST_PART = re.compile(r"(?P<head>(?:.*,)?)(?P<type>user|client-id|ip)=(?P<name>(?:(?!,(?:user|client-id|ip)=).)*)\Z")
+
+
+def entities(ctx: click.Context, incomplete: str) -> Items:
+    """Entities as text: their types, the names in the cluster, and the entities that it has quotas for."""
+    part = _LAST_PART.match(incomplete)
+    given = set() if part is None else {kind for kind in EntityType if f"{kind.value}=" in part["head"]}
+    if part is None:
+        return [_open(f"{kind.value}=") for kind in EntityType if f"{kind.value}=".startswith(incomplete)]
+    kind = EntityType(part["type"])
+    head = f"{part['head']}{kind.value}="
+    known = known_names(ctx)
+    texts = [str(_entity(kind, name)).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
+    words = [head + text for text in (DEFAULT.value, *texts)] + known.get("entity", [])
+    # user=alice, goes on with the other type of a pair.
+    name, comma, begun = part["name"].rpartition(",")
+    if comma and kind is not EntityType.IP:
+        other = EntityType.CLIENT_ID if kind is EntityType.USER else EntityType.USER
+        if other not in given and f"{other.value}=".startswith(begun):
+            return [*_items(words, incomplete), _open(f"{head}{name},{other.value}=")]
+    return _items(words, incomplete)
+
+
+def additions(ctx: click.Context, incomplete: str) -> Items:
+    """`KEY=` for each key that the entity may have, the last item of a list."""
+    head, item = _list(incomplete)
+    if "=" in item:
+        return []
+    given = (*(ctx.params.get("add_config") or ()), head)
+    return [_open(f"{head}{key}=", key.unit) for key in _keys(ctx, given) if key.value.startswith(item)]
+
+
+def deletions(ctx: click.Context, incomplete: str) -> Items:
+    """The keys that the entity may have, the last item of a list."""
+    head, item = _list(incomplete)
+    given = (*(ctx.params.get("delete_config") or ()), head)
+    return [CompletionItem(f"{head}{key}") for key in _keys(ctx, given) if key.value.startswith(item)]
+
+
+def _list(incomplete: str) -> tuple[str, str]:
+    """What is before the last item of a list, and that item."""
+    before, comma, item = incomplete.rpartition(",")
+    return before + comma, item
+
+
+def _keys(ctx: click.Context, given: Iterable[str]) -> list[QuotaKey]:
+    """The keys that fit the entity, as far as it is typed, without those that are given."""
+    taken = {item.partition("=")[0].strip() for text in given for item in text.split(",")}
+    types = _types(ctx)
+    return [key for key in QuotaKey if key.value not in taken and types <= key.entity_types]
+
+
+def _types(ctx: click.Context) -> frozenset[EntityType]:
+    """The types of the entity that the options before the cursor name."""
+    options = ctx.params
+    short = {EntityType.USER: "user", EntityType.CLIENT_ID: "client", EntityType.IP: "ip"}
+    types = {kind for kind, name in short.items() if options.get(name) or options.get(f"{name}_defaults")}
+    types |= {kind for kind in EntityType if kind.plural in (options.get("entity_types") or ())}
+    for text in options.get("entities") or ():
+        with contextlib.suppress(InputError):
+            types |= Entity.parse(text).types
+    return frozenset(types)
+
+
+def _named(ctx: click.Context, kind: EntityType) -> list[str]:
+    return known_names(ctx).get(kind.value, [])
+
+
+def _entity(kind: EntityType, name: str) -> Entity:
+    return Entity(
+        user=name if kind is EntityType.USER else None,
+        client_id=name if kind is EntityType.CLIENT_ID else None,
+        ip=name if kind is EntityType.IP else None,
+    )
+
+
+def _items(words: Iterable[str], incomplete: str) -> Items:
+    return [CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
+def _open(word: str, help: str | None = None) -> CompletionItem[str]:
+    """A word that goes on: no blank is put after it."""
+    return CompletionItem(word, help=help, open=True)

@@ -1,0 +1,158 @@
+"""The names of a cluster's entities, for completion: remembered for a minute, asked for in another process.
+
+The shell waits for at most half a second. A process of its own asks the cluster, without a terminal and with a limit of
+its own, so that nothing can keep the shell waiting or prompt for a password; what comes too late for this Tab is there
+for the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from kquota.cli import contexts, session
+from kquota.cli.completion import seconds_left
+from kquota.core.entity import DEFAULT, Entity, EntityType
+
+FRESH_S: Final = 60
+"""How long an answer is good for."""
+_FETCH_S: Final = 5
+"""What asking may take altogether."""
+_CONNECT_S: Final = 3.0
+
+Names = dict[str, list[str]]
+"""Sorted names by entity type (`user`, `client-id`, `ip`), and whole entities as text (`entity`)."""
+
+
+def known_names(ctx: click.Context) -> Names:
+    """The names in the cluster, or the quotas file, that the command line being completed is about.
+
+    Empty when they are not to be had in time.
+    """
+    with ctx.scope(cleanup=False):
+        options = contexts.settled(_options(ctx))
+        cache = _cache_file(options)
+        return _remembered(cache) or _fetched(lambda deliver: _ask(options, deliver), cache) or {}
+
+
+def _options(ctx: click.Context) -> dict[str, Any]:
+    """The command's options; those behind the cursor count, too."""
+    options = dict(ctx.params)
+    typed, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.obj or ()))
+    for param in ctx.command.params:
+        name = param.name or ""
+        if name in typed and ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE and not param.multiple:
+            options[name] = param.type_cast_value(ctx, typed[name])
+            ctx.set_parameter_source(name, ParameterSource.COMMANDLINE)
+    return options
+
+
+_FILES = ("command_config", "zk_tls_config_file", "zk_jaas_file")
+
+
+def _cache_file(options: dict[str, Any]) -> Path:
+    """Where the names of that cluster, as seen by that user of it, are remembered."""
+    import hashlib
+
+    quotas: Path | None = options.get("quotas")
+    identity = [
+        *(str(options.get(name)) for name in (*contexts.ADDRESSES, *_FILES)),
+        os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"),
+        None if quotas is None else f"{quotas.resolve()} {quotas.stat().st_mtime_ns}",
+        os.getcwd() if any(map(options.get, _FILES)) else None,
+    ]
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+    return contexts.xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota" / f"names-{digest}.json"
+
+
+def _remembered(cache: Path) -> Names | None:
+    with contextlib.suppress(OSError, ValueError):
+        if 0 <= time.time() - cache.stat().st_mtime < FRESH_S:
+            names: Names = json.loads(cache.read_text(encoding="utf-8"))
+            return names
+    return None
+
+
+def _remember(cache: Path, text: str) -> None:
+    cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=cache.parent)  # for its owner only
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, cache)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _fetched(ask: Callable[[Callable[[Names], None]], None], cache: Path) -> Names | None:
+    """What another process finds out, if it does in time; it goes on, and remembers what it finds."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            _detach(keep=writer)
+
+            def deliver(names: Names) -> None:
+                text = json.dumps(names)
+                with contextlib.suppress(OSError):
+                    _remember(cache, text)
+                with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+                    pipe.write(text)
+
+            ask(deliver)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    parts = []
+    while select.select([reader], [], [], seconds_left())[0]:
+        part = os.read(reader, 1 << 20)
+        if not part:
+            break
+        parts.append(part)
+    else:
+        return None
+    names: Names | None = json.loads(b"".join(parts)) if parts else None
+    return names
+
+
+def _detach(keep: int) -> None:
+    """Lets go of the terminal and of all files but one, and sets an end to this process."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, max(keep + 1, 64))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_FETCH_S)
+
+
+def _ask(options: dict[str, Any], deliver: Callable[[Names], None]) -> None:
+    if options.get("quotas") is not None:
+        from kquota.documents.quotas import read_quotas
+
+        deliver(_names(read_quotas(options["quotas"])))
+        return
+    with session.open_backend(options | {"timeout": min(options["timeout"], _CONNECT_S)}) as backend:
+        # The shell does not wait for the good-bye.
+        deliver(_names(backend.describe()))
+
+
+def _names(entities: Iterable[Entity]) -> Names:
+    listed = list(entities)
+    named = {
+        kind.value: {name for entity in listed if (name := entity.name_of(kind)) is not None and name is not DEFAULT}
+        for kind in EntityType
+    }
+    return {kind: sorted(names) for kind, names in named.items()} | {"entity": [str(entity) for entity in listed]}

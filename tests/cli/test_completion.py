@@ -1,0 +1,395 @@
+"""Tab in real shells, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota import Alteration, Entity, QuotaKey, connect
+from kquota.cli.completion import words
+from kquota.sandbox import Sandbox
+from tests.cli.terminal import ROOT, SHELLS, Terminal
+
+NAMES = (
+    "my user", "o'brien", 'quo"te', "eq=ual", "col:on", "CN=a,OU=b", "dol$lar", "back\\slash", "bang!x", "ümlaut",
+    "semi;x", "~tilde", "#hash", "star*", "tick`x", "(paren)", "<default>", "amp&x", "{a,b}", "[x]", "@at", "^up",
+)  # fmt: skip
+LIST = "request_percentage,producer_byte_rate"
+RATE = {QuotaKey.PRODUCER_BYTE_RATE: 1000}
+
+
+def patiently(try_it: Callable[[], object], expected: object) -> None:
+    """Presses Tab again where the answer of a busy machine came too late for the first one, as people do."""
+    end = time.monotonic() + 60
+    while (got := try_it()) != expected and time.monotonic() < end:
+        continue
+    assert got == expected
+
+
+def last_word(terminal: Terminal, line: str) -> Callable[[], str]:
+    """Completes that line when called, and returns its last word."""
+    return lambda: "".join(terminal.complete(line)[-1:])
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    """Each shell in turn."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def terminal(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A shell in a folder with some files and contexts, and no cluster."""
+    folder = tmp_path_factory.mktemp(shell)
+    (folder / "my quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas: [{entity: {user: from file}, values: {request_percentage: 1}}]\n"
+    )
+    config = folder / ".config" / "kquota" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("contexts: {prod: {zookeeper: z, comment: 'a: b'}, 'old one': {bootstrap-server: b:1}}\n")
+    with Terminal(shell, folder, {}) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("res", ["resolve"]),
+        ("config us", ["config", "use-context"]),
+        ("describe --user-d", ["describe", "--user-defaults"]),
+        ("describe --entity-type us", ["describe", "--entity-type", "users"]),
+        ("describe --entity-type=us", ["describe", "--entity-type=users"]),
+        ("describe -o js", ["describe", "-o", "json"]),
+        ("alter --user a --add-config prod", ["alter", "--user", "a", "--add-config", "producer_byte_rate="]),
+        ("alter --add-config=prod", ["alter", "--add-config=producer_byte_rate="]),
+        (
+            "alter --add-config producer_byte_rate=1,cons",
+            ["alter", "--add-config", "producer_byte_rate=1,consumer_byte_rate="],
+        ),
+        ("alter --ip 1 --add-config ", ["alter", "--ip", "1", "--add-config", "connection_creation_rate="]),
+        ("alter --delete-config request_percentage,p", ["alter", "--delete-config", LIST]),
+        ("alter --entity us", ["alter", "--entity", "user="]),
+        ("describe --context p", ["describe", "--context", "prod"]),
+        ("describe --context o", ["describe", "--context", "old one"]),
+        ("config use-context o", ["config", "use-context", "old one"]),
+        ("resolve --quotas m", ["resolve", "--quotas", "my quotas.yaml"]),
+        ("resolve --quotas=m", ["resolve", "--quotas=my quotas.yaml"]),
+        ("audit m", ["audit", "my quotas.yaml"]),
+    ],
+)
+def test_words_of_the_command_line(terminal: Terminal, line: str, expected: list[str]) -> None:
+    """Commands, options, their values, lists of keys, contexts and files."""
+    patiently(lambda: terminal.complete(f"kquota {line}"), ["kquota", *expected])
+
+
+def test_a_key_goes_on_and_a_word_does_not(terminal: Terminal) -> None:
+    """After `producer_byte_rate=` the value is typed at once; after a whole word comes a blank."""
+    patiently(last_word(terminal, "kquota alter --add-config prod\t5MB"), "producer_byte_rate=5MB")
+    patiently(lambda: terminal.complete("kquota describe -o js\tx")[-2:], ["json", "x"])
+
+
+def test_candidates_are_listed(terminal: Terminal, shell: str) -> None:
+    """All are shown; bash wants to be asked twice, and the others would choose one then."""
+    tabs = 2 if shell == "bash" else 1
+
+    def listed() -> list[str]:
+        assert terminal.complete("kquota alter --delete-config con", tabs=tabs)[-1] == "con"
+        return sorted(key.value for key in QuotaKey if key.value in terminal.shown)
+
+    patiently(listed, ["connection_creation_rate", "consumer_byte_rate", "controller_mutation_rate"])
+
+
+def test_names_of_a_file(terminal: Terminal) -> None:
+    """With --quotas FILE, the names are those in it."""
+    line = "kquota resolve --quotas 'my quotas.yaml' --user fr"
+
+    patiently(last_word(terminal, line), "from file")
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: Sandbox) -> str:
+    """A chroot with all sorts of names."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    client.create("/completion")
+    client.stop()
+    client.close()
+    address = f"{zookeeper.connect}/completion"
+    with connect(zookeeper=address) as backend:
+        backend.alter([Alteration(Entity(user=name), RATE) for name in NAMES])
+        backend.alter([Alteration(Entity(user="my user", client_id="app 1"), RATE)])
+        backend.alter([Alteration(Entity(ip="10.0.0.7"), {QuotaKey.CONNECTION_CREATION_RATE: 1})])
+    return address
+
+
+@pytest.fixture(scope="module")
+def online(shell: str, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A shell whose environment says where the cluster is, in a variable of its own."""
+    folder = tmp_path_factory.mktemp(f"{shell}-online")
+    config = folder / "kquota.yaml"
+    config.write_text(f"contexts: {{real: {{zookeeper: {json.dumps(cluster)}}}}}\n")
+    with Terminal(shell, folder, {"CLUSTER": cluster, "KQUOTA_CONFIG": str(config)}) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'], ids=["bare", "single", "double"])
+def test_any_name_becomes_the_right_word(online: Terminal, quote: str) -> None:
+    """Blanks, quotes, and what shells and readline split words at: the command gets the name as it is."""
+    patiently(last_word(online, "kquota describe --zookeeper $CLUSTER --user eq"), "eq=ual")
+    for name in NAMES[:12] if quote else NAMES:
+        begun = re.split(r"\W", name)[0][:3]
+        typed = begun or (name[0] if quote else f"\\{name[0]}")
+        line = f"kquota describe --zookeeper $CLUSTER --user {quote}{typed}"
+        patiently(last_word(online, line), name)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("describe --zookeeper $CLUSTER --user eq=", "eq=ual"),
+        ('describe --zookeeper="$CLUSTER" --user=col:', "--user=col:on"),
+        ("describe --context real --user my\\ ", "my user"),
+        ("resolve --context real --client a", "app 1"),
+        ("resolve --context real --ip 10", "10.0.0.7"),
+        ("describe --context real --entity-type users --entity-name my", "my user"),
+        ("describe --context real --entity-type clients --entity-type users --entity-name a", "app 1"),
+        ("describe --context real --entity-type users --entity-default --entity-type clients --entity-name a", "app 1"),
+        ("alter --context real --entity user=quo", 'user=quo"te'),
+        ("alter --context real --entity user=my\\ user,", "user=my user,client-id="),
+        ("alter --context real --entity user=new,client-id=a", "user=new,client-id=app 1"),
+        ("alter --context real --entity user=CN=a", "user=CN=a,OU=b"),
+    ],
+)
+def test_names_of_the_cluster(online: Terminal, line: str, expected: str) -> None:
+    """Each option that takes a name, and each way to say which cluster."""
+    patiently(last_word(online, f"kquota {line}"), expected)
+
+
+def test_the_rest_of_the_line_counts(online: Terminal, shell: str, cluster: str) -> None:
+    """The cluster may be named behind the cursor; fish does not tell what is there."""
+    rest = f" --zookeeper {cluster}"
+    expected = "my" if shell == "fish" else "my user"
+
+    patiently(
+        lambda: online.complete(f"kquota describe --user my{rest}", left=len(rest)),
+        ["kquota", "describe", "--user", expected, "--zookeeper", cluster],
+    )
+
+
+def ask(folder: Path, line: str, **environment: str) -> tuple[str, str, float]:
+    """What the program answers a shell, what it says on stderr, and the seconds that it takes."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "XDG_"))}
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "kquota"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=clean
+        | {"_KQUOTA_COMPLETE": "fish_complete", "_KQUOTA_BEFORE": line, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+        | environment,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout.strip(), done.stderr, time.monotonic() - begin
+
+
+def names_of(folder: Path, line: str) -> Callable[[], list[str]]:
+    """Completes that line when called, and returns the names."""
+
+    def names() -> list[str]:
+        return ask(folder, line)[0].split()
+
+    return names
+
+
+def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
+    """In a file for its owner only, for each cluster its own; after a minute the cluster is asked again."""
+    line = f"kquota describe --zookeeper {chroot} --user a"
+    with connect(zookeeper=chroot) as backend:
+        backend.alter([Alteration(Entity(user="alice"), RATE)])
+        patiently(names_of(tmp_path, line), ["alice"])
+        backend.alter([Alteration(Entity(user="albert"), RATE)])
+
+    (cache,) = (tmp_path / ".cache" / "kquota").iterdir()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o600
+    assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o700
+    assert ask(tmp_path, line)[0].split() == ["alice"]
+    minute_ago = time.time() - 61
+    os.utime(cache, (minute_ago, minute_ago))
+    patiently(names_of(tmp_path, line), ["albert", "alice"])
+    assert list(cache.parent.iterdir()) == [cache]
+
+
+def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(tmp_path: Path, cluster: str) -> None:
+    """The names come from the cluster each time."""
+    line = f"kquota describe --zookeeper {cluster} --user ü"
+    (tmp_path / ".cache").write_text("not a folder")
+
+    patiently(names_of(tmp_path, line), ["ümlaut"])
+
+
+STUCK = """\
+import os, socket, time
+def stuck(*arguments, **options):
+    try:
+        tty = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        tty = None
+    with open("stuck.new", "w") as file:
+        print(os.getpid(), tty, os.readlink("/proc/self/fd/0"), os.readlink("/proc/self/fd/2"), file=file)
+    os.rename("stuck.new", "stuck")
+    time.sleep(600)
+socket.getaddrinfo = stuck
+"""
+
+
+def test_a_folder_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Nor does anything else: reading the configuration file is over in time, too."""
+    os.mkfifo(tmp_path / "config.yaml")  # nobody writes to it
+
+    out, err, _ = ask(tmp_path, "kquota describe --context p", KQUOTA_CONFIG=str(tmp_path / "config.yaml"))
+
+    assert (out, err) == ("", "")
+
+
+def test_a_name_server_that_hangs_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """What asks the cluster is another process: without a terminal to prompt on, and gone after a few seconds."""
+    (tmp_path / "sitecustomize.py").write_text(STUCK)
+
+    out, err, _ = ask(tmp_path, "kquota describe --zookeeper zk --user a", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+
+    assert (out, err) == ("", "")
+    end = time.monotonic() + 30
+    while not (tmp_path / "stuck").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process, *files = (tmp_path / "stuck").read_text().split()
+    assert files == ["None", os.devnull, os.devnull]
+    while _runs(int(process)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _runs(process: int) -> bool:
+    """Whether there is such a process, and no mere zombie of one."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The address of a server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("option", ["--zookeeper", "--bootstrap-server"])
+def test_a_silent_cluster_costs_less_than_half_a_second(tmp_path: Path, silent_server: str, option: str) -> None:
+    """Against a completion that asks nobody, on the same machine at the same time; the best of some pairs."""
+    waits = []
+    for _ in range(5):
+        out, err, seconds = ask(tmp_path, f"kquota describe {option} {silent_server} --user a")
+        assert (out, err) == ("", "")
+        waits.append(seconds - ask(tmp_path, "kquota describe --user-d")[2])
+
+    assert min(waits) < 0.5
+
+
+def test_tab_is_silent_when_there_is_no_cluster(terminal: Terminal) -> None:
+    """Nothing is printed, nothing is inserted: refused, unknown, malformed, or no cluster at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = f"127.0.0.1:{server.getsockname()[1]}"
+    for option in (f"--zookeeper {closed}", f"--bootstrap-server {closed}", "--context nowhere", "--zookeeper :", ""):
+        line = f"kquota describe {option} --user al"
+
+        assert terminal.complete(line)[-1] == "al"
+        shown = terminal.shown.lower()
+        assert not any(word in shown for word in ("error", "kquota:", "traceback", "no context", "reach")), shown
+
+
+@pytest.mark.parametrize("instruction", ["", "bash", "tcsh_complete", "bash_nonsense"])
+def test_an_instruction_that_makes_no_sense_is_refused(tmp_path: Path, instruction: str) -> None:
+    """Silently: whatever sets the variable is no person."""
+    assert ask(tmp_path, "kquota ", _KQUOTA_COMPLETE=instruction)[:2] == ("", "")
+
+
+@pytest.mark.parametrize("name", ["kquota.bash", "_kquota", "kquota.fish"])
+def test_the_program_prints_its_scripts(tmp_path: Path, name: str) -> None:
+    """They need not be at hand as files."""
+    shell = {"kquota.bash": "bash", "_kquota": "zsh", "kquota.fish": "fish"}[name]
+
+    out, err, _ = ask(tmp_path, "", _KQUOTA_COMPLETE=f"{shell}_source")
+
+    assert (out, err) == ((ROOT / "completions" / name).read_text().strip(), "")
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1)
+
+
+@settings(deadline=None)
+@given(value=TEXTS, cut=st.integers(0, 20), quote=st.sampled_from(["", "'", '"']))
+def test_what_is_inserted_reads_back(value: str, cut: int, quote: str) -> None:
+    """By the reader of lines here, whatever part of the word is there already."""
+    begun = words.quoted_rest(value[:cut], words.Word("", quote, quote))
+    (typed,) = words.split(f"{quote}{begun}")
+
+    rest = words.quoted_rest(value, typed)
+
+    assert rest is not None
+    closed = words.split(typed.raw + rest + quote)
+    assert [word.value for word in closed] == [value]
+
+
+@settings(deadline=None, max_examples=30)
+@given(values=st.lists(TEXTS, min_size=1, max_size=20), quote=st.sampled_from(["", "'", '"']))
+def test_bash_reads_it_the_same_way(values: list[str], quote: str) -> None:
+    """Many names in one real bash."""
+    typed = words.Word("", quote, quote)
+    line = " ".join(f"{quote}{words.quoted_rest(value, typed)}{quote}" for value in values)
+
+    done = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
+    )
+
+    assert done.stdout.decode().split("\0")[:-1] == values
+
+
+def test_lines_are_read_as_shells_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expansions of exported variables and the home directory, and nothing that would have to be executed."""
+    monkeypatch.setenv("NAME", "a b")
+    monkeypatch.setenv("HOME", "/home/alice")
+    lines = {
+        "": [""],
+        "a ": ["a", ""],
+        "  a  b": ["a", "b"],
+        "a'b c'\"d e\"f\\ g": ["ab cd ef g"],
+        "'$NAME' \"$NAME\" $NAME ${NAME}x": ["$NAME", "a b", "a b", "a bx"],
+        "$UNKNOWN $(date) `date`": ["$UNKNOWN", "$(date)", "`date`"],
+        "~/x a~ '~' \\~": ["/home/alice/x", "a~", "~", "~"],
+        '"a\\x\\"': ['a\\x"'],
+        "a\\": ["a"],
+    }
+
+    assert {line: [word.value for word in words.split(line)] for line in lines} == lines
+    assert [words.split(line)[-1].quote for line in ("a", "'a", '"a', "'a'")] == ["", "'", '"', ""]
+    with_variables = words.split("A=1 B='x y' kquota C=2")
+    assert words.assignments(with_variables) == {"A": "1", "B": "x y"}
+    assert [word.value for word in with_variables] == ["kquota", "C=2"]

@@ -1,0 +1,249 @@
+"""Contexts on the command line: which cluster is meant, and whose credentials it gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+CONFIG = """\
+current-context: prod
+contexts:
+  prod:
+    bootstrap-server: prod:9092
+    command-config: prod.properties
+    timeout: 20
+  old:
+    zookeeper: old:2181/kafka
+    zk-tls-config-file: old.properties
+    comment: until the migration
+  both:
+    zookeeper: both:2181
+    bootstrap-server: both:9092
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration file where the XDG specification puts it."""
+    path = tmp_path / ".config" / "kquota" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(CONFIG)
+    return path
+
+
+def validated(text: str, name: str) -> dict[str, Any]:
+    """The JSON on stdout, held against its schema."""
+    document: dict[str, Any] = json.loads(text)
+    Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+def view(kquota: Kquota, arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
+    """Every setting in effect but the time-out's default: its value, and where it comes from."""
+    done = kquota("config", "view", "--show-origin", "-o", "json", *arguments.split(), **environment)
+    assert (done.code, done.err) == (0, "")
+    return {
+        setting["name"]: (Path(str(setting["value"])).name, " ".join(setting["origin"].values()))
+        for setting in validated(done.out, "settings")["settings"]
+        if setting["origin"] != {"from": "default"}
+    }
+
+
+PROD = {
+    "bootstrap-server": ("prod:9092", "context prod"),
+    "command-config": ("prod.properties", "context prod"),
+    "timeout": ("20", "context prod"),
+}
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        pytest.param("", {}, PROD, id="the current context"),
+        pytest.param(
+            "--context old",
+            {},
+            {"zookeeper": ("kafka", "context old"), "zk-tls-config-file": ("old.properties", "context old")},
+            id="a named one",
+        ),
+        pytest.param(
+            "",
+            {"KQUOTA_CONTEXT": "old"},
+            {"zookeeper": ("kafka", "context old"), "zk-tls-config-file": ("old.properties", "context old")},
+            id="one of the environment",
+        ),
+        pytest.param("--context prod", {"KQUOTA_CONTEXT": "old"}, PROD, id="the option comes first"),
+        pytest.param(
+            "--bootstrap-server x:1",
+            {},
+            {"bootstrap-server": ("x:1", "option --bootstrap-server")},
+            id="an address gets no credentials of another cluster",
+        ),
+        pytest.param(
+            "--zookeeper x:1",
+            {"KQUOTA_CONTEXT": "prod"},
+            {"zookeeper": ("x:1", "option --zookeeper")},
+            id="nor those of the environment's context",
+        ),
+        pytest.param(
+            "",
+            {"KQUOTA_BOOTSTRAP_SERVER": "x:1"},
+            {"bootstrap-server": ("x:1", "environment KQUOTA_BOOTSTRAP_SERVER")},
+            id="nor does an address of the environment",
+        ),
+        pytest.param(
+            "--context prod --bootstrap-server x:1 --timeout 3",
+            {},
+            PROD | {"bootstrap-server": ("x:1", "option --bootstrap-server"), "timeout": ("3.0", "option --timeout")},
+            id="unless the context is named beside it",
+        ),
+        pytest.param(
+            "--context prod --zookeeper x:1",
+            {},
+            {"zookeeper": ("x:1", "option --zookeeper")} | {name: PROD[name] for name in ("command-config", "timeout")},
+            id="of another kind",
+        ),
+        pytest.param(
+            "--context prod",
+            {"KQUOTA_BOOTSTRAP_SERVER": "x:1", "KQUOTA_ZOOKEEPER": "y:1", "KQUOTA_COMMAND_CONFIG": "x.properties"},
+            PROD,
+            id="a context named by option takes nothing from the environment",
+        ),
+        pytest.param(
+            "--context old --zookeeper x:1",
+            {"KQUOTA_COMMAND_CONFIG": "x.properties"},
+            {
+                "zookeeper": ("x:1", "option --zookeeper"),
+                "zk-tls-config-file": ("old.properties", "context old"),
+            },
+            id="not even where it says nothing itself",
+        ),
+        pytest.param(
+            "",
+            {"KQUOTA_COMMAND_CONFIG": "x.properties"},
+            PROD | {"command-config": ("x.properties", "environment KQUOTA_COMMAND_CONFIG")},
+            id="the environment comes before the current context",
+        ),
+        pytest.param(
+            "--context both --zookeeper x:1",
+            {},
+            {"zookeeper": ("x:1", "option --zookeeper"), "bootstrap-server": ("both:9092", "context both")},
+            id="one address of two is replaced",
+        ),
+    ],
+)
+def test_where_each_setting_comes_from(
+    kquota: Kquota, arguments: str, environment: dict[str, str], expected: dict[str, tuple[str, str]]
+) -> None:
+    """Option, environment, context; and whose credentials go where."""
+    assert view(kquota, arguments, **environment) == expected
+
+
+@pytest.mark.parametrize("how", ["current", "option", "environment"])
+def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, how: str) -> None:
+    """A real ZooKeeper behind a name."""
+    config.write_text(f"contexts: {{real: {{zookeeper: '{chroot}'}}}}\n")
+    arguments: tuple[str, ...] = ()
+    environment = {}
+    if how == "current":
+        assert kquota("config", "use-context", "real").code == 0
+    elif how == "option":
+        arguments = ("--context", "real")
+    else:
+        environment = {"KQUOTA_CONTEXT": "real"}
+
+    altered = kquota("alter", "--user", "alice", "--add-config", "request_percentage=50%", *arguments, **environment)
+    shown = kquota("describe", "-o", "csv", *arguments, **environment)
+    resolved = kquota("resolve", "--user", "alice", "-o", "csv", *arguments, **environment)
+
+    assert (altered.code, altered.err) == (0, "")
+    assert shown.out.splitlines()[1:] == ["user=alice,request_percentage,50"]
+    assert "request_percentage,50.0,user,user=alice" in resolved.out
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code", "says"),
+    [
+        ("describe --context prd", {}, 3, "no context 'prd' in"),
+        ("describe --context prd", {}, 3, "(contexts: prod, old, both)"),
+        ("describe", {"KQUOTA_CONTEXT": "prd"}, 3, "(contexts: prod, old, both)"),
+        ("config current-context", {"KQUOTA_CONTEXT": "prd"}, 3, "(contexts: prod, old, both)"),
+        ("config use-context prd", {}, 3, "(contexts: prod, old, both)"),
+        ("describe", {"KQUOTA_CONFIG": "/nowhere/config.yaml"}, 3, "/nowhere/config.yaml: no such file"),
+        ("describe --context both", {}, 2, "two addresses are set: choose one"),
+        ("describe", {"KQUOTA_CONTEXT": "prod", "KQUOTA_ZOOKEEPER": "x:1"}, 2, "KQUOTA_CONTEXT and KQUOTA_ZOOKEEPER"),
+        ("resolve --user a --quotas q.yaml --context prod", {}, 2, "--quotas and a cluster"),
+        ("describe --context prod", {}, 3, "prod.properties: No such file"),
+    ],
+)
+def test_one_clear_line(kquota: Kquota, arguments: str, environment: dict[str, str], code: int, says: str) -> None:
+    """What cannot be meant is refused before anything is sent."""
+    done = kquota(*arguments.split(), **environment)
+
+    assert done.code == code
+    assert says in done.err.splitlines()[-1]
+
+
+def test_a_broken_file_stops_only_who_needs_it(kquota: Kquota, config: Path, chroot: str) -> None:
+    """The file is read when it decides which cluster is meant, and not before."""
+    config.write_text("contexts: {prod: {zookeper: x}}\n")
+
+    broken = kquota("describe")
+    addressed = kquota("describe", "--zookeeper", chroot, "-o", "name")
+    wrong_value = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=-1")
+
+    assert broken.code == 3
+    assert "line 1: contexts.prod.zookeper: unknown key (did you mean zookeeper?)" in broken.complaint
+    assert addressed.code == 0
+    assert "must be greater than 0" in wrong_value.complaint
+
+
+def test_contexts_are_listed_and_chosen(kquota: Kquota, config: Path) -> None:
+    """The list, the mark, and what the environment says over it."""
+    listed = kquota("config", "get-contexts")
+    document = validated(kquota("config", "get-contexts", "-o", "json").out, "contexts")
+    chosen = kquota("config", "use-context", "old")
+    shadowed = kquota("config", "use-context", "both", KQUOTA_CONTEXT="prod")
+
+    assert [line.split() for line in listed.out.splitlines()] == [
+        ["CURRENT", "NAME", "CLUSTER", "COMMENT"],
+        ["*", "prod", "bootstrap-server", "prod:9092"],
+        ["old", "zookeeper", "old:2181/kafka", "until", "the", "migration"],
+        ["both", "bootstrap-server", "both:9092", "zookeeper", "both:2181"],
+    ]
+    assert document["current"] == "prod"
+    assert document["contexts"][1] == {"name": "old", "zookeeper": "old:2181/kafka", "comment": "until the migration"}
+    assert chosen.complaint == f"old is the current context of {config}"
+    assert "KQUOTA_CONTEXT says prod" in shadowed.err
+    assert config.read_text() == CONFIG.replace("current-context: prod", "current-context: both")
+    assert kquota("config", "current-context").out == "both\n"
+    assert kquota("config", "current-context", KQUOTA_CONTEXT="old").out == "old\n"
+
+
+def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
+    """No contexts, no complaint, until one is asked for."""
+    listed = kquota("config", "get-contexts")
+    none = kquota("config", "current-context")
+    viewed = kquota("config", "view", "--zookeeper", "zk:1", "--show-origin")
+    asked = kquota("describe", "--context", "prod")
+    lost = kquota("describe")
+
+    assert (listed.code, listed.out) == (0, "")
+    assert "no contexts in" in listed.complaint
+    assert none.code == asked.code == 3
+    assert "it has no contexts" in asked.complaint
+    assert [line.split() for line in viewed.out.splitlines()[1:]] == [
+        ["zookeeper", "zk:1", "option", "--zookeeper"],
+        ["timeout", "10", "s", "default"],
+    ]
+    assert lost.code == 2
+    assert "no cluster: give --bootstrap-server" in lost.err
