@@ -162,7 +162,8 @@ class Scene:
         )
 
     def trust(self, name: str = "ca.p12", password: str = STORE_PASSWORD) -> str:
-        return f"ssl.truststore.location={self.stores / name}\nssl.truststore.password={password}\n"
+        # With a blank at the end, which Kafka does not take for a part of it.
+        return f"ssl.truststore.location={self.stores / name}\nssl.truststore.password={password} \n"
 
     def key(self, name: str, password: str = STORE_PASSWORD) -> str:
         return f"ssl.keystore.location={self.stores / name}\nssl.keystore.password={password}\n"
