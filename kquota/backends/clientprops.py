@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
+_BLANKS = "".join(map(chr, range(0x21)))
+"""What Java trims."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
@@ -46,8 +48,10 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     from kquota.backends import providers, stores
     from kquota.backends.kafka import KafkaSecurity
 
-    properties = providers.resolve(read_properties(file), file, read_properties)
-    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    resolved = providers.resolve(read_properties(file), file, read_properties)
+    # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
+    properties = {name: value.strip(_BLANKS) for name, value in resolved.items()}
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise InputError(
             f"{file}: unknown security.protocol {protocol}", hint=f"security protocols: {', '.join(_PROTOCOLS)}"

@@ -230,6 +230,13 @@ def test_pem_text_in_the_properties(tmp_path: Path, pem: Path) -> None:
     assert kafka_security(file).tls == Tls.from_files(truststore=pem, keystore=pem, key_password="k3y")
 
 
+def test_blanks_around_values_are_nothing(tmp_path: Path, pem: Path) -> None:
+    """As in Kafka, in passwords too."""
+    lines = ("security.protocol=SSL \\t", f"ssl.keystore.location={pem}  ", "ssl.key.password=k3y ")
+
+    assert kafka_security(client_properties(tmp_path, *lines)).tls == Tls.from_files(keystore=pem, key_password="k3y")
+
+
 def test_tls_alone_checks_the_host(tmp_path: Path) -> None:
     """With the system's authorities."""
     assert kafka_security(client_properties(tmp_path, "security.protocol=SSL")) == KafkaSecurity(tls=Tls())

@@ -40,7 +40,7 @@ _CLIENT = "sasl.oauthbearer.client.credentials."
 
 def sasl_of(properties: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
     """The login; `ask` is for a password that is not there. Raises InputError; no message shows what is in the JAAS."""
-    mechanism = properties.get("sasl.mechanism", "GSSAPI").strip()
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MODULES:
         raise InputError(
             f"{file}: sasl.mechanism {mechanism} is not supported", hint=f"supported: {', '.join(_MODULES)}"
@@ -103,14 +103,14 @@ def _msk(options: Mapping[str, str]) -> Sasl:
 def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
     from kquota.backends.kafka.oauth import OAuthBearer
 
-    handler = properties.get("sasl.login.callback.handler.class", "").strip()
-    retriever = properties.get("sasl.oauthbearer.jwt.retriever.class", "").strip()
+    handler = properties.get("sasl.login.callback.handler.class", "")
+    retriever = properties.get("sasl.oauthbearer.jwt.retriever.class", "")
     if handler == _MSK_HANDLER:
         return _msk(options)
     for what, known in ((handler, _HANDLERS), (retriever, _RETRIEVERS)):
         if what and what not in known:
             raise InputError(f"{file}: {what} is not supported", hint=f"supported: {', '.join(known)}")
-    url = properties.get("sasl.oauthbearer.token.endpoint.url", "").strip()
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
     if not url:
         if handler and handler != _HANDLERS[-1]:
             raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
@@ -141,7 +141,7 @@ def _client_credentials(
         client_id,
         secret or ask(f"secret of the client {client_id}"),
         properties.get("sasl.oauthbearer.scope") or options.get("scope"),
-        urlencode=properties.get("sasl.oauthbearer.header.urlencode", "false").strip().lower() == "true",
+        urlencode=properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
         # As in Kafka, the stores for the endpoint are options of the login module, apart from those for brokers.
         tls=stores.tls_of(options, "ssl.", f"{file}: sasl.jaas.config", ask),
     )

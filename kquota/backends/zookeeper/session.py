@@ -69,7 +69,7 @@ class Session:
         self._multi_read: bool | None = None
         self._client: Any = None
         self._tls_context: ssl.SSLContext | None = None
-        self._acls: dict[str, list[Any] | None] = {}
+        self._acls: dict[str, list[Acl] | None] = {}
 
     # Connecting
 
@@ -427,33 +427,23 @@ class Session:
 
         Raises Unreachable and Unauthorized.
         """
+        from kazoo.security import ACL, Id
+
         top = "/".join(path.split("/")[:3])
         for above in dict.fromkeys((top, znode.CONFIG, "/")):
             if above not in self._acls:
-                self._acls[above] = self._read_acl(above)
+                (self._acls[above],) = self.acls([above])
             acl = self._acls[above] if above != path else None
             if acl is None:
                 continue
-            if any(each.id.scheme == "digest" and each.id.id.endswith(":x") for each in acl):
+            if any(each.scheme == "digest" and each.id.endswith(":x") for each in acl):
                 raise Unauthorized(
                     f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
                 )
-            owners = [each for each in acl if each.id.scheme != "world"]
-            return owners if owners and znode.is_sensitive(path) else acl
+            owners = [each for each in acl if each.scheme != "world"]
+            chosen = owners if owners and znode.is_sensitive(path) else acl
+            return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
         raise self._unreachable()
-
-    def _read_acl(self, path: str) -> list[Any] | None:
-        from kazoo.exceptions import KazooException, NoNodeError
-
-        try:
-            acl, _ = self._result(self._client.get_acls_async(path))
-        except NoNodeError:
-            return None
-        except Lost:
-            raise self._unreachable() from None
-        except KazooException as error:
-            raise self.translate(error, path) from None
-        return list(acl)
 
     def set_data(self, path: str, data: bytes, version: int) -> Any:
         """A write that fails unless the node still has that version; 0 is a version like any other."""
