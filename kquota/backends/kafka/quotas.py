@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,30 +30,35 @@ class Stored:
     """Why the broker refused to answer, else None."""
 
 
-def read_rows(rows: Iterable[wire.Row]) -> Stored:
+def read_rows(rows: Sequence[wire.Row]) -> Stored:
     """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete.
 
     Entities whose rows share a tuple of values share what comes of it.
     """
     stored = Stored()
+    all_values = stored.values
     of_users: dict[int, Values] = {}
     of_ips: dict[int, Values] = {}
     for types, names, row in rows:
+        known = of_users
         if types == ("user",) and names[0]:
             entity = trusted_entity((names[0], None, None))
+        elif types == ("user", "client-id") and names[0] and names[1]:
+            entity = trusted_entity((names[0], names[1], None))
         else:
             try:
                 entity = _entity_of(types, names)
             except InputError as error:
                 stored.problems.append(Problem(_text_of(types, names), f"{error.message}: kquota leaves it alone"))
                 continue
-        known = of_users if entity.ip is None else of_ips
+            if entity.ip is not None:
+                known = of_ips
         values = known.get(id(row))
         if values is None:
             values = _usable(entity, row, stored)
             if len(values) == len(row):
                 known[id(row)] = values
-        stored.values[entity] = values
+        all_values[entity] = values
     return stored
 
 
