@@ -7,11 +7,14 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kquota.core.entity import Entity
+
+if TYPE_CHECKING:
+    from kquota.core.simulation import CounterResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ def print_table(
 
     A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
     """
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -50,23 +54,26 @@ def print_table(
     on_terminal = sys.stdout.isatty()
     console = Console(file=sys.stdout, width=None if on_terminal else 100_000, highlight=False, soft_wrap=False)
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
-    for column in columns:
+    table_rows = [list(row) for row in rows]
+    for number, column in enumerate(columns):
+        # A column that is never broken keeps its width, or it would be cut where it has words.
+        whole = column.number or column.whole
+        lines_of = (part for row in table_rows for part in _parts(row[number], on_terminal))
         # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
         table.add_column(
             column.heading,
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=column.number or column.whole,
+            no_wrap=whole,
+            min_width=max(map(cell_len, lines_of), default=0) if whole else None,
             overflow="fold",
         )
-    between = "\n" if on_terminal else " "
 
     def shown(cell: object) -> Text:
-        parts = cell if isinstance(cell, tuple) else (cell,)
-        return Text(between.join(safe(part) for part in parts if part != ""))
+        return Text("\n".join(_parts(cell, on_terminal)))
 
     row_styles = iter(styles)
-    for row in rows:
+    for row in table_rows:
         table.add_row(*map(shown, row), style=next(row_styles, "") or None)
     # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
     measured = table.__rich_measure__(console, console.options.update(width=100_000))
@@ -76,6 +83,12 @@ def print_table(
     # rich pads every line to the table's width; trailing blanks are noise in pipes and golden files.
     lines = capture.get().splitlines()
     click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _parts(cell: object, on_terminal: bool) -> list[str]:
+    """The lines of a cell; in a pipe there is one."""
+    parts = [safe(part) for part in (cell if isinstance(cell, tuple) else (cell,)) if part != ""]
+    return parts if on_terminal else [" ".join(parts)]
 
 
 def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -119,6 +132,19 @@ def clock(milliseconds: int) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+def counter_title(counter: CounterResult) -> str:
+    """Which counter a picture shows: its key, whose it is, where, and what its axis counts."""
+    from kquota.core.quota import QuotaKey
+
+    sensor = counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else str(counter.sensor)
+    return f"{counter.key}  {safe(sensor)}  {safe(counter.broker)}  ({counter.key.unit})"
+
+
+def short_unit(unit: str) -> str:
+    """`/s` for what is counted; bytes and percent keep their name."""
+    return unit if unit.startswith(("bytes", "%")) else "/s"
+
+
 def amount_text(value: float, unit: str) -> str:
     """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
     shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)
@@ -127,7 +153,7 @@ def amount_text(value: float, unit: str) -> str:
     scales = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
     prefix, size = next((scale for scale in scales if abs(value) >= 0.9995 * scale[1]), ("", 1))
     value /= size
-    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}"
+    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}".rstrip()
 
 
 def rate_text(value: float, unit: str) -> str:

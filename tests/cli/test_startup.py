@@ -13,7 +13,7 @@ import pytest
 
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
-    "jsonschema", "javaproperties", "ssl", "asyncio",
+    "jsonschema", "javaproperties", "ssl", "asyncio", "vl_convert",
 )  # fmt: skip
 ROOT = str(Path(__file__).parents[2])
 
