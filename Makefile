@@ -42,7 +42,7 @@ env: prerequisites $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,plot]' --group dev
 	@touch $@
 
 demo: env

@@ -39,11 +39,11 @@ def chart(counter: CounterResult, width: int, glyphs: Glyphs = UNICODE) -> list[
     """The lines of a picture that is at most `width` columns wide; of a counter with a timeline."""
     from rich.text import Text
 
-    from kquota.cli.text import clock, rate_text
+    from kquota.cli.text import clock, rate_text, short_unit
 
     timeline = counter.timeline
     assert timeline is not None
-    unit = counter.key.unit
+    unit = short_unit(counter.key.unit)
     known = [limit for limit in timeline.limit if limit is not None]
     load = max(*timeline.offered, *timeline.delivered, 0.0)
     # A limit far above the load would press the load flat: then it is named, and not drawn.
@@ -64,12 +64,18 @@ def chart(counter: CounterResult, width: int, glyphs: Glyphs = UNICODE) -> list[
     )
     lines.append(Text(f"{'':>{margin}}{glyphs.corner}{ruler}"))
     legend = Text(" " * (margin + 1))
+    limits = _limit_text(known, most, unit)
+    # What does not fit goes to a line of its own.
+    split = margin + 61 + len(limits) > width
     for part, text in (
         ("delivered", "delivered"),
         ("late", "delivered late"),
         ("missing", "offered, not delivered"),
-        ("limit", _limit_text(known, most, unit)),
+        ("limit", limits),
     ):
+        if part == "limit" and split:
+            legend.rstrip()
+            legend.append("\n" + " " * (margin + 1))
         legend.append(getattr(glyphs, part), _STYLES[part])
         legend.append(f" {text}   ")
     legend.rstrip()

@@ -58,6 +58,12 @@ COMPILED_FROM = 500_000
     metavar="N",
     help="Draw the N most throttled counters below the table; 1 on a terminal, else 0.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
+)
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
 @params.cluster_options
 @params.output_option("table", "json", "csv")
@@ -68,6 +74,7 @@ def command(
     quota_window_num: int | None,
     quota_window_size_seconds: int | None,
     charts: int | None,
+    plot: Path | None,
     fail_on: str | None,
     output: str,
     **options: Any,
@@ -93,10 +100,15 @@ def command(
       kquota simulate workload.yaml --quotas quotas.yaml
       kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
       kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
+      kquota simulate workload.yaml --quotas quotas.yaml --plot throttling.html
       kquota simulate --events usage.csv --quotas quotas.yaml
     """
     if (workload_file is None) == (not event_files):
         raise click.UsageError("give a WORKLOAD, or --events FILE")
+    if plot is not None:
+        from kquota.cli.plot import check_plot
+
+        check_plot(plot)
     if len(event_files) == 1:
         vectors = _vectors(Path(event_files[0]))
         if vectors is not None:
@@ -131,6 +143,10 @@ def command(
             spread = replace(spread, brokers=workload.brokers)
             result = widened(result, simulate(spread, quotas, generation=generation, using=using))
     _warn(workload, quotas)
+    if plot is not None:
+        from kquota.cli.plot import write_plot
+
+        write_plot(result, plot)
     print_result(result, workload, generation, output, charts)
     throttled = any(client.throttled for client in result.clients)
     return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
@@ -283,7 +299,7 @@ def _print_clients(result: Simulation) -> None:
     rows = []
     for name, clients in groups.items():
         copies = len({client.name for client in clients})
-        unit = f"{clients[0].unit}/s"
+        unit = "bytes/s" if clients[0].unit == "bytes" else "/s"
         offered = sum(client.offered_rate for client in clients)
         delivered = sum(client.delivered_rate for client in clients)
         least = sum(client.delivered_range[0] * 1000 / client.active_ms for client in clients)
@@ -291,8 +307,7 @@ def _print_clients(result: Simulation) -> None:
         got = range_text(rate_text(least, unit), rate_text(most, unit))
         rows.append(
             (
-                name if copies == 1 else (name, f"{copies} clients"),
-                clients[0].api,
+                (name, clients[0].api if copies == 1 else f"{clients[0].api}, {copies} clients"),
                 rate_text(offered, unit),
                 (got, f"{100 * delivered / offered:.0f}%" if offered else "-"),
                 _left(clients),
@@ -303,7 +318,6 @@ def _print_clients(result: Simulation) -> None:
     print_table(
         [
             Column("CLIENT", style="bold"),
-            Column("API", style="cyan", whole=True),
             Column("OFFERED", number=True),
             Column("DELIVERED", number=True),
             Column("NOT DELIVERED", number=True),
@@ -319,18 +333,15 @@ def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     """What waits and what was rejected."""
     from kquota.cli.text import amount_text
 
-    unit = clients[0].unit
-    waiting = sum(client.waiting for client in clients)
-    rejected = sum(client.rejected for client in clients)
+    unit = "bytes" if clients[0].unit == "bytes" else ""
+    counts = (
+        (sum(client.waiting for client in clients), "waiting"),
+        (sum(client.rejected for client in clients), "rejected"),
+    )
+    parts = [f"{amount_text(count, unit)} {what}" for count, what in counts if count]
     retried = sum(client.rejections for client in clients)
-    parts = []
-    if waiting:
-        parts.append(f"{amount_text(waiting, unit)} waiting")
-    if rejected:
-        parts.append(f"{amount_text(rejected, unit)} rejected")
     if retried:
-        what = "connection" if unit == "connections" else "topic"
-        parts.append(f"{retried} {what} {'rejection' if retried == 1 else 'rejections'}")
+        parts.append(f"{retried} rejection{'' if retried == 1 else 's'}")
     return tuple(parts) or ("-",)
 
 
@@ -338,8 +349,7 @@ def _throttled(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     throttled, requests = sum(client.throttled for client in clients), sum(client.requests for client in clients)
     if not throttled:
         return ("-",)
-    reasons = sorted({key.value for client in clients for key in client.throttle_by})
-    return f"{throttled} ({100 * throttled / requests:.0f}%)", *reasons
+    return f"{throttled} ({100 * throttled / requests:.0f}%)", f"of {requests}"
 
 
 def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
@@ -349,57 +359,53 @@ def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     if most == 0:
         return ("-",)
     total = range_text(duration(least), duration(most))
-    return total, f"longest {duration(max(client.throttle_max_ms for client in clients))}"
+    return total, f"max {duration(max(client.throttle_max_ms for client in clients))}"
 
 
 def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None:
-    from kquota.cli.text import Column, clock, duration, print_table, range_text, rate_text
-    from kquota.core.quota import QuotaKey, humanize
+    from kquota.cli.text import Column, clock, duration, print_table, range_text, rate_text, short_unit
+    from kquota.core.quota import QuotaKey
 
     def limit_of(counter: CounterResult) -> tuple[str, ...]:
-        limits = [humanize(counter.key, limit) if limit is not None else "none" for _, limit in counter.limits]
-        peak = (
-            f"debt {counter.peak:.0f}"
-            if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
-            else f"peak {rate_text(counter.peak, counter.key.unit)}"
-        )
-        return " → ".join(limits), peak
+        unit = short_unit(counter.key.unit)
+        limits = ["none" if limit is None else rate_text(limit, unit) for _, limit in counter.limits]
+        debt = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+        limits[1:] = [f"→ {limit}" for limit in limits[1:]]
+        return *limits, f"debt {counter.peak:.0f}" if debt else f"peak {rate_text(counter.peak, unit)}"
 
     def bites(counter: CounterResult) -> tuple[str, ...]:
         assert counter.first_throttled_ms is not None
         assert counter.throttled_until_ms is not None
-        return (f"from {clock(counter.first_throttled_ms)}", f"to {clock(counter.throttled_until_ms)}")
-
-    def recovery_of(counter: CounterResult) -> str:
+        when = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
         if counter.recovery_ms is None:
-            return "-"
-        return duration(counter.recovery_ms) if counter.recovered else "not yet"
+            return (when,)
+        return when, f"recovery {duration(counter.recovery_ms)}" if counter.recovered else "no recovery yet"
 
     def time_of(counter: CounterResult) -> tuple[str, ...]:
         least, most = counter.throttle_range_ms
         total = range_text(duration(least), duration(most))
-        return total, f"longest {duration(counter.throttle_max_ms)}"
+        return total, f"max {duration(counter.throttle_max_ms)}"
 
     print_table(
         [
             *([Column("BROKER")] if several else []),
-            Column("COUNTER", style="bold"),
-            Column("QUOTA", style="cyan", whole=True),
+            Column("COUNTER", style="cyan"),
             Column("LIMIT", number=True),
             Column("THROTTLE TIME", number=True),
             Column("BITES", whole=True),
-            Column("RECOVERY", number=True),
-            Column("SHARED BY (part, throttle time)"),
+            Column("SHARED BY"),
         ],
         [
             (
                 *([counter.broker] if several else []),
-                counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else counter.sensor,
-                (counter.key, str(counter.entity)),
+                (
+                    counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else counter.sensor,
+                    counter.key,
+                    counter.entity,
+                ),
                 limit_of(counter),
                 time_of(counter),
                 bites(counter),
-                recovery_of(counter),
                 _shared(counter),
             )
             for counter in counters
@@ -415,7 +421,7 @@ def _shared(counter: CounterResult) -> tuple[str, ...]:
 
     total = counter.total or 1.0
     names = [
-        f"{share.client} {100 * share.value / total:.0f}%, {duration(share.throttle_ms)}"
+        f"{share.client} {100 * share.value / total:.0f}%, throttled {duration(share.throttle_ms)}"
         for share in counter.clients[:_NAMED]
     ]
     more = counter.client_count - len(names)
@@ -442,7 +448,7 @@ def _print_acceptors(result: Simulation) -> None:
                     acceptor.listener,
                     acceptor.connections,
                     acceptor.waited,
-                    (duration(acceptor.wait_ms), f"longest {duration(acceptor.wait_max_ms)}"),
+                    (duration(acceptor.wait_ms), f"max {duration(acceptor.wait_max_ms)}"),
                 )
                 for acceptor in waited
             ],
@@ -453,12 +459,12 @@ def _print_charts(counters: Sequence[CounterResult]) -> None:
     from rich.console import Console
 
     from kquota.cli.chart import ASCII, UNICODE, chart
-    from kquota.cli.text import safe
+    from kquota.cli.text import counter_title
 
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
     glyphs = UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII
     for counter in counters:
         console.print()
-        console.print(f"[bold]{counter.key}[/bold]", safe(counter.sensor), safe(counter.broker), soft_wrap=True)
+        console.print(counter_title(counter), style="bold", markup=False, soft_wrap=True)
         for line in chart(counter, console.width, glyphs):
             console.print(line, soft_wrap=True)

@@ -6,11 +6,14 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kquota.core.entity import Entity
+
+if TYPE_CHECKING:
+    from kquota.core.simulation import CounterResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +51,30 @@ def print_table(
     if not sys.stdout.isatty():
         click.echo("\n".join([*([title] if title else []), *_plain_lines(columns, rows)]))
         return
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
-    for column in columns:
+    table_rows = [list(row) for row in rows]
+    for number, column in enumerate(columns):
+        # A column that is never broken keeps its width, or it would be cut where it has words.
+        whole = column.number or column.whole
+        lines_of = (part for row in table_rows for part in _parts(row[number]))
         # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
         table.add_column(
             column.heading,
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=column.number or column.whole,
+            no_wrap=whole,
+            min_width=max(map(cell_len, lines_of), default=0) if whole else None,
             overflow="fold",
         )
     row_styles = iter(styles)
-    for row in rows:
-        table.add_row(*[Text(_cell(cell, "\n")) for cell in row], style=next(row_styles, "") or None)
+    for row in table_rows:
+        table.add_row(*[Text("\n".join(_parts(cell))) for cell in row], style=next(row_styles, "") or None)
     # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
     measured = table.__rich_measure__(console, console.options.update(width=100_000))
     console.width = max(console.width, measured.minimum)
@@ -92,7 +101,7 @@ def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
     """The lines of a table for pipes and files, without rich: it takes a second for 3,000 of them."""
-    cells = [[column.heading for column in columns], *([_cell(cell, " ") for cell in row] for row in rows)]
+    cells = [[column.heading for column in columns], *([" ".join(_parts(cell)) for cell in row] for row in rows)]
     padded = []
     for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
         widths = [_width(text) for text in texts]
@@ -103,9 +112,9 @@ def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) ->
     return ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
-def _cell(cell: object, between: str) -> str:
-    parts = cell if isinstance(cell, tuple) else (cell,)
-    return between.join(safe(part) for part in parts if part != "")
+def _parts(cell: object) -> list[str]:
+    """The lines of a cell."""
+    return [safe(part) for part in (cell if isinstance(cell, tuple) else (cell,)) if part != ""]
 
 
 def _width(text: str) -> int:
@@ -168,6 +177,19 @@ def clock(milliseconds: int) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+def counter_title(counter: CounterResult) -> str:
+    """Which counter a picture shows: its key, whose it is, where, and what its axis counts."""
+    from kquota.core.quota import QuotaKey
+
+    sensor = counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else str(counter.sensor)
+    return f"{counter.key}  {safe(sensor)}  {safe(counter.broker)}  ({counter.key.unit})"
+
+
+def short_unit(unit: str) -> str:
+    """`/s` for what is counted; bytes and percent keep their name."""
+    return unit if unit.startswith(("bytes", "%")) else "/s"
+
+
 def amount_text(value: float, unit: str) -> str:
     """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
     shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)
@@ -176,7 +198,7 @@ def amount_text(value: float, unit: str) -> str:
     scales = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
     prefix, size = next((scale for scale in scales if abs(value) >= 0.9995 * scale[1]), ("", 1))
     value /= size
-    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}"
+    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}".rstrip()
 
 
 def rate_text(value: float, unit: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -135,6 +137,46 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, 
 
     assert (done.code, done.out) == (code, "")
     assert says in done.err.splitlines()[-1]
+
+
+def test_plots_stand_on_their_own(kquota: Kquota, tmp_path: Path) -> None:
+    """SVG, PNG and HTML; nothing is loaded from elsewhere, and a name cannot break out of the page."""
+    evil = "</script><b>&"
+    workload = (tmp_path / "own.yaml").read_text().replace("bob", json.dumps(evil))
+    (tmp_path / "own.yaml").write_text(workload)
+
+    for suffix in ("svg", "png", "html"):
+        assert kquota("simulate", "own.yaml", "--plot", f"plot.{suffix}").code == 0
+
+    svg = ElementTree.parse(tmp_path / "plot.svg").getroot()
+    texts = {text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"delivered", "offered", "limit"} <= texts
+    assert any(text and text.startswith("producer_byte_rate  alice:") for text in texts)
+    png = (tmp_path / "plot.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    html = (tmp_path / "plot.html").read_text()
+    assert html.count("</script>") == 1
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?http""", html)
+    assert "prefers-color-scheme: dark" in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("own.yaml --plot plot.pdf", 2, "none of *.svg, *.png and *.html"),
+        ("own.yaml --plot missing/plot.svg", 3, "No such file or directory"),
+        ("calm.yaml --quotas none.yaml --plot plot.svg", 3, "nothing to plot"),
+    ],
+)
+def test_a_plot_that_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
+    """One line, nothing on stdout, no file."""
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+
+    done = kquota("simulate", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err.splitlines()[-1]
+    assert not list(tmp_path.glob("plot.*"))
 
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "enforcement_n_by_start.json"
