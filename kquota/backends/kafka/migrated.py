@@ -56,7 +56,7 @@ class MigratedQuotas(ClosesOnExit):
                 hint="check again when the brokers run with KRaft",
             )
         rows = answer.rows or ()
-        stored = read_rows(row for row in rows if not _is_nameless(row))
+        stored = read_rows([row for row in rows if not _is_nameless(row)])
         return QuotaSnapshot(stored.values, tuple(stored.problems)), {
             _parts(row): _values(row) for row in rows if _is_nameless(row)
         }
