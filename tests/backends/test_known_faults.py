@@ -12,6 +12,7 @@ TESTS = Path(__file__).parents[1]
 CONTRACT = "backends/contract.py"
 ZOOKEEPER = "backends/test_zookeeper.py"
 KAFKA = "backends/test_kafka.py"
+PEERS = "backends/test_kafka_peers.py"
 MODE = "brokers/test_zookeeper_mode.py"
 ZNODE = "backends/test_znode.py"
 DROP_IN = "cli/kafka_configs"
@@ -55,7 +56,7 @@ FAULTS_OF_TOOLS = {
     "an empty name stands for the default": ("core/test_entity.py", "test_names_are_not_empty"),
     # jikkou
     "three kinds of entities and two keys are missing": (CONTRACT, "test_every_kind_carries_every_key_it_may"),
-    "one unknown entity breaks every listing": (KAFKA, "test_what_kquota_does_not_know_is_a_problem_and_not_a_crash"),
+    "one unknown entity breaks every listing": (PEERS, "test_what_kquota_does_not_know_is_a_problem_and_not_a_crash"),
     "one bad node breaks every listing": (ZOOKEEPER, "test_problems_are_named_and_the_rest_is_complete"),
     "one bad node breaks every change": (
         "backends/test_zookeeper_mode.py",
@@ -80,7 +81,7 @@ TRAPS_OF_KAFKA = {
     ),
     "2 names that migrations did not decode (KAFKA-16411)": (CONTRACT, "test_awkward_names_stay_apart"),
     "2 defaults that migrations made an empty name (KAFKA-16222)": (
-        KAFKA,
+        PEERS,
         "test_what_kquota_does_not_know_is_a_problem_and_not_a_crash",
     ),
     "2 a migration of 3.9 takes the quotas along": (
@@ -116,7 +117,7 @@ TRAPS_OF_KAFKA = {
         "test_the_command_line_wins_over_the_file",
     ),
     "18 migrations leave users' nodes readable by the world: ACLs stay as they are": (
-        ZOOKEEPER,
+        "backends/test_security_zookeeper.py",
         "test_acls_of_a_secured_cluster",
     ),
     "change notifications pile up": (MODE, "test_change_notifications_that_others_left_do_not_hold_up_ours"),

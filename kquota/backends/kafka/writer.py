@@ -15,7 +15,7 @@ from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import Values
-from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable
+from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
 
 # A controller refuses a request of more operations as a whole, with POLICY_VIOLATION
 # (`QuorumController.MAX_RECORDS_PER_USER_OP`).
@@ -85,11 +85,13 @@ class Writer:
             # Nobody knows what became of this batch; the later ones were never sent.
             lost = {task.entity for task in batch}
             for task in pending:
-                maybe = "may or may not have been altered" if task.entity in lost else "was not altered"
-                self._results.setdefault(
-                    task.entity,
-                    task.failed(Unreachable(f"{task.entity} {maybe}: {error.message}", hint="describe it to see")),
+                error_type, what = (
+                    (Uncertain, "may or may not have been altered")
+                    if task.entity in lost
+                    else (Unreachable, "was not altered")
                 )
+                problem = error_type(f"{task.entity} {what}: {error.message}", hint="describe it to see")
+                self._results.setdefault(task.entity, task.failed(problem))
             return tuple(self._results[alteration.entity] for alteration in merged)
         except (Unreachable, Unauthorized, Rejected) as error:
             for task in pending:

@@ -35,6 +35,7 @@ from kquota.errors import (
     KquotaError,
     Rejected,
     Unauthorized,
+    Uncertain,
     Unreachable,
 )
 
@@ -316,8 +317,8 @@ def _verdict(task: _Task, node: Node | None) -> bool | None:
     return True if node.version == expected and node.data == task.data else None
 
 
-def _uncertain(session: Session, task: _Task, why: str) -> Unreachable:
-    return Unreachable(
+def _uncertain(session: Session, task: _Task, why: str) -> Uncertain:
+    return Uncertain(
         f"{task.entity} may or may not have been altered: the connection to ZooKeeper at {session.address} was lost"
         f" while it was written, and {why}",
         hint="describe it to see",
