@@ -97,6 +97,36 @@ def test_an_unreachable_port() -> None:
         backend.describe()
 
 
+def test_who_is_turned_away_for_coming_too_often_comes_again() -> None:
+    """As the limit of an ip has it (KIP-612): accepted, kept waiting, closed; Java's client comes again as well."""
+    turned_away = iter([True, True])
+
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        if next(turned_away, False):
+            time.sleep(0.1)
+            raise EOFError
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=10) as backend:
+        assert len(backend.describe()) == 0
+        assert peer.connections == 3
+
+
+def test_who_is_turned_away_for_good_is_told_in_time() -> None:
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        time.sleep(0.1)
+        raise EOFError
+
+    started = time.monotonic()
+    with (
+        Peer(answer) as peer,
+        KafkaBackend(peer.bootstrap, timeout_s=1) as backend,
+        pytest.raises(Unreachable, match="the connection was closed"),
+    ):
+        backend.describe()
+    assert 0.5 < time.monotonic() - started < 3
+
+
 @pytest.mark.parametrize("security", [None, KafkaSecurity(Tls()), KafkaSecurity(sasl=Plain("a", "b"))])
 def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
     """In TLS it is the handshake that nobody answers."""

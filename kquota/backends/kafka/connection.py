@@ -29,6 +29,8 @@ _LARGEST_FRAME = 256 << 20
 _UNANSWERED_BYTES = 32 << 10
 """A broker reads a connection's next request only once its answer is on the way: more could block both ends."""
 _RECEIVE_BYTES = 256 << 10
+_TURNED_AWAY_S = 0.05
+"""A listener of another kind closes a connection at once; the limit of an ip first makes it wait."""
 
 _SINCE = {
     wire.ApiKey.DESCRIBE_CLIENT_QUOTAS: "brokers of Kafka 2.6 and later do, KRaft controllers do not",
@@ -58,13 +60,20 @@ class Deadline:
 
 
 class Lost(Exception):
-    """The connection failed, or never was: why, in a few words, and what to do about it."""
+    """The connection failed, or never was: why, in a few words, and what to do about it.
 
-    def __init__(self, why: str, hint: str | None = None, *, timed_out: bool = False) -> None:
+    `turned_away` is set where the broker kept it waiting and closed it unheard, as it does with one connection too many
+    from an ip (KIP-612): another one may be let in.
+    """
+
+    def __init__(
+        self, why: str, hint: str | None = None, *, timed_out: bool = False, turned_away: bool = False
+    ) -> None:
         super().__init__(why)
         self.why = why
         self.hint = hint
         self.timed_out = timed_out
+        self.turned_away = turned_away
 
 
 class Connection:
@@ -79,6 +88,7 @@ class Connection:
         self._offered: dict[int, wire.ApiVersion] = {}
         self._is_fresh = True
         """Whether nothing but opening has worked so far: how a listener of another kind behaves."""
+        self._connected_at = 0.0
 
     @classmethod
     def open(cls, server: Server, security: KafkaSecurity, deadline: Deadline) -> Self:
@@ -90,6 +100,7 @@ class Connection:
         connection = cls(server, security)
         try:
             connection._socket = _connect(server, deadline)
+            connection._connected_at = time.monotonic()
             if security.tls is not None:
                 connection._encrypt(security.tls, deadline)
             connection._negotiate(deadline)
@@ -281,7 +292,8 @@ class Connection:
                 hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
             elif self._is_fresh and security.sasl is None:
                 hint = "a listener for TLS or SASL closes like that: see security.protocol"
-            return Lost("the connection was closed", hint)
+            waited = time.monotonic() - self._connected_at > _TURNED_AWAY_S
+            return Lost("the connection was closed", hint, turned_away=self._is_fresh and waited)
         return Lost(reason_of(error))
 
 

@@ -85,15 +85,19 @@ class Session:
     def _open(self, deadline: Deadline) -> Connection:
         if self._connection is not None:
             return self._connection
-        failures: list[tuple[Server, Lost]] = []
-        for index, server in enumerate(self._servers):
-            try:
-                share = deadline.share(len(self._servers) - index)
-                self._connection = Connection.open(server, self._security, share)
-            except Lost as lost:
-                failures.append((server, lost))
-                continue
-            return self._connection
+        while True:
+            failures: list[tuple[Server, Lost]] = []
+            for index, server in enumerate(self._servers):
+                try:
+                    share = deadline.share(len(self._servers) - index)
+                    self._connection = Connection.open(server, self._security, share)
+                except Lost as lost:
+                    failures.append((server, lost))
+                    continue
+                return self._connection
+            if not any(lost.turned_away for _, lost in failures) or deadline.left <= _BACK_OFF_S:
+                break
+            time.sleep(_BACK_OFF_S)
         last, cause = failures[-1]
         if len(failures) == 1:
             raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=cause.hint)
