@@ -202,6 +202,12 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
         click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
     if recording.unsized:
         click.echo(f"kquota: warning: throttled fetches of unknown size, left out: {recording.unsized}", err=True)
+    if not recording.complete:
+        click.echo(
+            "kquota: warning: a request log lacks the time of network threads: what comes of a request_percentage is "
+            "a lower bound",
+            err=True,
+        )
     if recording.grid_ms < 1000 * window_seconds:
         return recording.workload, None
     click.echo(

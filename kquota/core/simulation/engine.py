@@ -235,7 +235,7 @@ class _Run:
             if members_again:
                 counters_again = counters_of(members_again)
                 for scrape_ms in SCRAPES_MS:
-                    again = self._play(members_again, counters_again, scrape_ms, report)
+                    again = self._play(members_again, counters_again, scrape_ms, _silent)
                     outcomes.append(_Outcome.of(members_again, counters_again, again.traffic))
         ranges = _Ranges(outcomes)
         self.ranges |= ranges.matter
