@@ -69,6 +69,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.kernel
+	$(BIN)/python -m benchmarks.simulate
 
 record: maven env
 	$(BIN)/python -m tests.brokers.record --out tests/data/request_log

@@ -5,6 +5,7 @@ In memory and on one machine, for `kquota simulate --events`; `kquota.audit.job`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
@@ -30,6 +31,8 @@ class Recording:
     """Records that cannot be read."""
     unsized: int
     """Throttled fetches whose size the export does not tell; they are left out."""
+    complete: bool
+    """Whether all thread time is known; a request log lacks the network threads' share."""
     grid_ms: int
     """What all the times are multiples of, from the first on: the width of the bins of a coarse export."""
 
@@ -59,20 +62,13 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
     first = int(times.min())
     clients = []
     starts = np.searchsorted(owners[rows], np.arange(len(names) + 1))
+    plain = Counter(f"{user}:{client_id}" for _, user, client_id, _ in names)
     for (broker, user, client_id, api), owner in names.items():
         start, end = int(starts[owner]), int(starts[owner + 1])
         if start < end:
-            clients.append(
-                Client(
-                    f"{user}:{client_id} {api} {broker}".strip(),
-                    api,
-                    user,
-                    client_id,
-                    brokers=(broker,),
-                    closed=False,
-                    given=(start, end),
-                )
-            )
+            name = f"{user}:{client_id}"
+            name = name if plain[name] == 1 else f"{name} ({api}, {broker})"
+            clients.append(Client(name, api, user, client_id, brokers=(broker,), closed=False, given=(start, end)))
     workload = Workload(
         int(times.max()) - first + 1,
         tuple(clients),
@@ -81,7 +77,13 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         events=Events(times[rows], sizes[rows], nanos[rows], rows),
     )
     distances = np.unique(times) - first
-    return Recording(workload, tally.rejected, int((~known).sum()), gcd(*map(int, distances)))
+    return Recording(
+        workload,
+        tally.rejected,
+        int((~known).sum()),
+        all(batch.request_complete for batch in batches),
+        gcd(*map(int, distances)),
+    )
 
 
 def _owners(batch: Batch, names: dict[tuple[str, str, str, str], int]) -> Int64s:

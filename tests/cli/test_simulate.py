@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -38,7 +44,7 @@ clients:
   - {name: poller, user: carol, api: metadata, connections: 2, request_time: 1ms, think: 10ms}
   - {name: topics, user: admin, client-id: x, api: CreateTopics, pace: 1/min, topics: 7, partitions: 80}
   - {name: storm, api: connect, ip: 10.0.0.1, pace: 40, start: 30, stop: 35}
-  - {name: many, count: 20, user: "u{n}", client-id: c, ip: "10.1.0.{n}", api: produce, pace: 1, size: 1000}
+  - {name: many, count: 3, user: "u{n}", client-id: c, ip: "10.1.0.{n}", api: produce, pace: 1, size: 1000}
 """
 QUOTAS = """\
 kind: kquota.quotas
@@ -105,6 +111,21 @@ def test_fail_on_throttled(kquota: Kquota) -> None:
     """An answer for scripts, only when asked for."""
     assert kquota("simulate", "own.yaml", "--fail-on", "throttled").code == 1
     assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
+
+
+def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
+    """As many as asked for; the line below says that there are more."""
+    few = kquota("simulate", "own.yaml", "--top", "2")
+
+    everything = kquota("simulate", "own.yaml")
+
+    def counters(text: str) -> list[str]:
+        return [line.split()[1] for line in text.splitlines() if line.startswith(("broker-", "controller "))]
+
+    assert len(counters(few.out)) == 2
+    assert counters(few.out) == counters(everything.out)[:2]
+    assert f"{len(counters(everything.out))} of " in few.err
+    assert "counters throttled (2 shown)" in few.err
 
 
 def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
@@ -179,6 +200,32 @@ def test_a_plot_that_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, c
     assert not list(tmp_path.glob("plot.*"))
 
 
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a long run, on a terminal with a progress bar: code 130 and one line."""
+    (tmp_path / "long.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 1d\nclients: [{api: produce, user: alice, pace: 11}]\n"
+    )
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kquota", "simulate", "long.yaml", "--quotas", "quotas.yaml", "-o", "csv"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", "COLUMNS": "80"}
+    shown = b""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment) as process:
+        os.close(theirs)
+        while not re.search(rb"simulating.* [1-9]\d?%", shown):  # far enough to be in the middle
+            shown += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the other end of a terminal is gone
+            while part := os.read(ours, 65536):
+                shown += part
+        assert process.wait(60) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    os.close(ours)
+
+    assert b"kquota: interrupted" in shown
+    assert b"Traceback" not in shown
+
+
 VECTORS = Path(__file__).parents[1] / "vectors" / "enforcement_n_by_start.json"
 
 
@@ -202,7 +249,7 @@ def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
             throttle = produce_with_request(bandwidth.sensor, requests.sensor, now, size, nanos, -1)
         else:
             throttle = fetch_with_request(bandwidth.sensor, requests.sensor, now, size, nanos)
-        client = f"{user}:app {api} b1"
+        client = f"{user}:app ({api}, b1)"
         expected[client] = expected.get(client, 0) + max(throttle.throttle_ms, 0)
     (tmp_path / "usage.csv").write_text("\n".join(lines) + "\n")
 
@@ -212,6 +259,21 @@ def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
     jsonschema.validate(document, schema("simulation"))
     assert {client["name"]: client["throttle_time_ms"] for client in document["clients"]} == expected
     assert sum(expected.values()) > 0
+
+
+def test_a_request_log_is_replayed(kquota: Kquota) -> None:
+    """The recorded log of a real broker: the totals of the broker's own throttle times within 1 %."""
+    folder = Path(__file__).parents[1] / "data" / "request_log"
+    arguments = ("--events", str(folder / "kafka-request.log.gz"), "--quotas", str(folder / "quotas.json"))
+
+    done = kquota("simulate", *arguments, "-o", "json")
+
+    totals = {counter["sensor"]: counter["throttle_time_ms"] for counter in json.loads(done.out)["counters"]}
+    assert totals["alice:"] == pytest.approx(501_566, rel=0.01)
+    assert totals[":web-edge"] == pytest.approx(184_620, rel=0.01)
+    assert totals["bob:etl"] == pytest.approx(139_391, rel=0.01)
+    assert "throttled fetches of unknown size, left out: 1455" in done.err
+    assert "lacks the time of network threads" in done.err
 
 
 def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@
 - `mutation`: that quota, strict and permissive.
 - `connection`: the connection creation quotas of broker, listener and ip, and the acceptor threads.
 - `replay`: recorded usage of many sensors in one pass.
+- `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
+- `vectors`: sequences with Kafka's own answers.
 - `sensors`: the same as objects, with limits that change and the managers that find a client's sensor.
 - `kernel`: runs all of it compiled or plain, with identical results.
 

@@ -133,9 +133,8 @@ class Behaviours(NamedTuple):
     """1 for a client that waits for the throttle time of a response by itself."""
     start: Ints
     stop: Ints
-    plan_first: Ints
-    """The first segment of the plan."""
     plan_end: Ints
+    """After the last segment of the plan; the connections know the first."""
     seg_from: Floats
     """Segments of all plans, in order: from, to (ms since the origin), arrivals per ms at either end."""
     seg_to: Floats
@@ -179,15 +178,11 @@ class Connections(NamedTuple):
     """Responses so far."""
     heap: Ints
     """All connections, the one with the earliest event first."""
-    offered: Ints
     offered_units: Ints
-    delivered: Ints
     delivered_units: Ints
-    rejected: Ints
     rejected_units: Ints
     rejections: Ints
     """Topics answered with THROTTLING_QUOTA_EXCEEDED, retries included."""
-    waiting: Ints
     waiting_units: Ints
     throttled: Ints
     throttle_ms: Ints
@@ -406,7 +401,6 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
     units = 1 if kind == OTHER else size
     if kind >= STRICT:
         units = size * traffic.behaviours.topics[row]
-    connections.offered[connection] += 1
     connections.offered_units[connection] += units
     bucket = place(sensors, now)
     sensor = connections.bytes_sensor[connection]
@@ -473,7 +467,6 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
             connections.request_ms[connection] += delay
     units = 1 if kind == OTHER else size
     if not refused:
-        connections.delivered[connection] += 1
         connections.delivered_units[connection] += units
         if bytes_sensor != NONE:
             connections.bytes_charged[connection] += size
@@ -481,7 +474,6 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
         if kind == FETCH and behaviours.closed[row] != 0 and behaviours.saturating[row] == 0:
             connections.pending[connection] -= size
     elif behaviours.closed[row] == 0:
-        connections.rejected[connection] += 1
         connections.rejected_units[connection] += units
     return delay
 
@@ -578,12 +570,9 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
     if sensor != NONE:
         sensors.delivered[sensor][place(sensors, now)] += accepted * partitions
     connections.pending[connection] = 0
-    if rejected == 0:
-        connections.delivered[connection] += 1
-    elif behaviours.retry[row] != 0 and behaviours.closed[row] != 0:
+    if behaviours.retry[row] != 0 and behaviours.closed[row] != 0:
         connections.pending[connection] = rejected
     else:
-        connections.rejected[connection] += 1
         connections.rejected_units[connection] += rejected * partitions
     return delay
 
@@ -723,10 +712,8 @@ def end_traffic(traffic: Traffic) -> None:
         if kind == FETCH:
             connections.waiting_units[connection] = connections.pending[connection]
         elif kind >= STRICT and connections.pending[connection] > 0:
-            connections.waiting[connection] = 1
             connections.waiting_units[connection] = connections.pending[connection] * size
         elif behaviours.saturating[row] == 0 and connections.arrived[connection] != DONE:
-            connections.waiting[connection] = 1
             connections.waiting_units[connection] = 1 if kind == OTHER else size
             if kind >= STRICT:
                 connections.waiting_units[connection] *= behaviours.topics[row]
@@ -738,5 +725,4 @@ def end_traffic(traffic: Traffic) -> None:
         if kind == FETCH and connections.arrived[connection] != DONE:
             connections.waiting_units[connection] += units
         while take(traffic, connection) != DONE:
-            connections.waiting[connection] += 1
             connections.waiting_units[connection] += units

@@ -18,7 +18,7 @@ from kquota.core.resolver import resolve_ip
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Timeline
 from kquota.core.simulation.rows import Rows
-from kquota.core.simulation.timeline import recovery
+from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import CONNECT_API, Change, Workload
 from kquota.core.snapshot import QuotaSnapshot
 
@@ -325,15 +325,15 @@ class _Broker:
             if resolution.entity is None or resolution.level is None:
                 continue
             limits = self._limits[name]
-            limit_of = [next(limit for since, limit in reversed(limits) if since <= start) for start in starts]
+            by_bucket = limits_by_bucket(limits, width, len(lengths))
             timeline = Timeline(
                 width,
                 tuple(value * 1000 / length for value, length in zip(ip.offered, lengths, strict=True)),
                 tuple(value * 1000 / length for value, length in zip(ip.delivered, lengths, strict=True)),
-                tuple(None if limit is None else float(limit) for limit in limit_of),
+                tuple(by_bucket),
                 tuple(ip.throttling),
             )
-            recovery_ms, recovered = recovery(timeline, ip.ends, workload.duration_ms)
+            recovery_ms, recovered = recovery(ip.offered, by_bucket, ip.ends, width, workload.duration_ms)
             shares = sorted(ip.clients.items(), key=lambda item: (-item[1][0], item[0]))
             results.append(
                 CounterResult(

@@ -10,12 +10,12 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import NONE, Traffic, bucket_of, rate_of
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.enforcement.traffic import NONE, Sensors, Traffic, bucket_of, rate_of
+from kquota.core.quota import QuotaKey, format_number
 from kquota.core.simulation.connections import run_connections
 from kquota.core.simulation.members import (
     Counter,
@@ -29,9 +29,10 @@ from kquota.core.simulation.members import (
 )
 from kquota.core.simulation.result import ClientResult, CounterResult, Share, Simulation, Timeline
 from kquota.core.simulation.rows import Rows
-from kquota.core.simulation.timeline import recovery
+from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import Workload
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
 
 Progress = Callable[[float], None]
 """Called with the part that is done, 0 to 1."""
@@ -50,7 +51,14 @@ def simulate(
     using: Kernel,
     progress: Progress | None = None,
 ) -> Simulation:
-    """What the workload meets under the quotas, which hold from its start until its changes."""
+    """What the workload meets under the quotas, which hold from its start until its changes.
+
+    Raises InputError for a stored value that is no number (NaN or infinite): a broker's answer to it means nothing.
+    """
+    for entity, values in quotas.items():
+        for key, value in values.items():
+            if not math.isfinite(value):
+                raise InputError(f"{entity}: {key} is {format_number(value)}, which cannot be simulated")
     report = progress if progress is not None else _silent
     members = resolve_members(workload, quotas)
     run = _Run(workload, generation, using)
@@ -227,7 +235,7 @@ class _Run:
             if members_again:
                 counters_again = counters_of(members_again)
                 for scrape_ms in SCRAPES_MS:
-                    again = self._play(members_again, counters_again, scrape_ms, report)
+                    again = self._play(members_again, counters_again, scrape_ms, _silent)
                     outcomes.append(_Outcome.of(members_again, counters_again, again.traffic))
         ranges = _Ranges(outcomes)
         self.ranges |= ranges.matter
@@ -348,9 +356,20 @@ class _Run:
         else:
             rate = self._using.measure(rate_of(sensors, row), end)
         limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
-        timeline = self._timeline(row, counter, limits, traffic)
-        ends = [float(value) for value in sensors.ends[row]]
-        recovery_ms, recovered = recovery(timeline, ends, workload.duration_ms)
+        limit = max((float(limit) for _, limit in limits if limit is not None), default=1.0)
+        rank = (float(sensors.throttle_ms[row]), float(sensors.peak[row]) / limit if limit else 0.0)
+        by_bucket = limits_by_bucket(limits, self._rows.bucket_ms, self._rows.buckets)
+        recovery_ms, recovered = None, True
+        if sensors.throttled[row] > 0:
+            scale = _scale(counter.key)
+            offered = [value * scale for value in _floats(sensors.offered[row])]
+            ends = _floats(sensors.ends[row])
+            recovery_ms, recovered = recovery(offered, by_bucket, ends, self._rows.bucket_ms, workload.duration_ms)
+        if rank > (0.0, 0.0) and (len(self._timelines) < TOP_TIMELINES or rank > self._timelines[0][0]):
+            timeline = self._timeline(row, _scale(counter.key), by_bucket, sensors)
+            heapq.heappush(self._timelines, (rank, counter.number, timeline))
+            if len(self._timelines) > TOP_TIMELINES:
+                heapq.heappop(self._timelines)
         result = CounterResult(
             broker=counter.place,
             key=counter.key,
@@ -381,28 +400,29 @@ class _Run:
             throttle_range_ms=ranges.counter_ms(counter.number),
         )
         self._counters[counter.number] = result
-        limit = float(result.limit) if result.limit else 1.0
-        heapq.heappush(self._timelines, ((float(result.throttle_ms), result.peak / limit), counter.number, timeline))
-        if len(self._timelines) > TOP_TIMELINES:
-            heapq.heappop(self._timelines)
 
-    def _timeline(
-        self, row: int, counter: Counter, limits: Sequence[tuple[int, Value | None]], traffic: Traffic
-    ) -> Timeline:
+    def _timeline(self, row: int, scale: float, limits: Sequence[float | None], sensors: Sensors) -> Timeline:
         duration, bucket_ms = self._workload.duration_ms, self._rows.bucket_ms
-        # Thread time is in ns; the quota is in percent of one thread.
-        scale = 1e-7 if counter.key is QuotaKey.REQUEST_PERCENTAGE else 1.0
-        starts = range(0, duration, bucket_ms)
-        lengths = [min(bucket_ms, duration - start) for start in starts]
+        lengths = [min(bucket_ms, duration - start) for start in range(0, duration, bucket_ms)]
 
         def per_second(column: Sequence[float]) -> tuple[float, ...]:
-            return tuple(float(value) * scale * 1000 / length for value, length in zip(column, lengths, strict=True))
+            return tuple(value * scale * 1000 / length for value, length in zip(_floats(column), lengths, strict=True))
 
-        limit_of = [next(limit for since, limit in reversed(limits) if since <= start) for start in starts]
         return Timeline(
             bucket_ms,
-            per_second(traffic.sensors.offered[row]),
-            per_second(traffic.sensors.delivered[row]),
-            tuple(None if limit is None else float(limit) for limit in limit_of),
-            tuple(float(value) for value in traffic.sensors.throttling[row]),
+            per_second(sensors.offered[row]),
+            per_second(sensors.delivered[row]),
+            tuple(limits),
+            tuple(_floats(sensors.throttling[row])),
         )
+
+
+def _scale(key: QuotaKey) -> float:
+    """What the series of a key are multiplied with: thread time is in ns, its quota in percent of one thread."""
+    return 1e-7 if key is QuotaKey.REQUEST_PERCENTAGE else 1.0
+
+
+def _floats(values: Any) -> list[float]:
+    """A row as Python's own numbers, whatever the kernel keeps it in."""
+    floats: list[float] = values.tolist() if hasattr(values, "tolist") else list(values)
+    return floats

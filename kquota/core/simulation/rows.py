@@ -133,7 +133,6 @@ class Rows:
             honours=column(lambda client: client.honours),
             start=column(lambda client: workload.origin_ms + client.start_ms),
             stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
-            plan_first=column(lambda client: firsts[client.name]),
             plan_end=ends,
             seg_from=[segment.start for segment in segments],
             seg_to=[segment.end for segment in segments],

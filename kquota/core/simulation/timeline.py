@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kquota.core.simulation.result import Timeline
+from kquota.core.quota import Value
 
 MOST_BUCKETS: Final = 160
 _WIDTHS_MS: Final = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000)
@@ -19,14 +19,27 @@ def bucket_ms_of(duration_ms: int) -> int:
     return -(-duration_ms // (MOST_BUCKETS * 600_000)) * 600_000
 
 
-def recovery(timeline: Timeline, ends: Sequence[float], duration_ms: int) -> tuple[int | None, bool]:
+def limits_by_bucket(limits: Sequence[tuple[int, Value | None]], bucket_ms: int, buckets: int) -> list[float | None]:
+    """The limit at the beginning of each bucket, from (since, limit) in order of time."""
+    if len(limits) == 1:
+        limit = limits[0][1]
+        return [None if limit is None else float(limit)] * buckets
+    found = [
+        next(limit for since, limit in reversed(limits) if since <= bucket * bucket_ms) for bucket in range(buckets)
+    ]
+    return [None if limit is None else float(limit) for limit in found]
+
+
+def recovery(
+    offered: Sequence[float], limits: Sequence[float | None], ends: Sequence[float], bucket_ms: int, duration_ms: int
+) -> tuple[int | None, bool]:
     """(the longest time from the end of an overload to the end of its throttling, whether the last one was over).
 
-    An overload is a run of buckets in which more arrived than the limit lets through.
+    An overload is a run of buckets in which more arrived (in units per bucket) than the limit (units per second) lets
+    through. `ends` has the latest end of a throttle time that began in each bucket, 0 for none.
     """
-    over = [
-        limit is not None and offered > limit for offered, limit in zip(timeline.offered, timeline.limit, strict=True)
-    ]
+    seconds = bucket_ms / 1000
+    over = [limit is not None and more > limit * seconds for more, limit in zip(offered, limits, strict=True)]
     longest: int | None = None
     recovered = True
     bucket = 0
@@ -37,7 +50,7 @@ def recovery(timeline: Timeline, ends: Sequence[float], duration_ms: int) -> tup
         start = bucket
         while bucket < len(over) and over[bucket]:
             bucket += 1
-        overload_end = min(bucket * timeline.bucket_ms, duration_ms)
+        overload_end = min(bucket * bucket_ms, duration_ms)
         following = next((later for later in range(bucket, len(over)) if over[later]), len(over))
         throttled_until = int(max(ends[start:following]))
         if throttled_until == 0:

@@ -15,6 +15,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.simulation import Brokers, Burst, Change, Client, ClientResult, Simulation, Workload, simulate
 from kquota.core.simulation.workload import ORIGIN_MS, plan
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
 
@@ -348,3 +349,12 @@ def test_an_acceptor_makes_connections_wait() -> None:
     assert acceptor.waited > 100
     assert 0 < acceptor.wait_max_ms <= 1000
     assert client.throttle_ms == acceptor.wait_ms
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_stored_value_that_is_no_number(value: float) -> None:
+    """A cluster may hold it; nobody can say what follows."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: value}})
+
+    with pytest.raises(InputError, match=r"user=alice: request_percentage is (NaN|Infinity)"):
+        run(Client("p", "produce", "alice", pace=1, size=1), quota=quota)
