@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -276,8 +275,9 @@ def journal_option(function: F) -> F:
 
 def _journal_folder() -> Path:
     """Beside the state of other programs (XDG base directories)."""
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "kquota" / "journal"
+    from kquota.cli.contexts import xdg_directory
+
+    return xdg_directory("XDG_STATE_HOME", "~/.local/state") / "kquota" / "journal"
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]

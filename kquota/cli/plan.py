@@ -70,7 +70,7 @@ def save(planned: Plan, labels: Labels, out: Path) -> None:
     from kquota.documents.encoding import to_json, write_text
     from kquota.documents.plan import plan_document
 
-    write_text(out, to_json(plan_document(planned, labels)))
+    write_text(out, to_json(plan_document(planned, labels)), mode=0o644)
 
 
 def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None = None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.contexts import ADDRESSES
 from kquota.cli.exit_codes import ExitCode
 from kquota.errors import MissingDependency
 
@@ -34,6 +35,7 @@ COMPILED_FROM = 1_000_000
     help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
 )
 @params.quotas_option
+@params.server_properties_option
 @click.option(
     "--kafka-version",
     metavar="VERSION",
@@ -113,6 +115,7 @@ def command(
       kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
       kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
       kquota simulate workload.yaml --quotas quotas.yaml --plot throttling.html
+      kquota simulate workload.yaml --quotas quotas.yaml --server-properties server.properties
       kquota simulate --events usage.csv --quotas quotas.yaml
     """
     if (workload_file is None) == (not event_files):
@@ -145,9 +148,21 @@ def command(
         quotas = session.load_quotas(options)
         workload, spread = _recorded(event_files, quota_window_size_seconds or 1)
     generation = Generation.for_version(version)
-    windows = workload.brokers.windows
+    brokers = workload.brokers
+    settings = session.load_broker_settings({**options, "kafka_version": version})
+    if settings is not None:
+        brokers = replace(
+            brokers,
+            windows=settings.windows,
+            controller_windows=settings.controller_windows,
+            connection_rate=settings.connection_rate,
+            listeners=settings.listeners,
+            inter_broker=settings.inter_broker_listener,
+        )
+        quotas = settings.static.added_to(quotas)
+    windows = brokers.windows
     windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
-    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
+    workload = replace(workload, brokers=replace(brokers, windows=windows))
     using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
     with _progress() as report:
         result = simulate(workload, quotas, generation=generation, using=using, progress=report)
@@ -166,7 +181,7 @@ def command(
 
 def _quotas(own: QuotaSnapshot | None, options: dict[str, Any]) -> QuotaSnapshot:
     """The quotas of the workload's own file, unless the command line names others."""
-    named = any(session.on_command_line(name) for name in ("quotas", "zookeeper", "bootstrap_server"))
+    named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
     return own if own is not None and not named else session.load_quotas(options)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota.documents.encoding import Document, line_of, read_document, read_text, replaced_scalar
+from kquota.documents.encoding import Document, line_of, read_document, read_text, replaced_scalar, write_text
 from kquota.errors import InputError
 
 
@@ -113,21 +110,7 @@ def use_context(path: Path, name: str) -> None:
     # The file itself, where the path is a link to it.
     target = path.resolve()
     text = replaced_scalar(path, target.read_bytes().decode("utf-8"), "current-context", name)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(handle, target.stat().st_mode & 0o7777)
-                file.write(text.encode("utf-8"))
-                file.flush()
-                os.fsync(handle)
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_text(target, text, mode=target.stat().st_mode & 0o7777)
 
 
 def contexts_document(config: Config, current: str | None) -> Document:

@@ -46,16 +46,21 @@ def read_document(path: Path, schema_name: str) -> Document:
     return data
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all. Raises InputError when it cannot be written."""
+def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Writes a file, whole or not at all, with those permissions (else for its owner only).
+
+    Raises InputError when it cannot be written.
+    """
     import tempfile
 
     temporary: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=".", suffix=".tmp", delete=False
+            "w", encoding="utf-8", newline="", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

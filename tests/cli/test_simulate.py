@@ -142,7 +142,7 @@ def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -
     ("arguments", "code", "says"),
     [
         ("missing.yaml --quotas quotas.yaml", 3, "no such file"),
-        ("quotas.yaml --quotas quotas.yaml", 3, "quotas.yaml: "),
+        ("quotas.yaml --quotas quotas.yaml", 3, "quotas.yaml, line 1: "),
         ("workload.yaml", 2, "no quotas"),
         ("--quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
         ("workload.yaml --events usage.csv --quotas quotas.yaml", 2, "give a WORKLOAD, or --events FILE"),
@@ -313,3 +313,33 @@ def test_another_answer_is_told(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("simulate", "--events", "wrong.json", "-o", "csv")
 
     assert "throttle_ms: event 0: expected 4711, got" in done.out.splitlines()[1]
+
+
+def test_a_brokers_own_configuration_counts(kquota: Kquota, tmp_path: Path) -> None:
+    """Its static defaults, for the versions that had them, its windows, and its limits of connections."""
+    (tmp_path / "w.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 60s\nclients:\n"
+        "  - {name: p, user: u, client-id: c, api: produce, rate: 1MB, size: 10kB}\n"
+        "  - {name: s, api: connect, ip: 10.0.0.1, pace: 40}\n"
+    )
+    (tmp_path / "quotas.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    (tmp_path / "server.properties").write_text(
+        "quota.producer.default=500000\nquota.window.num=3\nmax.connection.creation.rate=10\n"
+    )
+
+    def run(*options: str) -> tuple[int, int]:
+        """(throttled produce requests, ms that connections waited to be accepted)"""
+        done = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml", "-o", "json", *options)
+        assert done.code == 0, done.err
+        document = json.loads(done.out)
+        jsonschema.validate(document, schema("simulation"))
+        producer = next(client for client in document["clients"] if client["name"] == "p")
+        return producer["throttled_requests"], sum(acceptor["wait_ms"] for acceptor in document["acceptors"])
+
+    assert run() == (0, 0)
+    throttled, waited = run("--server-properties", "server.properties", "--kafka-version", "2.8")
+    assert throttled > 0
+    assert waited > 0
+    assert run("--server-properties", "server.properties", "--kafka-version", "4.0")[0] == 0
+    wide, _ = run("--server-properties", "server.properties", "--kafka-version", "2.8", "--quota-window-num", "30")
+    assert 0 < wide != throttled

@@ -83,7 +83,7 @@ def test_rules_and_labels_are_read(tmp_path: Path) -> None:
         ("user: bob", "user: alice", None, "quotas[1]: user=alice is given twice", None),
         ("{dev: null}", "{dev: {producer_bytes: 1}}", "prod", None, None),
         ("{dev: null}", "{dev: {producer_bytes: 1}}", "dev", "quotas[1]: unknown quota key 'producer_bytes'", None),
-        ("unmanaged:", "unmanged:", None, "'unmanged' was unexpected", None),
+        ("unmanaged:", "unmanged:", None, "line 8: unmanged: unknown key", "did you mean unmanaged?"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(

@@ -99,9 +99,8 @@ clients:
             "changes[0]: producer_byte_rate cannot be set on ip=x",
         ),
         (
-            "duration: 1h\nclients: [{api: produce}]\n"
-            "quotas: [{entity: {user: a}, values: {controller_mutations_rate: 1}}]",
-            "unknown quota key 'controller_mutations_rate'",
+            "duration: 1h\nclients: [{api: produce}]\nquotas: [{entity: {user: a}, values: {controller_mutation: 1}}]",
+            "unknown quota key 'controller_mutation'",
         ),
         ("duration: 1h\nclients: [{api: produce, bursts: [{length: 5, every: 2, factor: 2}]}]", "over before the next"),
     ],
