@@ -31,7 +31,7 @@ class ExitCode(enum.IntEnum):
 
 _MEANINGS = {
     ExitCode.OK: "done, or nothing to do",
-    ExitCode.DIFFERENT: "an answer, only when asked for (`--fail-on …`): clients would be throttled, sides differ",
+    ExitCode.DIFFERENT: "an answer, only if asked for (`--fail-on …`, `--exit-code`): clients throttled, differences",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.INPUT: "a file, entity, key or value is wrong (INVALID_REQUEST included)",
     ExitCode.UNREACHABLE: "no connection, a time-out, a session lost",
