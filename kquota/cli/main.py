@@ -23,6 +23,7 @@ COMMANDS = {
     "describe": "Show the quotas that are set.",
     "alter": "Set and delete quotas.",
     "plan": "Show what would change so that the cluster has the quotas of FILE.",
+    "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
     "undo": "Take back what an apply did.",
     "history": "Show what apply, undo and reconcile did, and what became of it.",

@@ -49,6 +49,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["audit", "--help"],
         ["simulate", "--help"],
         ["sandbox", "start", "--help"],
+        ["diff", "--help"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],
         ["config", "view", "--help"],
