@@ -138,7 +138,8 @@ def summary(planned: Plan, words: Words = _PLAN) -> str:
     return text
 
 
-_MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+"""The mark and the colour of what happens to a key."""
 
 
 def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str, list[str]]]:
@@ -151,7 +152,7 @@ def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str,
     for change in planned.changes:
         for number, key in enumerate(change.keys):
             before, after = change.before.get(key), change.after.get(key)
-            mark, style = _MARKS["create" if before is None else "delete" if after is None else "update"]
+            mark, style = MARKS["create" if before is None else "delete" if after is None else "update"]
             # The entity once, so that its keys read as a group.
             row = [mark, entity_text(change.entity) if number == 0 else "", key.value]
             row += ["-" if value is None else humanize(key, value) for value in (before, after)]

@@ -50,6 +50,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["simulate", "--help"],
         ["sandbox", "start", "--help"],
         ["diff", "--help"],
+        ["watch", "--help"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],
         ["config", "view", "--help"],
