@@ -13,6 +13,7 @@ from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
 from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
+from kquota.core.plan import Change
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
@@ -81,6 +82,41 @@ class SeesCredentials(Protocol):
     def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
         """The mechanisms (`SCRAM-SHA-256`) per user that matches and has any. Raises Unreachable or Unauthorized."""
         ...
+
+
+class QuotaWatch(Protocol):
+    """Follows the quotas of a backend. It remembers what it read last, through any error."""
+
+    def start(self) -> QuotaSnapshot:
+        """Reads everything: what later changes are told against. Raises what `QuotaBackend.describe` raises."""
+        ...
+
+    def wait(self, timeout_s: float) -> tuple[Change, ...]:
+        """What changed since the last call, as soon as something did; nothing when that takes `timeout_s` seconds.
+
+        Returns earlier, with nothing, when there is a reason to look and nothing changed. Raises Unreachable as soon as
+        the connection is known to be lost, and what `describe` raises; the next call then connects again, reads
+        everything and returns what differs.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsChanges(Protocol):
+    """A backend whose store tells of changes; of others the quotas have to be read again and again."""
+
+    def watch(self) -> QuotaWatch:
+        """A watch that has not started."""
+        ...
+
+
+def watch(backend: QuotaBackend, interval_s: float) -> QuotaWatch:
+    """The watch of a backend: its own, or one that reads everything every `interval_s` seconds."""
+    if isinstance(backend, TellsChanges):
+        return backend.watch()
+    from kquota.backends.polling import PollingWatch
+
+    return PollingWatch(backend, interval_s)
 
 
 class BrokerConfigs(Protocol):

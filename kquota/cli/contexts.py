@@ -103,6 +103,16 @@ def settings(options: dict[str, Any]) -> tuple[Context | None, list[Setting]]:
     return context, found
 
 
+def of_context(name: str, timeout_s: float) -> dict[str, Any]:
+    """The cluster options that a context stands for, as they are settled; its own time-out comes before `timeout_s`.
+
+    Raises InputError for one that the configuration file does not have.
+    """
+    context = load_config().context(name)
+    options = {setting: getattr(context, setting) for setting in _SETTINGS}
+    return options | {"timeout": timeout_s if context.timeout is None else context.timeout}
+
+
 def _used(options: dict[str, Any]) -> Context | None:
     """The context that has a say."""
     named: str | None = options["context"]

@@ -23,6 +23,8 @@ COMMANDS = {
     "describe": "Show the quotas that are set.",
     "alter": "Set and delete quotas.",
     "plan": "Show what would change so that the cluster has the quotas of FILE.",
+    "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
+    "watch": "Follow the changes of quotas.",
     "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
     "undo": "Take back what an apply did.",
     "history": "Show what apply, undo and reconcile did, and what became of it.",
@@ -116,6 +118,9 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("kquota: interrupted", err=True)
         return ExitCode.INTERRUPTED
+    except SystemExit:
+        # In this mode click raises it for one reason: a pipe was broken, and it has made the streams quiet.
+        return ExitCode.OK
     except BrokenPipeError:
         # The reader (`| head`) has what it wanted. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

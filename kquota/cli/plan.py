@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,28 @@ if TYPE_CHECKING:
     from kquota.core.plan import Plan
 
 Labels = Mapping["Entity", Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a table of changes says around the numbers; the actions are those of creating, updating and deleting."""
+
+    title: str
+    before: str
+    after: str
+    actions: tuple[str, str, str]
+    nothing: str
+    ignored: str
+
+
+_PLAN = Words(
+    "Quota plan",
+    "BEFORE",
+    "AFTER",
+    ("to create", "to update", "to delete"),
+    "nothing changes",
+    "unmanaged left as they are",
+)
 
 
 @click.command("plan")
@@ -73,8 +96,8 @@ def save(planned: Plan, labels: Labels, out: Path) -> None:
     write_text(out, to_json(plan_document(planned, labels)), mode=0o644)
 
 
-def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None = None) -> None:
-    """Prints a plan in one of plan's formats."""
+def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None = None, *, words: Words = _PLAN) -> None:
+    """Prints a plan in one of plan's formats; `words` are those of its tables."""
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.plan import plan_document
@@ -82,41 +105,41 @@ def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None =
         click.echo(to_json(plan_document(planned, labels)), nl=False)
         return
     rows = _rows(planned, labels, brokers)
-    headings = ["", "ENTITY", "KEY", "BEFORE", "AFTER"]
+    headings = ["", "ENTITY", "KEY", words.before, words.after]
     headings += [f"ON {brokers} BROKERS"] if brokers else []
     headings += ["LABELS"] if any(labels.get(change.entity) for change in planned.changes) else []
     if output == "markdown":
         from kquota.cli.text import print_markdown
 
-        click.echo(f"### Quota plan: {summary(planned)}\n")
+        click.echo(f"### {words.title}: {summary(planned, words)}\n")
         if rows:
             print_markdown(headings, [row for _, row in rows])
         return
     if rows:
         from kquota.cli.text import Column, print_table
 
-        numbers = {"BEFORE", "AFTER"} | set(headings[5:6] if brokers else ())
+        numbers = {words.before, words.after} | set(headings[5:6] if brokers else ())
         print_table(
             [Column(heading, number=heading in numbers, whole=heading == "KEY") for heading in headings],
             [row for _, row in rows],
             styles=[style for style, _ in rows],
         )
-    click.echo(summary(planned), err=True)
+    click.echo(summary(planned, words), err=True)
 
 
-def summary(planned: Plan) -> str:
+def summary(planned: Plan, words: Words = _PLAN) -> str:
     """`2 to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
     from kquota.core.plan import Action
 
-    text = (
-        ", ".join(f"{planned.count(action)} to {action.value}" for action in Action) if planned else "nothing changes"
-    )
+    counts = [f"{planned.count(action)} {word}" for action, word in zip(Action, words.actions, strict=True)]
+    text = ", ".join(counts) if planned else words.nothing
     if planned.ignored:
-        text += f"; {len(planned.ignored)} unmanaged left as they are"
+        text += f"; {len(planned.ignored)} {words.ignored}"
     return text
 
 
-_MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+"""The mark and the colour of what happens to a key."""
 
 
 def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str, list[str]]]:
@@ -129,7 +152,7 @@ def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str,
     for change in planned.changes:
         for number, key in enumerate(change.keys):
             before, after = change.before.get(key), change.after.get(key)
-            mark, style = _MARKS["create" if before is None else "delete" if after is None else "update"]
+            mark, style = MARKS["create" if before is None else "delete" if after is None else "update"]
             # The entity once, so that its keys read as a group.
             row = [mark, entity_text(change.entity) if number == 0 else "", key.value]
             row += ["-" if value is None else humanize(key, value) for value in (before, after)]

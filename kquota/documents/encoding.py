@@ -20,6 +20,11 @@ def to_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def to_json_line(document: Mapping[str, Any]) -> str:
+    """JSON on one line, without its newline; raises ValueError as `to_json` does."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
 def to_yaml(document: Mapping[str, Any]) -> str:
     """Block-style YAML 1.2 in the document's own key order."""
     import io

@@ -31,8 +31,8 @@ class QuotaFile:
     """A quotas document as it is meant for one cluster.
 
     `desired` has every entity of the file that exists there, also one without values (which a prune empties);
-    `entries` says at which place of the document's `quotas` an entity stands; `problems` is what was understood,
-    but not as it is written.
+    `entries` says at which place of the document's `quotas` an entity stands; `clusters` are those that it has overlays
+    for; `problems` is what was understood, but not as it is written.
     """
 
     desired: Mapping[Entity, Values]
@@ -42,6 +42,7 @@ class QuotaFile:
     labels: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
     entries: Mapping[Entity, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    clusters: frozenset[str] = frozenset()
 
     @property
     def snapshot(self) -> QuotaSnapshot:
@@ -127,6 +128,7 @@ def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFil
         labels,
         entries,
         tuple(problems),
+        overlays.clusters,
     )
 
 

@@ -9,6 +9,7 @@ from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
+from kquota.backends.zookeeper.watch import ZooKeeperWatch
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -49,6 +50,9 @@ class ZooKeeperBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
+
+    def watch(self) -> ZooKeeperWatch:
+        return ZooKeeperWatch(self._open)
 
     def _open(self) -> Session:
         if self._session is not None and not self._session.is_open:

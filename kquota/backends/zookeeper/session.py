@@ -354,6 +354,33 @@ class Session:
             handles.append(send(item))
         yield from handles
 
+    def watch_children(self, path: str, notify: Callable[[bool], None]) -> list[str] | None:
+        """The names below a node, None where there is no such node.
+
+        `notify` is called once, from another thread: when there are others or the node comes or goes (True), or when
+        the connection is lost and nothing would be told any more (False). Raises Unreachable or Unauthorized.
+        """
+        from kazoo.exceptions import KazooException, NoNodeError
+        from kazoo.protocol.states import EventType
+
+        def changed(event: Any) -> None:
+            notify(event.type != EventType.NONE)
+
+        try:
+            self.settle()
+            while True:
+                try:
+                    names: list[str] = self._result(self._client.get_children_async(path, watch=changed))
+                except NoNodeError:
+                    if self._result(self._client.exists_async(path, watch=changed)) is None:
+                        return None
+                else:
+                    return names
+        except Lost:
+            raise self._unauthorized() if self._auth_failed else self._unreachable() from None
+        except KazooException as error:
+            raise self.translate(error, path) from None
+
     def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]:
         """The ACL of each node, None where there is none. Raises Unreachable or Unauthorized."""
         from kazoo.exceptions import KazooException, NoNodeError

@@ -1,0 +1,111 @@
+"""`kquota diff` between files, plans, contexts and a real ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+from tests.cli.test_describe_alter import Golden, validated
+
+FILE = """\
+kind: kquota.quotas
+version: 1
+clusters: {prod: {}}
+unmanaged:
+  - user: "operator-.*"
+quotas:
+  - entity: {user: alice}
+    values: {producer_byte_rate: 10MB, request_percentage: 50%}
+  - entity: {user: bob, client-id: {default: true}}
+    values: {consumer_byte_rate: 1MB}
+    clusters: {prod: {consumer_byte_rate: 2MB}}
+"""
+CONFIG = """\
+contexts:
+  sandbox: {{zookeeper: "{chroot}"}}
+  both: {{zookeeper: "{chroot}", bootstrap-server: "127.0.0.1:1"}}
+  controllers: {{bootstrap-controller: "127.0.0.1:1"}}
+"""
+
+
+@pytest.fixture
+def live(kquota: Kquota, chroot: str, tmp_path: Path) -> dict[str, str]:
+    """The environment of a cluster that differs from quotas.yaml in every way."""
+    environment = {"KQUOTA_ZOOKEEPER": chroot}
+    for arguments in (
+        "--user alice --add-config producer_byte_rate=5MB,request_percentage=50%",
+        "--user operator-1 --add-config producer_byte_rate=5MB",
+        "--user carol --add-config producer_byte_rate=5MB",
+    ):
+        assert kquota("alter", *arguments.split(), **environment).code == 0
+    (tmp_path / "quotas.yaml").write_text(FILE)
+    (tmp_path / ".config" / "kquota").mkdir(parents=True)
+    (tmp_path / ".config" / "kquota" / "config.yaml").write_text(CONFIG.format(chroot=chroot))
+    return environment
+
+
+@pytest.mark.parametrize("output", ["table", "json", "markdown"])
+def test_it_prints_every_format(kquota: Kquota, live: dict[str, str], golden: Golden, output: str) -> None:
+    done = kquota("diff", "live", "quotas.yaml", "-o", output, **live)
+    assert done.code == 0
+    golden(f"diff.{output}", done.out + done.err)
+    if output == "json":
+        validated(done.out, "plan")
+
+
+def test_every_kind_of_operand(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
+    """A cluster by its options, by its context and from a file is one and the same."""
+    (tmp_path / "live").write_text(kquota("describe", "-o", "json", **live).out)
+    assert kquota("plan", "quotas.yaml", "--prune", "--out", "plan.json", **live).code == 0
+    for one in ("live", "context:sandbox", "file:live"):
+        for other in ("live", "context:sandbox", "file:live"):
+            done = kquota("diff", one, other, "--exit-code", **live)
+            assert (done.code, done.out, done.err) == (0, "", "no difference\n")
+        done = kquota("diff", one, "plan.json", "--exit-code", **live)
+        assert (done.code, done.err) == (1, "1 only in B, 1 different, 1 only in A\n")
+    assert kquota("diff", "plan.json", "plan.json", "--exit-code").code == 0
+    assert kquota("diff", "plan.json", "quotas.yaml", "--exit-code").code == 0
+
+
+def test_what_it_prints_of_a_live_cluster_can_be_applied(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
+    live |= {"KQUOTA_JOURNAL": str(tmp_path / "journal")}
+    (tmp_path / "plan.json").write_text(kquota("diff", "live", "quotas.yaml", "-o", "json", **live).out)
+    assert kquota("apply", "plan.json", "--yes", **live).code == 0
+    done = kquota("diff", "live", "quotas.yaml", "--exit-code", **live)
+    assert (done.code, done.err) == (0, "no difference; 1 unmanaged not compared\n")
+
+
+def test_the_cluster_of_overlays_is_that_of_the_files_that_have_any(
+    kquota: Kquota, live: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "export.yaml").write_text(kquota("describe", "-o", "yaml", **live).out)
+    plain = kquota("diff", "export.yaml", "quotas.yaml")
+    prod = kquota("diff", "export.yaml", "quotas.yaml", "--cluster", "prod")
+    assert "1 MB/s" in plain.out
+    assert "2 MB/s" in prod.out
+    assert kquota("diff", "quotas.yaml", "quotas.yaml", "--cluster", "prod", "--exit-code").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["export.yaml", "live"], 3, "export.yaml: no such file"),
+        (["sandbox", "live"], 3, "the context of that name is context:sandbox"),
+        (["context:staging", "live"], 3, "no context 'staging'"),
+        (["context:both", "live"], 3, "has two addresses"),
+        (["context:controllers", "live"], 3, "has controllers only"),
+        (["context:", "live"], 2, "'context:' names nothing"),
+        (["quotas.yaml", "quotas.yaml", "--zookeeper", "x:1"], 2, "neither A nor B is 'live'"),
+        (["quotas.yaml", "live", "--cluster", "test"], 3, "no cluster 'test'"),
+        (["live", "live", "--cluster", "prod"], 3, "neither A nor B is a file with clusters"),
+        (["live"], 2, "Missing argument 'B'"),
+    ],
+)
+def test_what_cannot_be_compared(
+    kquota: Kquota, live: dict[str, str], arguments: list[str], code: int, says: str
+) -> None:
+    done = kquota("diff", *arguments, **live)
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
