@@ -4,6 +4,7 @@
 # test   what CI runs: env, check and all tests
 # nightly  every law with many more examples, and ten million events against Kafka's own classes
 # generate   completions, man pages and the README's tables, from the code
+# zipapp   dist/kquota.pyz: the base install as one file
 # bench  the benchmarks
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ STAMP := $(VENV)/.installed
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test nightly generate bench record clean prerequisites maven shells
+.PHONY: help env demo check test nightly generate zipapp bench record clean prerequisites maven shells
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -62,6 +63,9 @@ nightly: maven env
 
 generate: env
 	$(BIN)/python -m tests.generate
+
+zipapp: env
+	$(BIN)/python -m tools.pyz --out dist/kquota.pyz
 
 bench: maven env
 	$(BIN)/python -m benchmarks.startup

@@ -52,6 +52,7 @@ _PLAN = Words(
     metavar="N",
     help="Say also what a limit comes to on all N brokers: each of them grants it by itself.",
 )
+@params.quotas_option
 @params.cluster_options
 @params.output_option("table", "json", "markdown")
 def command(
@@ -66,21 +67,21 @@ def command(
 ) -> int:
     """Show what would change so that the cluster has the quotas of FILE.
 
-    Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written.
+    Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
+    --quotas the cluster is one that 'kquota describe' kept in a file.
 
     \b
     Examples:
       kquota plan quotas.yaml --bootstrap-server localhost:9092
       kquota plan quotas.yaml --prune --exit-code
       kquota plan quotas.yaml --cluster prod --out plan.json
+      kquota plan quotas.yaml --quotas described.yaml
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from kquota.core.plan import plan
 
     quota_file = session.load_quota_file(file, cluster)
-    with session.open_backend(options) as backend:
-        current = backend.describe()
-    session.warn_problems(current)
+    current = session.load_quotas(options)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     if out is not None:
         save(planned, quota_file.labels, out)

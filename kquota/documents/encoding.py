@@ -8,9 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Document: TypeAlias = dict[str, Any]
 
@@ -140,16 +143,18 @@ def entry_lines(path: Path, name: str) -> tuple[int, ...]:
     return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
 
 
-def _schemas() -> Path:
+def _schemas() -> Traversable:
     """The folder of the schemas: inside the package where it is installed, beside it in a checkout."""
-    here = Path(__file__).resolve()
-    inside = here.parent / "schemas"
-    return inside if inside.is_dir() else here.parents[2] / "schemas"
+    from importlib.resources import files
+
+    inside = files("kquota.documents") / "schemas"
+    return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / "schemas"
 
 
 def schema_names() -> tuple[str, ...]:
     """The names of all schemas."""
-    return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in _schemas().glob(f"*{_SUFFIX}")))
+    names = (file.name for file in _schemas().iterdir())
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
 
 
 _SUFFIX = ".schema.json"
@@ -166,7 +171,9 @@ def _validate(path: Path, text: str, data: Document, schema_name: str) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    problem = best_match(Draft202012Validator(schema(schema_name)).iter_errors(data))
+    # Without its name: jsonschema up to 4.17 looks for the schema's own parts under it, and fails for a URN.
+    rules = {key: value for key, value in schema(schema_name).items() if key != "$id"}
+    problem = best_match(Draft202012Validator(rules).iter_errors(data))
     if problem is None:
         return
     steps = list(problem.absolute_path)

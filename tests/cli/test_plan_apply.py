@@ -74,6 +74,20 @@ def test_plan_prints_every_format(cluster: Cluster, golden: Golden, output: str,
         validated(done.out, "plan")
 
 
+def test_plan_knows_the_cluster_from_a_file(cluster: Cluster, kquota: Kquota, tmp_path: Path) -> None:
+    """What it says, and the plan that it keeps, are those of the live cluster."""
+    (tmp_path / "described.yaml").write_text(cluster("describe", "-o", "yaml").out)
+    live = cluster("plan", "quotas.yaml", "--prune", "-o", "json")
+    offline = kquota("plan", "quotas.yaml", "--prune", "-o", "json", "--quotas", "described.yaml", "--out", "plan.json")
+    assert (offline.code, offline.err) == (0, "")
+    assert offline.out == live.out
+    assert cluster("apply", "plan.json", "--yes", "--force").code == 0
+    assert "nothing changes" in cluster("plan", "quotas.yaml", "--prune").err
+    both = cluster("plan", "quotas.yaml", "--quotas", "described.yaml", "--zookeeper", "127.0.0.1:1")
+    assert both.code == 2
+    assert "give one of them" in both.err
+
+
 def test_plan_answers_with_its_exit_code_only_when_asked(cluster: Cluster) -> None:
     assert cluster("plan", "quotas.yaml").code == 0
     assert cluster("plan", "quotas.yaml", "--exit-code").code == 1
