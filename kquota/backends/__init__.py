@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
-from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.plan import Change
-from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.core.alteration import Alteration, AlterResult
+    from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
+    from kquota.core.entity import Entity
+    from kquota.core.plan import Change
+    from kquota.core.snapshot import QuotaSnapshot
 
 
 class ClosesOnExit:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import click
 
-from kquota.core.broker import Broker, parse_broker
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.filter import ANY, Match, QuotaFilter
 from kquota.core.filter import Any as AnyName
+
+if TYPE_CHECKING:
+    from kquota.core.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -140,6 +142,8 @@ def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | 
     """
     if not _names_brokers(options):
         return None
+    from kquota.core.broker import parse_broker
+
     types: tuple[str, ...] = options["entity_types"]
     names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
     broker: str | None = options["broker"]

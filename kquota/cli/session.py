@@ -13,8 +13,10 @@ from kquota.cli.contexts import ADDRESSES, settled
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
-    from kquota.backends.kafka import KafkaSecurity, MigratedQuotas
-    from kquota.backends.zookeeper import MigrationSource, ZooKeeperSecurity
+    from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.kafka.migrated import MigratedQuotas
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.backends.zookeeper.source import MigrationSource
     from kquota.core.entity import EntityType
     from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import QuotaSnapshot
@@ -31,7 +33,7 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     options = settled(options)
     controller = _controller(options)
     if controller:
-        from kquota.backends.kafka import ControllerBackend
+        from kquota.backends.kafka.controller import ControllerBackend
 
         login = _kafka_security(options["command_config"])
         return ControllerBackend(controller, timeout_s=options["timeout"], security=login)
@@ -62,13 +64,13 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     zookeeper, bootstrap_server = _cluster(options)
     timeout_s = options["timeout"]
     if bootstrap_server:
-        from kquota.backends.kafka import KafkaBrokerConfigs
+        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
         return KafkaBrokerConfigs(
             bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options["command_config"])
         )
     if zookeeper:
-        from kquota.backends.zookeeper import ZooKeeperBrokerConfigs
+        from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
 
         security = _zookeeper_security(options)
         return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
@@ -77,8 +79,8 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
 
 def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
     """Both sides of a migration: its settled options name each."""
-    from kquota.backends.kafka import MigratedQuotas
-    from kquota.backends.zookeeper import MigrationSource
+    from kquota.backends.kafka.migrated import MigratedQuotas
+    from kquota.backends.zookeeper.source import MigrationSource
 
     timeout_s = options["timeout"]
     source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kquota.backends import wire
-from kquota.backends.kafka import KafkaBrokerConfigs, Servers
+from kquota.backends.kafka import Servers
+from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.core.broker import RATE, BrokerAlteration, Source
 from kquota.core.entity import DEFAULT
 from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable

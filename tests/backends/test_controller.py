@@ -9,9 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.backends import wire
-from kquota.backends.kafka import ControllerBackend, KafkaBackend, KafkaSecurity, Servers
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
 from kquota.backends.kafka.codes import NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline
+from kquota.backends.kafka.controller import ControllerBackend
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kquota.backends import wire
-from kquota.backends.kafka import MigratedQuotas
+from kquota.backends.kafka.migrated import MigratedQuotas
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.quota import QuotaKey
 from kquota.errors import Rejected, Unauthorized

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kquota.backends.tls import Tls
-from kquota.backends.zookeeper import MigrationSource, ZooKeeperBackend, ZooKeeperSecurity
+from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
+from kquota.backends.zookeeper.source import MigrationSource
 from kquota.core.entity import Entity, EntityType
 from kquota.core.filter import ANY, QuotaFilter
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable

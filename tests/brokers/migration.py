@@ -13,7 +13,7 @@ from types import TracebackType
 
 from kazoo.client import KazooClient
 
-from kquota.backends.kafka import MigratedQuotas
+from kquota.backends.kafka.migrated import MigratedQuotas
 from kquota.errors import KquotaError
 from tests.brokers.kafka import free_ports, java
 from tests.brokers.maven import retrieve

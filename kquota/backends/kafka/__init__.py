@@ -8,18 +8,12 @@ Sources: `org.apache.kafka.clients.admin.KafkaAdminClient`, `kafka.server.KafkaA
 
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.backend import KafkaBackend
-from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.backends.kafka.controller import ControllerBackend
-from kquota.backends.kafka.migrated import MigratedQuotas
 from kquota.backends.kafka.sasl import Plain, Scram
 from kquota.backends.kafka.security import KafkaSecurity
 
 __all__ = [
-    "ControllerBackend",
     "KafkaBackend",
-    "KafkaBrokerConfigs",
     "KafkaSecurity",
-    "MigratedQuotas",
     "Plain",
     "Scram",
     "Servers",

@@ -7,8 +7,6 @@ what was not read. Sources: `kafka.zk.KafkaZkClient`, `kafka.zk.AdminZkClient` a
 
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.backend import ZooKeeperBackend
-from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
-from kquota.backends.zookeeper.source import MigrationSource
 
-__all__ = ["Address", "MigrationSource", "ZooKeeperBackend", "ZooKeeperBrokerConfigs", "ZooKeeperSecurity"]
+__all__ = ["Address", "ZooKeeperBackend", "ZooKeeperSecurity"]
