@@ -122,7 +122,7 @@ def kquota(broker: KafkaBroker, *arguments: str) -> None:
 
 
 def tool(broker: KafkaBroker, *arguments: str) -> None:
-    done = broker.kafka_configs(*arguments)
+    done = broker.kafka_configs(*arguments, as_shipped=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -111,6 +111,17 @@ class Listener:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+_SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_AS_SHIPPED = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+
 class KafkaBroker:
     """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
 
@@ -187,14 +198,21 @@ class KafkaBroker:
         }
 
     def kafka_configs(
-        self, *args: str, bootstrap: str | None = None, jvm_flags: tuple[str, ...] = (), timeout: float = 60
+        self,
+        *args: str,
+        bootstrap: str | None = None,
+        jvm_flags: tuple[str, ...] = (),
+        as_shipped: bool = False,
+        timeout: float = 60,
     ) -> subprocess.CompletedProcess[str]:
         """Runs Kafka's own kafka-configs against this broker; output is captured.
 
-        `--bootstrap-server` is added: the PLAINTEXT listener, or that address.
+        `--bootstrap-server` is added: the PLAINTEXT listener, or that address. `as_shipped` starts the JVM as
+        `kafka-run-class.sh` does, otherwise it starts quickly.
         """
         where = ("--bootstrap-server", bootstrap or self.bootstrap)
-        command = self._java("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags)
+        base = _AS_SHIPPED if as_shipped else _SMALL
+        command = self._java("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags, base=base)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def stop(self) -> None:
@@ -215,10 +233,9 @@ class KafkaBroker:
                 process.kill()
                 process.wait(15)
 
-    def _java(self, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
+    def _java(self, main: str, *args: str, options: tuple[str, ...] = (), base: tuple[str, ...] = _SMALL) -> list[str]:
         assert self._jars is not None, "the broker is not started"
-        small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-        return [java(), "-Xmx256m", *small, *options, "-cp", f"{self._jars}/*", main, *args]
+        return [java(), "-Xmx256m", *base, *options, "-cp", f"{self._jars}/*", main, *args]
 
     def _start(self) -> None:
         self._jars = retrieve(f"kafka-{VERSION}", COORDINATES)
