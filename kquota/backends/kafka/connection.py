@@ -60,11 +60,13 @@ class Deadline:
 class Lost(Exception):
     """The connection failed, or never was: why, in a few words, and what to do about it."""
 
-    def __init__(self, why: str, hint: str | None = None, *, timed_out: bool = False) -> None:
+    def __init__(self, why: str, hint: str | None = None, *, timed_out: bool = False, closed: bool = False) -> None:
         super().__init__(why)
         self.why = why
         self.hint = hint
         self.timed_out = timed_out
+        self.closed = closed
+        """Whether the other end closed it, as it does to an ip above its quota."""
 
 
 class Connection:
@@ -281,7 +283,7 @@ class Connection:
                 hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
             elif self._is_fresh and security.sasl is None:
                 hint = "a listener for TLS or SASL closes like that: see security.protocol"
-            return Lost("the connection was closed", hint)
+            return Lost("the connection was closed", hint, closed=True)
         return Lost(reason_of(error))
 
 
