@@ -38,10 +38,14 @@ def read_server_properties(path: Path, version: Version) -> BrokerSettings:
     Only the configs named in `BrokerSettings` are looked at, and held against Kafka's own rules. Raises InputError when
     the file cannot be read or a broker would refuse a value.
     """
-    properties = read_properties(path)
+    return settings_of(read_properties(path), str(path), version)
+
+
+def settings_of(properties: Mapping[str, str], where: str, version: Version) -> BrokerSettings:
+    """The same of properties that are from elsewhere; `where` is for messages."""
 
     def number(name: str, default: int, least: int, most: int = INT_MAX) -> int:
-        return _number(path, name, properties.get(name), default, least, most)
+        return _number(where, name, properties.get(name), default, least, most)
 
     def windows(prefix: str) -> QuotaWindows:
         return QuotaWindows(
@@ -68,7 +72,7 @@ def read_server_properties(path: Path, version: Version) -> BrokerSettings:
         listeners=rates if limited else dict.fromkeys(listeners),
         inter_broker_listener=inter_broker if inter_broker in listeners else None,
         callback=properties.get(CALLBACK, "").strip() or None,
-        problems=tuple(_problems(path, properties, static)),
+        problems=tuple(_problems(where, properties, static)),
     )
 
 
@@ -76,14 +80,14 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _LISTENER: Final = re.compile(r"\s*([^:,\s]+)://[^,]*")
 
 
-def _number(path: Path, name: str, text: str | None, default: int, least: int, most: int) -> int:
+def _number(where: str, name: str, text: str | None, default: int, least: int, most: int) -> int:
     if text is None:
         return default
     if not _NUMBER.fullmatch(text.strip()):
-        raise InputError(f"{path}: {name}: {text.strip()!r} is not a whole number", hint="brokers know no units here")
+        raise InputError(f"{where}: {name}: {text.strip()!r} is not a whole number", hint="brokers know no units here")
     value = int(text)
     if not least <= value <= most:
-        raise InputError(f"{path}: {name}: {value} is not between {least} and {most}")
+        raise InputError(f"{where}: {name}: {value} is not between {least} and {most}")
     return value
 
 
@@ -103,14 +107,14 @@ def _inter_broker(properties: Mapping[str, str]) -> str:
     return properties.get("inter.broker.listener.name", protocol).strip().upper()
 
 
-def _problems(path: Path, properties: Mapping[str, str], static: StaticQuotas) -> list[Problem]:
+def _problems(where: str, properties: Mapping[str, str], static: StaticQuotas) -> list[Problem]:
     problems = [
-        Problem(f"{path}: {name}", "ignored: brokers of this Kafka version do not read it (0.9 to 2.8 did)")
+        Problem(f"{where}: {name}", "ignored: brokers of this Kafka version do not read it (0.9 to 2.8 did)")
         for key, name in STATIC_CONFIGS.items()
         if name in properties and key not in static.values and properties[name].strip() != str(LONG_MAX)
     ]
     problems += [
-        Problem(f"{path}: {name}", f"ignored: a draft of {kip} that no release reads; set {instead}")
+        Problem(f"{where}: {name}", f"ignored: a draft of {kip} that no release reads; set {instead}")
         for name, (kip, instead) in _NEVER_SHIPPED.items()
         if name in properties
     ]

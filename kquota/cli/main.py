@@ -33,6 +33,7 @@ COMMANDS = {
     "resolve": "Explain which quota governs a client.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
     "simulate": "Show what brokers would do to a workload.",
+    "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
     "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
     "config": "Name clusters, and choose the one to talk to.",
     "schema": "Print the JSON Schema of a document, or the names of all.",

@@ -77,6 +77,16 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
 
 
+def open_brokers(options: dict[str, Any]) -> tuple[str, KafkaSecurity]:
+    """The bootstrap servers that settled options name, and how to log in. Raises click.UsageError when they do not."""
+    from kquota.backends.kafka import KafkaSecurity
+
+    zookeeper, bootstrap_server = _cluster(options)
+    if _controller(options) or zookeeper or not bootstrap_server:
+        raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+    return bootstrap_server, _kafka_security(options["command_config"]) or KafkaSecurity()
+
+
 def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
     """Both sides of a migration: its settled options name each."""
     from kquota.backends.kafka.migrated import MigratedQuotas

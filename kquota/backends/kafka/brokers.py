@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from kquota.backends import ClosesOnExit, wire
@@ -17,6 +18,7 @@ from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
+from kquota.backends.serverprops import settings_of
 from kquota.core.broker import (
     Broker,
     BrokerAlteration,
@@ -33,6 +35,8 @@ from kquota.core.broker import (
     read_value,
 )
 from kquota.core.entity import DEFAULT
+from kquota.core.settings import BrokerSettings
+from kquota.core.version import Version
 from kquota.errors import InputError, Rejected, Unreachable
 
 # `DescribeConfigsResponse.ConfigSource`.
@@ -43,6 +47,16 @@ _SOURCES: Final = {
     5: Source.DEFAULT_CONFIG,
 }
 _PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A broker and one of its listeners."""
+
+    server: Server
+    listener: str | None
+    """Its name; None where the broker's configs do not tell."""
+    settings: BrokerSettings
 
 
 class KafkaBrokerConfigs(ClosesOnExit):
@@ -67,7 +81,7 @@ class KafkaBrokerConfigs(ClosesOnExit):
     def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
         if broker is not None:
             return {broker: self._configs(broker)}
-        brokers: list[Broker] = [DEFAULT, *sorted(self._addresses())]
+        brokers: list[Broker] = [DEFAULT, *sorted(self.addresses())]
         return {each: self._configs(each) for each in brokers}
 
     def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
@@ -109,6 +123,23 @@ class KafkaBrokerConfigs(ClosesOnExit):
                     f"{broker_text(broker)} has no listener {listener!r}", hint=f"listeners: {', '.join(sorted(known))}"
                 )
 
+    def endpoint(self, broker: int, version: Version) -> Endpoint:
+        """A live broker as clients of this listener find it. Raises what describe raises."""
+        addresses = self.addresses()
+        if broker not in addresses:
+            alive = ", ".join(map(str, sorted(addresses)))
+            raise InputError(f"there is no broker {broker} alive in the cluster", hint=f"brokers: {alive}")
+        properties = {each.name: each.value for each in self._read(broker) if each.value is not None}
+        controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+        listeners = [part for part in properties.get("listeners", "").split(",") if _listener(part) not in controllers]
+        properties["listeners"] = ",".join(listeners)
+        at = [*properties.get("advertised.listeners", "").split(","), *listeners]
+        names = [_listener(part) for part in at if part.strip().endswith(f"://{addresses[broker]}")]
+        settings = settings_of(properties, broker_text(broker), version)
+        if not names and len(settings.listeners) == 1:
+            names = list(settings.listeners)
+        return Endpoint(addresses[broker], names[0] if names else None, settings)
+
     # Messages
 
     def _read(self, broker: Broker) -> Sequence[wire.DescribeConfigsResourceResult]:
@@ -145,7 +176,7 @@ class KafkaBrokerConfigs(ClosesOnExit):
                     raise
                 raise Unreachable(f"may or may not have been altered: {error.message}", hint="describe it") from None
 
-    def _addresses(self) -> dict[int, Server]:
+    def addresses(self) -> dict[int, Server]:
         """Where the brokers are that are alive."""
         deadline = self._session.deadline()
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
@@ -163,7 +194,7 @@ class KafkaBrokerConfigs(ClosesOnExit):
             return
         session = self._sessions.get(broker)
         if session is None:
-            addresses = self._addresses()
+            addresses = self.addresses()
             if broker not in addresses:
                 alive = ", ".join(map(str, sorted(addresses)))
                 raise InputError(f"there is no broker {broker} alive in the cluster", hint=f"brokers: {alive}")
@@ -173,6 +204,11 @@ class KafkaBrokerConfigs(ClosesOnExit):
             yield session, session.deadline()
         except Unreachable as error:
             raise Unreachable(f"{broker_text(broker)}: {error.message}", hint=error.hint) from None
+
+
+def _listener(part: str) -> str:
+    """The name in `NAME://host:port`."""
+    return part.partition("://")[0].strip().upper()
 
 
 def _pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:

@@ -63,16 +63,23 @@ class Lost(Exception):
     """The connection failed, or never was: why, in a few words, and what to do about it.
 
     `turned_away` is set where the broker kept it waiting and closed it unheard, as it does with one connection too many
-    from an ip (KIP-612): another one may be let in.
+    from an ip (KIP-612): another one may be let in. `closed` is set where the other end closed it, however soon.
     """
 
     def __init__(
-        self, why: str, hint: str | None = None, *, timed_out: bool = False, turned_away: bool = False
+        self,
+        why: str,
+        hint: str | None = None,
+        *,
+        timed_out: bool = False,
+        closed: bool = False,
+        turned_away: bool = False,
     ) -> None:
         super().__init__(why)
         self.why = why
         self.hint = hint
         self.timed_out = timed_out
+        self.closed = closed
         self.turned_away = turned_away
 
 
@@ -293,7 +300,7 @@ class Connection:
             elif self._is_fresh and security.sasl is None:
                 hint = "a listener for TLS or SASL closes like that: see security.protocol"
             waited = time.monotonic() - self._connected_at > _TURNED_AWAY_S
-            return Lost("the connection was closed", hint, turned_away=self._is_fresh and waited)
+            return Lost("the connection was closed", hint, closed=True, turned_away=self._is_fresh and waited)
         return Lost(reason_of(error))
 
 

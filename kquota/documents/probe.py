@@ -1,0 +1,56 @@
+"""What a probe saw beside what was predicted (schemas/probe.schema.json)."""
+
+from __future__ import annotations
+
+from kquota.core.probe import Comparison, Limits, Probe, Throttling
+from kquota.core.resolver import Resolution
+from kquota.documents.encoding import Document
+from kquota.documents.quotas import entity_document
+
+
+def probe_document(
+    probe: Probe,
+    client: tuple[str | None, str | None, str | None],
+    broker: int,
+    resolution: Resolution,
+    limits: Limits,
+    result: Comparison,
+    ended_by: str,
+) -> Document:
+    """`client` is the user, the client-id and the ip; `ended_by` says what ended the run."""
+    user, client_id, ip = client
+    return {
+        "kind": "kquota.probe",
+        "version": 1,
+        "probe": probe.value,
+        "client": {"user": user, "client-id": client_id, "ip": ip},
+        "broker": broker,
+        "key": resolution.key.value,
+        "limit": resolution.limit,
+        "entity": None if resolution.entity is None else entity_document(resolution.entity),
+        "sensor": str(resolution.sensor),
+        "broker_limit": limits.broker,
+        "listener": limits.listener or None,
+        "listener_limit": limits.listeners.get(limits.listener),
+        "enforcement": {
+            "generation": limits.generation.value,
+            "window_num": limits.windows.samples,
+            "window_size_seconds": limits.windows.window_seconds,
+        },
+        "ended_by": ended_by,
+        "events": result.events,
+        "charged": result.charged,
+        "unit": probe.unit,
+        "duration_ms": result.duration_ms,
+        "observed": _throttling(result.observed),
+        "predicted": {"least": _throttling(result.least), "most": _throttling(result.most)},
+        "ratio": None if result.ratio is None else list(result.ratio),
+    }
+
+
+def _throttling(throttling: Throttling) -> Document:
+    return {
+        "throttle_time_ms": throttling.total_ms,
+        "throttled_requests": throttling.count,
+        "throttle_time_max_ms": throttling.longest_ms,
+    }

@@ -1,0 +1,413 @@
+"""A probe's requests by librdkafka, and what it tells of them: the only module that knows confluent_kafka.
+
+librdkafka reports a throttle time with the name of the broker and nothing of the request that was throttled. What was
+sent and received, with sizes, versions and round trips, it writes to its debugging log (`debug=protocol`), which is
+read here line by line. Log lines and throttle events come through one queue to the thread that polls: an event belongs
+to the request that is under way, or, when its answer was seen already, to the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kquota.core.probe import Exchange
+from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
+from kquota.probe.load import Pace
+
+if TYPE_CHECKING:
+    from kquota.backends.kafka import KafkaSecurity
+
+_LINE: Final = re.compile(
+    r"\[thrd:(?P<thread>.*?)\]: .*?: (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
+    r"\(v(?P<version>\d+), (?P<size>\d+) bytes(?: @ \d+)?, CorrId (?P<id>\d+)(?:, rtt (?P<rtt>[\d.]+)ms)?\)"
+)
+_FRAME: Final = 4
+"""The length in front of a request, which librdkafka counts and a broker does not charge."""
+_FLEXIBLE_FETCH: Final = 12
+_OVERHEAD: Final = 1024
+"""What a request is larger than its record at most: header, names, batch."""
+_POLL_S: Final = 0.1
+_CONTROL: Final = "kquota"
+"""The client-id of what a probe does besides."""
+Charge = Callable[[str, int, int, int], int]
+"""(api, version, bytes sent, bytes received) → what the probed quota charges."""
+
+
+def require() -> None:
+    """Raises MissingDependency without confluent-kafka."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise MissingDependency("the probe needs confluent-kafka", hint="pip install 'kquota[probe]'") from None
+
+
+def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict[str, Any]:
+    """The settings of a librdkafka client. Raises InputError for a mechanism that the probe does not speak."""
+    from kquota.backends.kafka import Plain, Scram
+
+    tls, sasl = security.tls, security.sasl
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
+    protocol = "SSL" if tls is not None else "PLAINTEXT"
+    settings["security.protocol"] = f"SASL_{protocol}" if sasl is not None else protocol
+    if sasl is not None:
+        if not isinstance(sasl, Plain | Scram):
+            raise InputError(
+                f"the probe cannot log in with {sasl.mechanism}", hint="it speaks PLAIN, SCRAM and TLS certificates"
+            )
+        settings |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username, "sasl.password": sasl.password}
+    if tls is not None:
+        if tls.ca is not None:
+            settings["ssl.ca.pem"] = tls.ca.text
+        if tls.identity is not None:
+            settings |= {"ssl.certificate.pem": tls.identity.text, "ssl.key.pem": tls.identity.text}
+            if tls.key_password:
+                settings["ssl.key.password"] = tls.key_password
+        settings["ssl.endpoint.identification.algorithm"] = "https" if tls.verify_host else "none"
+    return settings
+
+
+class Watch(logging.Handler):
+    """What one client sent and received, and how it was throttled; each answer goes to `exchanges`.
+
+    `apis` are the messages that count, all without it. `on_answer` is called in the thread that polls, before anything
+    that came later is served.
+    """
+
+    def __init__(
+        self,
+        charge: Charge,
+        apis: frozenset[str] | None = None,
+        on_answer: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        super().__init__(logging.DEBUG)
+        self.exchanges: list[Exchange] = []
+        self._charge, self._apis, self._on_answer = charge, apis, on_answer
+        self._sent: dict[tuple[str, int], int] = {}
+        self._early_ms = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a client needs to be watched."""
+        logger = logging.Logger("kquota.probe", logging.DEBUG)
+        logger.addHandler(self)
+        return {"debug": "protocol", "logger": logger, "throttle_cb": self._on_throttle, "error_cb": _ignore}
+
+    @property
+    def muted_until_ms(self) -> float:
+        """When the last throttle is over, by the clock of the answers."""
+        return self.exchanges[-1].answered_ms + self.exchanges[-1].throttle_ms if self.exchanges else 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        match = _LINE.search(record.getMessage())
+        if match is None or (self._apis is not None and match["api"] not in self._apis):
+            return
+        api, version, size, correlation_id = match["api"], int(match["version"]), int(match["size"]), int(match["id"])
+        if match["what"] == "Sent":
+            self._sent[match["thread"], correlation_id] = size
+            return
+        sent = self._sent.pop((match["thread"], correlation_id), None)
+        if sent is None:
+            return
+        now = time.time() * 1000
+        charge = self._charge(api, version, sent, size)
+        name = "ApiVersions" if api == "ApiVersion" else api
+        exchange = Exchange(
+            name, version, correlation_id, now - float(match["rtt"]), now, charge, throttle_ms=self._early_ms
+        )
+        self._early_ms = 0
+        self.exchanges.append(exchange)
+        if self._on_answer is not None:
+            self._on_answer(exchange)
+
+    def _on_throttle(self, event: Any) -> None:
+        throttle_ms = round(event.throttle_time * 1000)
+        if self._sent:
+            self._early_ms = throttle_ms
+        elif self.exchanges:
+            self.exchanges[-1] = replace(self.exchanges[-1], throttle_ms=throttle_ms)
+
+
+def _ignore(_error: object) -> None:
+    """Errors come back from what was asked for; librdkafka would print them otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a topic, and the broker that leads it."""
+
+    topic: str
+    number: int
+    leader: int
+
+
+class Control:
+    """What a probe does besides its load, on a connection of its own that no probe has muted."""
+
+    def __init__(self, settings: dict[str, Any], timeout_s: float) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._timeout_s = timeout_s
+        self._admin = AdminClient({**settings, "client.id": _CONTROL, "error_cb": _ignore, "log_level": 0})
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """The partition of a topic that exists. Raises InputError when it does not."""
+        from confluent_kafka import TopicCollection
+
+        with _errors(f"topic {topic!r}"):
+            (future,) = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s).values()
+            description = future.result(self._timeout_s)
+        for partition in description.partitions:
+            if partition.id == number:
+                if partition.leader is None:
+                    raise Unreachable(f"partition {number} of topic {topic!r} has no leader now")
+                return Partition(topic, number, partition.leader.id)
+        raise InputError(f"topic {topic!r} has no partition {number}")
+
+    def create(self, topic: str) -> None:
+        """Creates a topic of one partition, and returns when it can be used. Raises InputError when it exists."""
+        from confluent_kafka.admin import NewTopic
+
+        with _errors(f"topic {topic!r}"):
+            (future,) = self._admin.create_topics(
+                [NewTopic(topic, 1)], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
+            ).values()
+            future.result(self._timeout_s)
+        end = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self.partition(topic, 0)
+                return
+            except KquotaError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_POLL_S)
+
+    def delete(self, topics: list[str]) -> list[str]:
+        """Deletes topics, and returns those that are left: none, unless the cluster refuses."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        left = list(topics)
+        end = time.monotonic() + self._timeout_s
+        while left and time.monotonic() < end:
+            futures = self._admin.delete_topics(left, request_timeout=self._timeout_s)
+            left = []
+            for topic, future in futures.items():
+                try:
+                    future.result(self._timeout_s)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        left.append(topic)
+            if left:
+                time.sleep(_POLL_S)
+        return left
+
+
+def produce(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
+    """One record a request, acknowledged by all replicas, never sent again. Raises Rejected and its like."""
+    from confluent_kafka import Producer
+
+    watch = _Kept(exchanges, lambda _api, _version, sent, _received: sent - _FRAME, frozenset({"Produce"}))
+    load = pace.load
+    producer = Producer({**settings, **watch.settings, "linger.ms": 0, "retries": 0, "message.max.bytes": 100_000_000})
+    value = os.urandom(load.size)
+    try:
+        while pace.allows(load.size + _OVERHEAD):
+            if not _due(watch, pace, producer.poll):
+                continue
+            outcome: list[Any] = []
+            before = len(watch.exchanges)
+
+            def delivered(error: Any, _message: Any, outcome: list[Any] = outcome) -> None:
+                outcome.append(error)
+
+            producer.produce(partition.topic, value, partition=partition.number, on_delivery=delivered)
+            while not outcome and not pace.is_over:
+                producer.poll(min(_POLL_S, pace.left_s()))
+            if outcome and outcome[0] is not None:
+                raise _error_of(outcome[0], f"topic {partition.topic!r}")
+            pace.spend(_drain(watch, before, producer.poll))
+    finally:
+        producer.purge()
+
+
+def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
+    """Reads the partition from its beginning, and again when it is at the end.
+
+    The next fetch goes out when the records of the last one were taken, so waiting before that keeps the rate. No group
+    is joined and no offset is committed. Raises Rejected and its like, InputError for a partition without records.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    load = pace.load
+    # An answer that is larger is cut off by librdkafka; one more may be under way when the bound is met.
+    largest = load.size + _OVERHEAD
+
+    def on_answer(exchange: Exchange) -> None:
+        pace.spend(exchange.charge)
+        while pace.allows(2 * largest) and pace.wait_s() > 0:
+            time.sleep(min(pace.wait_s(), _POLL_S))
+
+    def charge(_api: str, version: int, _sent: int, received: int) -> int:
+        # 4 and the body, without the header: the correlation id is not in librdkafka's number, its tag count is.
+        return received + 4 - (1 if version >= _FLEXIBLE_FETCH else 0)
+
+    watch = _Kept(exchanges, charge, frozenset({"Fetch"}), on_answer)
+    consumer = Consumer(
+        {
+            **settings,
+            **watch.settings,
+            "group.id": settings["client.id"],
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",
+            "message.max.bytes": max(load.size, 1000),
+            "fetch.max.bytes": load.size,
+            "max.partition.fetch.bytes": load.size,
+            "receive.message.max.bytes": max(largest, 2024),
+            "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 1,
+            "queued.min.messages": 1,
+        }
+    )
+    start = TopicPartition(partition.topic, partition.number, OFFSET_BEGINNING)
+    try:
+        consumer.assign([start])
+        found = False
+        while pace.allows(2 * largest):
+            # One record at a time: the bound may have been met by the answer that they are of.
+            message = consumer.poll(min(_POLL_S, pace.left_s()))
+            error = None if message is None else message.error()
+            if error is None:
+                found = found or message is not None
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise _error_of(error, f"topic {partition.topic!r}")
+            elif not found:
+                raise InputError(f"partition {partition.number} of topic {partition.topic!r} has no records")
+            elif pace.allows(2 * largest):
+                consumer.seek(start)
+    finally:
+        consumer.close()
+
+
+def request(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
+    """Asks the leader of the partition for its last offset. Raises Rejected and its like."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    watch = _Kept(exchanges, lambda *_sizes: 0)  # every request of a client takes thread time
+    admin = AdminClient({**settings, **watch.settings})
+    asked = TopicPartition(partition.topic, partition.number)
+    while pace.allows(1):
+        if not _due(watch, pace, admin.poll):
+            continue
+        before = len(watch.exchanges)
+        (future,) = admin.list_offsets({asked: OffsetSpec.latest()}).values()
+        pace.spend(1)
+        if not _await(future, pace, admin.poll):
+            return
+        with _errors(f"topic {partition.topic!r}"):
+            future.result()
+        _drain(watch, before, admin.poll)
+
+
+def mutate(settings: dict[str, Any], prefix: str, pace: Pace, exchanges: list[Exchange], created: list[str]) -> None:
+    """Creates topics; `created` has the names of all that may be there. Raises Rejected and its like.
+
+    Deleting them is the caller's: it is charged too, so it comes after the load.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    load = pace.load
+    watch = _Kept(exchanges, lambda *_sizes: load.size, frozenset({"CreateTopics"}))
+    admin = AdminClient({**settings, **watch.settings})
+    while pace.allows(load.size):
+        if not _due(watch, pace, admin.poll):
+            continue
+        before = len(watch.exchanges)
+        name = f"{prefix}{len(created)}"
+        created.append(name)
+        (future,) = admin.create_topics([NewTopic(name, load.size)]).values()
+        pace.spend(load.size)
+        if not _await(future, pace, admin.poll):
+            return
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.THROTTLING_QUOTA_EXCEEDED:
+                raise _error_of(error.args[0], f"topic {name!r}") from None
+        _drain(watch, before, admin.poll)
+
+
+class _Kept(Watch):
+    """A watch that fills a list of its owner's: what was seen is there whatever ends the run."""
+
+    def __init__(self, exchanges: list[Exchange], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.exchanges = exchanges
+
+
+def _due(watch: Watch, pace: Pace, poll: Callable[[float], Any]) -> bool:
+    """Polls until the next request is due and the throttle is over, or for a moment; whether it is due."""
+    muted_s = watch.muted_until_ms / 1000 - time.time()
+    wait_s = max(pace.wait_s(), min(muted_s, pace.left_s()))
+    if wait_s <= 0:
+        return not pace.is_over
+    poll(min(wait_s, _POLL_S))
+    return False
+
+
+def _await(future: Any, pace: Pace, poll: Callable[[float], Any]) -> bool:
+    """Polls until the future is done or the time is up; whether it is done."""
+    while not future.done() and not pace.is_over:
+        poll(min(0.005, pace.left_s()))
+    return bool(future.done())
+
+
+def _drain(watch: Watch, before: int, poll: Callable[[float], Any]) -> int:
+    """Serves what is queued, the answer's own throttle event with it; returns the charges of the answers since."""
+    end = time.monotonic() + 1
+    while poll(0) or (len(watch.exchanges) == before and time.monotonic() < end):
+        pass
+    return sum(exchange.charge for exchange in watch.exchanges[before:])
+
+
+@contextlib.contextmanager
+def _errors(where: str) -> Iterator[None]:
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise _error_of(error.args[0], where) from None
+    except TimeoutError:
+        raise Unreachable(f"{where}: no answer in time") from None
+
+
+def _error_of(error: Any, where: str) -> KquotaError:
+    """The error for what librdkafka says."""
+    from confluent_kafka import KafkaError
+
+    message = f"{where}: {error.str()}"
+    code = error.code()
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return InputError(f"{where}: there is no such topic or partition")
+    if code in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_EXCEPTION):
+        return InputError(message)
+    if code in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    ):
+        return Unauthorized(message)
+    if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MSG_TIMED_OUT):
+        return Unreachable(message)
+    return Rejected(message)
