@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test nightly generate zipapp bench record clean prerequisites maven shells
+.PHONY: help env demo check test nightly generate zipapp bench record clean prerequisites maven shell-tools
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -29,12 +29,12 @@ prerequisites:
 maven:
 	@command -v mvn >/dev/null || { echo "kquota's tests need Maven, for Kafka's own jars: apt-get install maven" >&2; exit 1; }
 
-# The tests press Tab in each of them. In a container, as root, what is missing is installed.
-shells:
-	@missing=; for shell in bash zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
+# The tests press Tab in each of the shells, and read the manual. In a container, as root, what is missing is installed.
+shell-tools:
+	@missing=; for tool in bash zsh fish man:man-db; do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
 	test -z "$$missing" && exit; \
 	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		echo "installing$$missing, in which the tests press Tab" >&2; \
+		echo "installing$$missing, which the tests need" >&2; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	else false; fi || { echo "kquota's tests need$$missing: apt-get install$$missing" >&2; exit 1; }
 
@@ -55,7 +55,7 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: maven shells env check
+test: maven shell-tools env check
 	$(BIN)/python -m pytest
 
 nightly: maven env

@@ -9,19 +9,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import click
 from click.shell_completion import ShellComplete
 
-from kquota import __version__
 from kquota.cli.completion.shells import Bash, Fish, Zsh
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import cli
+from tests import manpages
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,7 +34,7 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 def files() -> dict[Path, str]:
     """Every generated file and what should be in it."""
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
-    generated |= {ROOT / "man" / f"{name}.1": page for name, page in man_pages()}
+    generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
     readme = ROOT / "README.md"
     generated[readme] = fill(readme.read_text(encoding="utf-8"))
     return generated
@@ -45,37 +43,6 @@ def files() -> dict[Path, str]:
 def completion(shell: type[ShellComplete]) -> str:
     """The script that teaches a shell to complete kquota's command lines."""
     return shell(cli, {}, "kquota", "_KQUOTA_COMPLETE").source()
-
-
-def man_pages() -> Iterator[tuple[str, str]]:
-    """(name, troff) of kquota and each command."""
-    yield from _man_pages(cli, click.Context(cli, info_name="kquota"))
-
-
-def _man_pages(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    from click_man.core import generate_man_page
-
-    page = generate_man_page(context, version=__version__, date=__version__)
-    # click-man runs the lines of a \b paragraph together; examples are to be copied as they stand.
-    page = re.sub(
-        r"\.PP\n\n?Examples:\n((?:  .*\n?)+)", lambda match: f".SH EXAMPLES\n.nf\n{_literal(match[1])}.fi\n", page
-    )
-    page = re.sub(r"(\.SH EXAMPLES\n\.nf\n.*?\.fi\n)(.*)\Z", r"\2\n\1", page, flags=re.DOTALL)
-    yield context.command_path.replace(" ", "-"), page.strip() + "\n" + _exit_status()
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None
-            yield from _man_pages(child, click.Context(child, info_name=name, parent=context))
-
-
-def _literal(text: str) -> str:
-    return "".join(line.strip().replace("\\", "\\e").replace("-", "\\-") + "\n" for line in text.splitlines())
-
-
-def _exit_status() -> str:
-    rows = "".join(f".TP\n{code.value}\n{code.meaning.replace('`', '')}\n".replace("--", "\\-\\-") for code in ExitCode)
-    return f".SH EXIT STATUS\n{rows}"
 
 
 def exit_code_table() -> str:
