@@ -75,7 +75,7 @@ def print_governed(
 def _opened(file: Path) -> Iterator[TextIO]:
     """The lines of a file, or of standard input for `-`. Raises InputError for what cannot be read as text."""
     try:
-        opened = open(0 if str(file) == "-" else file, encoding="utf-8-sig", newline="")
+        opened = open(0 if str(file) == "-" else file, encoding="utf-8-sig", newline="")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     with opened:
