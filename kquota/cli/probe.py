@@ -254,7 +254,7 @@ class _Run:
     def _prepared(self, partition: Partition | None) -> _Target:
         """Reads the quotas and the broker's settings."""
         from kquota.backends.kafka import KafkaBackend
-    from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
         timeout_s = self._options["timeout"]
         self._before.append(time.time() * 1000)
