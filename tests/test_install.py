@@ -42,12 +42,14 @@ ON_FILES = (
     ("kquota resolve --user alice --client app1 --quotas quotas.yaml", 0, "10 MB/s"),
     ("kquota resolve --user alice --quotas quotas.yaml -o json", 0, '"limit": 10000000'),
     ("kquota plan other.yaml --quotas quotas.yaml --exit-code", 1, "20 MB/s"),
+    ("kquota diff quotas.yaml other.yaml --exit-code", 1, "20 MB/s"),
     ("kquota lint quotas.yaml", 0, ""),
     ("kquota lint quotas.yaml --callback com.acme.Callback --fail-on note", 1, "com.acme.Callback"),
     ("kquota simulate workload.yaml --quotas quotas.yaml", 0, "writer"),
     ("kquota config get-contexts", 0, ""),
     # What is not in the base install says so, and does nothing else.
     ("kquota audit kafka-request.log --quotas quotas.yaml", 8, "kquota[audit]"),
+    ("kquota probe produce --topic load --bootstrap-server 127.0.0.1:1 --yes", 8, "kquota[probe]"),
     # A cluster is asked with what the base install has: nobody listens there.
     ("kquota describe --zookeeper 127.0.0.1:1 --timeout 0.1", 4, "127.0.0.1:1"),
     ("kquota describe --bootstrap-server 127.0.0.1:1 --timeout 0.1", 4, "127.0.0.1:1"),

@@ -87,8 +87,8 @@ def command(
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
-      kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --kafka-version 3.7
-      kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled -o json
+      kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
+      kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
     settings = _settings(options)

@@ -1,0 +1,359 @@
+"""Every example runs, as it is written.
+
+But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, 3f2a91c0d4e5 for the entry of the
+journal, and to probe or to watch for some time is to do it for two seconds. Where there is no address, the current
+context names the broker. A person at a terminal says yes.
+
+An example that asks for an exit code (`--fail-on`, `--exit-code`) finds something and gets it; a watch without an end
+is interrupted; others end with 0. An example that is new runs without further ado, or this file lacks what it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kquota.backends import QuotaBackend, connect
+from kquota.core.alteration import Alteration
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import Values
+from kquota.documents.config import read_config
+from kquota.documents.quotas import read_quota_file, read_quotas
+from kquota.documents.workload import read_workload
+from kquota.sandbox import Sandbox
+from tests import examples
+from tests.brokers.kafka import KafkaBroker
+from tests.cli.test_audit import LINE
+from tests.conftest import new_chroot
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = examples.every()
+CURRENT = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 5MB}}
+  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1MB}}
+  - {entity: {client-id: {default: true}}, values: {producer_byte_rate: 1MB}}
+  - {entity: {ip: 10.0.0.7}, values: {connection_creation_rate: 50}}
+"""
+# The entry of the journal that undo and reconcile take back.
+APPLIED = CURRENT + "  - {entity: {user: batch}, values: {producer_byte_rate: 3MB}}\n"
+# What is changed, what is new, and what lint finds: a client-id's quota under one of the default user.
+QUOTAS = APPLIED.replace("5MB", "10MB").replace("version: 1\n", "version: 1\nclusters: {prod: {}}\n") + (
+    "  - {entity: {client-id: reports}, values: {consumer_byte_rate: 2MB}}\n"
+)
+PROPOSED = CURRENT.replace("5MB", "10kB")
+BACKFILL = CURRENT.replace("5MB", "50MB")
+WORKLOAD = """\
+kind: kquota.workload
+version: 1
+duration: 20s
+clients: [{name: orders, user: alice, client-id: app1, api: produce, rate: 20MB, size: 100kB}]
+"""
+USAGE = "time_ms,broker,user,client_id,api,bytes\n" + "".join(
+    f"{1_773_219_600_000 + 100 * number},1,alice,app1,produce,100000\n" for number in range(50)
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder with all files that examples name, a broker, and a ZooKeeper."""
+
+    home: Path
+    broker: str
+    request_log: Path
+    zookeeper: Sandbox
+    entry: str
+
+    def live(self, script: str, chroot: str) -> str:
+        """The example with real addresses."""
+        script = re.sub(r"(?:[\w.-]+:2181,?)+(?:/\w+)?", chroot, script)
+        script = re.sub(r"[\w.-]+:9092", self.broker, script)
+        script = script.replace("3f2a91c0d4e5", self.entry)
+        if script.startswith("kquota watch"):
+            return re.sub(r"--for \w+", "--for 2s", script)
+        return re.sub(r"\A(kquota probe \w+)(.*?)(?: --duration \w+|\Z)", r"\1 --duration 2s\2", script)
+
+
+def give(home: Path, **settings: str) -> dict[str, str]:
+    """The environment of a person whose home that is."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "XDG_", "SPARK_"))}
+    return {
+        **clean,
+        "PATH": os.pathsep.join((str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])),
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(home / "spark"),
+        "HOME": str(home),
+        "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
+        **settings,
+    }
+
+
+def kquota(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command line that prepares something."""
+    command = [sys.executable, "-m", "kquota", *arguments]
+    return subprocess.run(command, cwd=home, env=give(home), capture_output=True, text=True, check=True)
+
+
+def contexts(broker: str, zookeeper: str) -> str:
+    """The configuration file."""
+    old = {"zookeeper": zookeeper}
+    clusters = {"prod": {"bootstrap-server": broker}, "staging": old, "legacy": old}
+    return json.dumps({"current-context": "prod", "contexts": clusters})
+
+
+def make_it(cluster: QuotaBackend, quotas: Mapping[Entity, Values]) -> None:
+    """Gives a cluster these quotas and no others."""
+    with cluster:
+        found = cluster.describe()
+        changes = []
+        for entity in {*found, *quotas}:
+            now, then = found.get(entity, {}), quotas.get(entity, {})
+            if now != then:
+                changes.append(Alteration(entity, then, frozenset(now) - frozenset(then)))
+        assert all(result.error is None for result in cluster.alter(changes))
+
+
+def write_files(home: Path) -> None:
+    """The files that examples name."""
+    texts = {
+        "current.yaml": CURRENT,
+        "applied.yaml": APPLIED,
+        "described.yaml": CURRENT,
+        "yesterday.yaml": CURRENT,
+        "quotas.yaml": QUOTAS,
+        "proposed.yaml": PROPOSED,
+        "backfill.yaml": BACKFILL,
+        "workload.yaml": WORKLOAD,
+        "usage.csv": USAGE,
+        "server.properties": "quota.producer.default=2000000\nquota.window.num=21\n",
+        "alice.properties": "security.protocol=PLAINTEXT\n",
+        "bin/notify-send": "#!/bin/sh\n",
+        "spark/spark-defaults.conf": "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n",
+    }
+    log = "".join(LINE % (number, number % 2) for number in range(9))
+    logs = ("kafka-request.log", "logs/broker-1/kafka-request.log", "logs/broker-2/kafka-request.log")
+    for name, text in {**texts, **dict.fromkeys(logs, log)}.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    (home / "bin" / "notify-send").chmod(0o755)
+    from pyarrow import csv, parquet
+
+    parquet.write_table(csv.read_csv(home / "usage.csv"), home / "usage.parquet")
+
+
+@pytest.fixture(scope="module")
+def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Everything that the examples take for granted; the broker has no quotas afterwards."""
+    home = tmp_path_factory.mktemp("home")
+    write_files(home)
+    config = home / ".config" / "kquota" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(contexts(kraft.bootstrap, zookeeper.connect))
+    before = read_quotas(home / "current.yaml")
+    make_it(connect(bootstrap_server=kraft.bootstrap), before)
+    topics = AdminClient(kraft.client())
+    topics.create_topics([NewTopic("load", 1, 1)])["load"].result()
+    producer = Producer(kraft.client())
+    producer.produce("load", b"a record")
+    assert producer.flush(30) == 0
+    # An hour's work that is over, for undo and reconcile; and a plan of what is there now.
+    kquota(home, "apply", "applied.yaml", "--for", "1s", "--yes")
+    [entry] = json.loads(kquota(home, "history", "-o", "json").stdout)["entries"]
+    kquota(home, "plan", "quotas.yaml", "--out", "plan.json")
+    yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, entry["id"])
+    topics.delete_topics(["load"])["load"].result()
+    make_it(connect(bootstrap_server=kraft.bootstrap), {})
+    kquota(home, "alter", "--broker-defaults", "--delete-config", "max.connection.creation.rate")
+
+
+def expected_code(script: str) -> int:
+    """What the example promises."""
+    if script.startswith("kquota watch") and not re.search("--for|--count", script):
+        return 130
+    return 1 if re.search(r"--fail-on|--exit-code", script) else 0
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits for it, a minute at most."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def change_something(world: World, chroot: str) -> None:
+    """For those who watch the broker or the ZooKeeper."""
+    change = [Alteration(Entity(user="somebody"), {QuotaKey.PRODUCER_BYTE_RATE: 1000})]
+    clusters = [connect(bootstrap_server=world.broker)]
+    if chroot.startswith(world.zookeeper.connect):
+        clusters.append(connect(zookeeper=chroot))
+    for cluster in clusters:
+        with cluster:
+            cluster.alter(change)
+
+
+@contextlib.contextmanager
+def somebody() -> Iterator[int]:
+    """A terminal at which somebody says yes."""
+    outer, inner = pty.openpty()
+    try:
+        os.write(outer, b"yes\n")
+        yield inner
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES))
+def test_an_example_runs(world: World, tmp_path: Path, script: str) -> None:
+    """In a home of its own, on a cluster that no other example has changed."""
+    home = tmp_path / "home"
+    shutil.copytree(world.home, home)
+    applied = read_quotas(home / "applied.yaml")
+    make_it(connect(bootstrap_server=world.broker), applied)
+    chroot = "127.0.0.1:1"
+    if re.search(r":2181|legacy|staging", script):
+        chroot = new_chroot(world.zookeeper)
+        make_it(connect(zookeeper=chroot), read_quotas(home / "backfill.yaml"))
+        (home / ".config" / "kquota" / "config.yaml").write_text(contexts(world.broker, chroot))
+
+    if "kquota probe" in script:
+        (home / "kafka-request.log").unlink()
+        (home / "kafka-request.log").symlink_to(world.request_log)
+    out, err = home / "out", home / "err"
+    with somebody() as terminal, out.open("wb") as stdout, err.open("wb") as stderr:
+        process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", world.live(script, chroot)],
+            cwd=home,
+            env=give(home),
+            stdin=terminal,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            if "kquota watch" in script:
+                until(lambda: process.poll() is not None or b"watching" in err.read_bytes())
+                change_something(world, chroot)
+                if expected_code(script) == 130:
+                    until(lambda: process.poll() is not None or out.read_bytes() != b"")
+                    os.killpg(process.pid, signal.SIGINT)
+            code = process.wait(120)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    said = (
+        f"{EXAMPLES[script].source}: {script}\nexit code {code}\n{out.read_text()[-2000:]}\n{err.read_text()[-2000:]}"
+    )
+    assert code == expected_code(script), said
+    assert "Traceback" not in said, said
+
+
+def test_there_are_examples_of_every_kind() -> None:
+    """So that none are lost when texts are written differently."""
+    for found in (examples.of_commands(), examples.of_topics(), examples.of_readme()):
+        sources = [example.source for example in found]
+        assert len(sources) >= 3
+    written = (ROOT / "README.md").read_text().count("\n    kquota ")
+    generated = (ROOT / "README.md").read_text().split("<!-- generated: help -->")[1].split("<!-- end -->")[0]
+    ran = [example for example in examples.of_readme() if example.script.startswith("kquota ")]
+    assert len(ran) == written - generated.count("\n    kquota ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_readme_turns_completion_on(world: World, shell: str) -> None:
+    """Each line in its shell."""
+    [line] = [
+        line for line in (ROOT / "README.md").read_text().splitlines() if f"_KQUOTA_COMPLETE={shell}_source" in line
+    ]
+    start, check = {
+        "bash": (["bash", "--norc", "-euo", "pipefail", "-c"], "complete -p kquota"),
+        "zsh": (["zsh", "-f", "-c"], "[[ $_comps[kquota] == _kquota_completion ]]"),
+        "fish": (["fish", "--no-config", "-c"], "complete -c kquota | string match -q '*_kquota_completion*'"),
+    }[shell]
+    before = "autoload -Uz compinit; compinit -D -u\n" if shell == "zsh" else ""
+    done = subprocess.run(
+        [*start, f"{before}{line}\n{check}"], env=give(world.home), capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_configuration_file_of_the_readme_is_one(tmp_path: Path) -> None:
+    [block] = [block for _, block in examples.blocks() if examples.is_config(block)]
+    file = tmp_path / "config.yaml"
+    file.write_text(block)
+
+    config = read_config(file)
+
+    assert config.current in config.contexts
+    assert len(config.contexts) == 2
+
+
+def test_the_files_of_the_readme_are_read(tmp_path: Path) -> None:
+    """Each by its kind."""
+    readers: Mapping[str, Callable[[Path], object]] = {
+        "kquota.quotas": lambda file: [read_quota_file(file, cluster) for cluster in (None, "prod")],
+        "kquota.workload": read_workload,
+    }
+    texts = [block for language, block in examples.blocks() if language == "yaml"]
+    for text in texts:
+        file = tmp_path / "file.yaml"
+        file.write_text(text)
+        readers[text.splitlines()[0].removeprefix("kind: ")](file)
+    assert len(texts) >= 2
+
+
+def test_the_python_of_the_readme_runs(world: World) -> None:
+    [block] = [block for language, block in examples.blocks() if language == "python"]
+    script = world.live(block, new_chroot(world.zookeeper))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10000000" in done.stdout
+
+
+def test_what_the_readme_installs_is_there() -> None:
+    """The targets of make and the extras; the wheel, the zipapp and the demo have tests of their own."""
+    lines = [
+        line.split("#")[0].split()
+        for language, block in examples.blocks()
+        if language == "indented"
+        for line in block.splitlines()
+    ]
+    install = [line for line in lines if line and line[0] in examples.INSTALLERS]
+    assert {line[0] for line in install} == set(examples.INSTALLERS)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for program, *words in install:
+        if program == "make":
+            dry = subprocess.run(
+                ["make", "--dry-run", "--directory", str(ROOT), *words], capture_output=True, check=False
+            )
+            assert dry.returncode == 0
+        elif program in ("pip", "pipx"):
+            assert words[0] == "install"
+            [extra] = re.fullmatch(r"'?\.(?:\[(\w+)\])?'?", words[1]).groups()  # type: ignore[union-attr]
+            assert extra is None or extra in extras
