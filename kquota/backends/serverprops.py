@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kquota.backends.clientprops import read_properties
+from kquota.core.broker import CALLBACK
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.quota import INT_MAX, LONG_MAX
 from kquota.core.settings import BrokerSettings
@@ -66,6 +67,7 @@ def read_server_properties(path: Path, version: Version) -> BrokerSettings:
         connection_rate=rate if limited else None,
         listeners=rates if limited else dict.fromkeys(listeners),
         inter_broker_listener=inter_broker if inter_broker in listeners else None,
+        callback=properties.get(CALLBACK, "").strip() or None,
         problems=tuple(_problems(path, properties, static)),
     )
 

@@ -50,7 +50,8 @@ _PLAN = Words(
     "--brokers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Say also what a limit comes to on all N brokers: each of them grants it by itself.",
+    help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
+    " one controller counts).",
 )
 @params.cluster_options
 @params.output_option("table", "json", "markdown")
@@ -157,7 +158,7 @@ def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str,
             row = [mark, entity_text(change.entity) if number == 0 else "", key.value]
             row += ["-" if value is None else humanize(key, value) for value in (before, after)]
             if brokers:
-                row.append("-" if after is None else humanize(key, brokers * after))
+                row.append("-" if after is None else humanize(key, key.on_brokers(after, brokers)))
             if labelled:
                 row.append(" ".join(f"{name}={text}" for name, text in labels.get(change.entity, {}).items()))
             rows.append((style, row))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +12,13 @@ from kquota.cli import params, session
 from kquota.core.entity import Entity, EntityType
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.resolver import Resolution, Shadowed, resolve, resolve_ip
-from kquota.core.static import NO_STATIC_QUOTAS, STATIC_CONFIGS
+from kquota.core.static import NO_STATIC_QUOTAS, STATIC_CONFIGS, StaticQuotas
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.core.caveat import Caveat
+    from kquota.core.settings import BrokerSettings
+    from kquota.core.snapshot import QuotaSnapshot
 
 
 @click.command("resolve")
@@ -34,18 +40,60 @@ from kquota.errors import InputError
     shell_complete=params.completed_by("ips"),
     help="The ip address that the client connects from.",
 )
+@click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
+@click.option("--who", metavar="ENTITY", help="Whom that entity governs, such as user=alice or client-id=<default>.")
+@click.option(
+    "--clients",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="With --who: the clients that were observed, as CSV or JSON lines with the columns user, client_id and ip,"
+    " such as a usage table of the audit; - is standard input.",
+)
+@click.option(
+    "--max-clients",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Refuse to go through more known clients than that.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
+    " one controller counts).",
+)
 @params.quotas_option
 @params.server_properties_option
 @params.kafka_version_option
 @params.cluster_options
-@params.output_option("table", "json", "yaml", "csv")
-def command(user: str | None, client: str | None, ip: str | None, output: str, **options: Any) -> None:
-    """Explain which quota governs a client.
+@params.output_option("table", "tree", "json", "yaml", "csv")
+def command(
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    all_pairs: bool,
+    who: str | None,
+    clients: Path | None,
+    max_clients: int,
+    brokers: int | None,
+    output: str,
+    **options: Any,
+) -> None:
+    """Explain which quota governs a client, or which clients a quota governs.
 
     For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged
     (KIP-55's quota-id: 'user1:' is shared by all clients of the user, ':clientA' by all users of the client-id), and
     the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
     static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
+
+    -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
+    live brokers for, and where --kafka-version is given what brokers of that age do.
+
+    --all resolves every user with every client-id that entities name, with any other ('<other>') and with the empty
+    client-id, for the keys that are set; --user and --client narrow it. --who turns the question round: which of these
+    clients, or of the observed ones in --clients, an entity governs, and in which keys. Both print JSON by the line.
 
     \b
     Examples:
@@ -53,9 +101,17 @@ def command(user: str | None, client: str | None, ip: str | None, output: str, *
       kquota resolve --user alice --client app1 --ip 10.0.0.7 --quotas quotas.yaml
       kquota resolve --user alice --quotas quotas.yaml -o json
       kquota resolve --client app1 --quotas quotas.yaml --server-properties server.properties --kafka-version 2.8
+      kquota resolve --user alice --client app1 --brokers 6 -o tree
+      kquota resolve --all -o csv > resolved.csv
+      kquota resolve --who 'user=<default>' --clients usage.csv
     """
+    if clients is not None and who is None:
+        raise click.UsageError("--clients goes with --who")
+    if who is not None or all_pairs:
+        _resolve_many(user, client, ip, all_pairs, who, clients, max_clients, brokers, output, options)
+        return
     if user is None and client is None and ip is None:
-        raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS")
+        raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
     session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
@@ -63,29 +119,88 @@ def command(user: str | None, client: str | None, ip: str | None, output: str, *
     static = NO_STATIC_QUOTAS if settings is None else settings.static
     snapshot = session.load_quotas(options)
     resolutions: tuple[Resolution, ...]
+    caveats: Sequence[Caveat] = ()
     if user is None and client is None:
         assert ip is not None
         resolutions = (resolve_ip(snapshot, ip),)
     else:
         user, client = user or "ANONYMOUS", client or ""
         resolutions = resolve(snapshot, user, client, ip, static)
-    print_resolutions(user, client, ip, resolutions, output)
+        if output not in ("table", "csv"):
+            callback = None if settings is None else settings.callback
+            if callback is None and output == "tree":
+                callback = session.callback_class(options)
+            caveats = _caveats(snapshot, user, client, static, callback, options)
+    print_resolutions(user, client, ip, resolutions, output, brokers, caveats)
+
+
+def _caveats(
+    snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, options: dict[str, Any]
+) -> Sequence[Caveat]:
+    from kquota.core.caveat import caveats
+    from kquota.core.version import parse_version
+
+    # What old brokers do is said only where somebody says that they are old.
+    version = parse_version(options["kafka_version"]) if session.on_command_line("kafka_version") else None
+    return caveats(snapshot, user, client, static=static, version=version, callback=callback)
+
+
+def _resolve_many(
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    all_pairs: bool,
+    who: str | None,
+    clients: Path | None,
+    max_clients: int,
+    brokers: int | None,
+    output: str,
+    options: dict[str, Any],
+) -> None:
+    if output in ("tree", "yaml") or brokers is not None:
+        what = "--brokers is" if brokers is not None else f"-o {output} is"
+        raise click.UsageError(f"{what} for one client")
+    if ip is not None:
+        raise click.UsageError("--ip is for one client")
+    if who is not None and (all_pairs or user is not None or client is not None):
+        raise click.UsageError("--who goes with neither --all nor --user nor --client")
+    from kquota.cli import reach
+
+    entity = None if who is None else Entity.parse(who)
+    settings: BrokerSettings | None = session.load_broker_settings(options)
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
+    snapshot = session.load_quotas(options)
+    if entity is None:
+        reach.print_all(snapshot, static, user, client, max_clients, output)
+    else:
+        reach.print_governed(snapshot, static, entity, clients, max_clients, output)
 
 
 def print_resolutions(
-    user: str | None, client: str | None, ip: str | None, resolutions: Sequence[Resolution], output: str
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    resolutions: Sequence[Resolution],
+    output: str,
+    brokers: int | None = None,
+    caveats: Sequence[Caveat] = (),
 ) -> None:
-    """Prints what governs a client in one of resolve's formats."""
+    """Prints what governs a client in one of resolve's formats; the caveats in those that have room for them."""
     from kquota.backends.znode import znode_path
 
     if output in ("json", "yaml"):
         from kquota.documents.encoding import to_json, to_yaml
         from kquota.documents.resolution import resolution_document
 
-        document = resolution_document(user, client, ip, resolutions, znode_path)
+        document = resolution_document(user, client, ip, resolutions, znode_path, brokers=brokers, caveats=caveats)
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
-    from kquota.cli.text import Column, entity_text, print_csv, print_table
+    if output == "tree":
+        from kquota.cli.explanation import print_explanation
+
+        print_explanation(user, client, ip, resolutions, brokers, caveats)
+        return
+    from kquota.cli.text import Column, print_csv, print_table
 
     if output == "csv":
         print_csv(
@@ -104,16 +219,14 @@ def print_resolutions(
         )
         return
 
-    def source(key: QuotaKey, entity: Entity | None) -> str:
-        return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
-
     def shadowed(key: QuotaKey, other: Shadowed) -> str:
-        return f"{source(key, other.entity)} ({_limit(key, other.value)})"
+        return f"{source(key, other.entity)} ({limit_text(key, other.value)})"
 
     print_table(
         [
             Column("KEY", whole=True),
             Column("LIMIT", number=True, style="bold"),
+            *([Column(f"ON {brokers} BROKERS", number=True)] if brokers else []),
             Column("LEVEL"),
             Column("FROM", style="cyan", whole=True),
             Column("COUNTER"),
@@ -122,7 +235,8 @@ def print_resolutions(
         [
             (
                 item.key,
-                _limit(item.key, item.limit),
+                limit_text(item.key, item.limit),
+                *([on_brokers(item, brokers)] if brokers else []),
                 "-" if item.level is None else f"{item.level.number} {item.level.label}",
                 "-"
                 if item.level is None
@@ -135,5 +249,18 @@ def print_resolutions(
     )
 
 
-def _limit(key: QuotaKey, value: Value | None) -> str:
+def source(key: QuotaKey, entity: Entity | None) -> str:
+    """Where a value comes from: its entity, or the static default's config."""
+    from kquota.cli.text import entity_text
+
+    return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
+
+
+def limit_text(key: QuotaKey, value: Value | None) -> str:
+    """The limit for people."""
     return "unlimited" if value is None else humanize(key, value)
+
+
+def on_brokers(item: Resolution, brokers: int) -> str:
+    """What the limit comes to on that many brokers, for people."""
+    return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))

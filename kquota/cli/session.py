@@ -164,6 +164,27 @@ def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
     return settings
 
 
+def callback_class(options: dict[str, Any]) -> str | None:
+    """The `client.quota.callback.class` of the live cluster's brokers; None for ZooKeeper, which does not know it.
+
+    What keeps the brokers from telling becomes a warning on stderr.
+    """
+    from kquota.core.broker import CALLBACK
+    from kquota.errors import KquotaError
+
+    options = settled(options)
+    if options["quotas"] is not None or not _cluster(options)[1]:
+        return None
+    try:
+        with open_broker_configs(options) as configs:
+            snapshot = configs.describe()
+    except KquotaError as error:
+        click.echo(f"kquota: warning: the configs of the brokers are not known: {error.message}", err=True)
+        return None
+    values = (config.value for each in snapshot.values() for config in each if config.name == CALLBACK)
+    return next((str(value) for value in values if value), None)
+
+
 def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:
     """A quotas file as it is meant for one cluster; its problems become warnings on stderr."""
     from kquota.documents.quotas import read_quota_file

@@ -27,7 +27,8 @@ UNLIMITED: Final = INT_MAX
 """The value of a rate that limits nothing, and its default."""
 
 _LISTENER_RATE = re.compile(rf"listener\.name\.(?P<listener>[^=,\s]+)\.{re.escape(RATE)}\Z")
-_CALLBACK: Final = "client.quota.callback.class"
+CALLBACK: Final = "client.quota.callback.class"
+"""The config of a class that decides quotas in the place of Kafka's own (KIP-257)."""
 _SHOWN: Final = (
     RATE,
     "quota.window.num",
@@ -36,7 +37,7 @@ _SHOWN: Final = (
     "controller.quota.window.size.seconds",
     "num.io.threads",
     "num.network.threads",
-    _CALLBACK,
+    CALLBACK,
 )
 _RANKS = {name: rank for rank, name in enumerate(_SHOWN)}
 
@@ -167,7 +168,7 @@ def check_rate(name: str, value: int) -> int:
 
 def read_value(name: str, text: str | None) -> int | str | None:
     """A value as a broker tells it: a number where it is one."""
-    if text is None or name == _CALLBACK or not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
+    if text is None or name == CALLBACK or not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
         return text
     return int(text)
 

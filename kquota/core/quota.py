@@ -77,6 +77,10 @@ class QuotaKey(enum.Enum):
         """Whether Kafka accepts this key on that entity."""
         return entity.types <= self.entity_types
 
+    def on_brokers(self, value: Value, brokers: int) -> Value:
+        """What a value comes to on that many brokers: each grants it by itself, but mutations go by one controller."""
+        return value if self is QuotaKey.CONTROLLER_MUTATION_RATE else brokers * value
+
     @classmethod
     def parse(cls, name: str) -> QuotaKey:
         """The key of that name. Raises InputError naming the keys there are (and the shipped name of a draft's)."""

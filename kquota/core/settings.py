@@ -29,5 +29,7 @@ class BrokerSettings:
     """The names of the listeners, in order, and the limit of each."""
     inter_broker_listener: str | None = None
     """One of them, or None where it is none of them (as on a controller)."""
+    callback: str | None = None
+    """`client.quota.callback.class`, which decides quotas in the place of Kafka's own."""
     problems: tuple[Problem, ...] = ()
     """What is in the file and means nothing to the brokers that read it."""

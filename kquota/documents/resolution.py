@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from kquota.core.caveat import Caveat
 from kquota.core.entity import Entity
+from kquota.core.reach import OTHER, ClientName
 from kquota.core.resolver import Resolution
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 
 
 def resolution_document(
-    user: str | None,
-    client_id: str | None,
-    ip: str | None,
+    user: ClientName | None,
+    client_id: ClientName | None,
+    ip: ClientName | None,
     resolutions: Sequence[Resolution],
     znode: Callable[[Entity], str],
+    *,
+    brokers: int | None = None,
+    caveats: Sequence[Caveat] | None = None,
 ) -> Document:
-    """Per quota key the limit, where it comes from (`znode` gives its path), whose counter it is, what it shadows."""
-    return {
+    """Per quota key the limit, where it comes from (`znode` gives its path), whose counter it is, what it shadows.
+
+    With `brokers`, also what the limit comes to on all of them; with `caveats`, the exceptions that apply.
+    """
+    document: Document = {
         "kind": "kquota.resolution",
         "version": 1,
-        "client": {"user": user, "client-id": client_id, "ip": ip},
+        "client": {"user": _name(user), "client-id": _name(client_id), "ip": _name(ip)},
         "resolutions": [
             {
                 "key": resolution.key.value,
                 "unit": resolution.key.unit,
                 "limit": resolution.limit,
+                **({} if brokers is None else {"limit_on_brokers": _on_brokers(resolution, brokers)}),
                 "level": None if resolution.level is None else resolution.level.number,
                 "level_name": None if resolution.level is None else resolution.level.label,
                 "entity": None if resolution.entity is None else entity_document(resolution.entity),
@@ -46,3 +56,16 @@ def resolution_document(
             for resolution in resolutions
         ],
     }
+    if brokers is not None:
+        document["brokers"] = brokers
+    if caveats is not None:
+        document["caveats"] = [{"name": caveat.name, "message": caveat.message} for caveat in caveats]
+    return document
+
+
+def _name(name: ClientName | None) -> Any:
+    return {"other": True} if name is OTHER else name
+
+
+def _on_brokers(resolution: Resolution, brokers: int) -> float | None:
+    return None if resolution.limit is None else resolution.key.on_brokers(resolution.limit, brokers)

@@ -51,6 +51,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["sandbox", "start", "--help"],
         ["diff", "--help"],
         ["watch", "--help"],
+        ["resolve", "--who", "user", "--zookeeper", "localhost"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],
         ["config", "view", "--help"],

@@ -36,7 +36,7 @@ class _Alarm:
 
     def ring(self, told: bool) -> None:
         """Called by the session."""
-        self.lost = not told
+        self.lost = self.lost or not told
         self.rung.set()
 
 

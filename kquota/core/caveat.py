@@ -1,0 +1,110 @@
+"""Where the eight levels are not the whole story: the exceptions of brokers that apply to one client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kquota.core.entity import DEFAULT
+from kquota.core.resolver import CLIENT_ID_ENABLED, USER_CLIENT_ENABLED, USER_ENABLED, Resolution, Resolver, resolve
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.core.version import Version
+
+_REMOVAL_FIXED: Final = (2, 5, 0)
+_BITS_CLEARED: Final = (4, 2, 0)
+_ALL_BITS: Final = CLIENT_ID_ENABLED | USER_ENABLED | USER_CLIENT_ENABLED
+
+
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """An exception that applies, by a name that stays, and in words."""
+
+    name: str
+    message: str
+
+
+def caveats(
+    snapshot: QuotaSnapshot,
+    user: str,
+    client_id: str,
+    *,
+    static: StaticQuotas = NO_STATIC_QUOTAS,
+    version: Version | None = None,
+    callback: str | None = None,
+) -> tuple[Caveat, ...]:
+    """What applies to a client on brokers of that version, with that `client.quota.callback.class`.
+
+    Without a version, nothing that only old brokers do.
+    """
+    resolutions = resolve(snapshot, user, client_id, static=static)
+    found = [
+        _custom_callback(callback),
+        _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
+        _removed_quota(resolutions) if version is not None and version < _REMOVAL_FIXED else None,
+        _sticky_bits(snapshot, user, client_id, resolutions, static)
+        if version is not None and version < _BITS_CLEARED
+        else None,
+    ]
+    return tuple(caveat for caveat in found if caveat is not None)
+
+
+def _custom_callback(callback: str | None) -> Caveat | None:
+    if not callback:
+        return None
+    return Caveat(
+        "custom-callback",
+        f"client.quota.callback.class is {callback}: what is stored counts only as far as that class wants",
+    )
+
+
+def _empty_client_id(
+    snapshot: QuotaSnapshot, user: str, resolutions: Sequence[Resolution], static: StaticQuotas
+) -> Caveat | None:
+    # A client-id that no entity has: what governs it is a default, if anything of a client-id is.
+    unknown = max((name for entity in snapshot for name in entity if isinstance(name, str)), key=len, default="") + "\0"
+    escaped = [
+        f"{other.key} of {other.entity}"
+        for own, other in zip(resolutions, resolve(snapshot, user, unknown, static=static), strict=True)
+        if other.entity is not None and other.entity.client_id is DEFAULT and own.entity != other.entity
+    ]
+    if not escaped:
+        return None
+    return Caveat("empty-client-id", f"an empty client-id escapes {', '.join(escaped)} (KAFKA-13341)")
+
+
+def _removed_quota(resolutions: Sequence[Resolution]) -> Caveat | None:
+    keys = [str(each.key) for each in resolutions if each.limit is None]
+    if not keys:
+        return None
+    return Caveat(
+        "removed-quota",
+        f"brokers before 2.5 go on throttling by a quota whose removal left none ({', '.join(keys)}): until they are"
+        " started anew, or the client was silent for an hour (KAFKA-9658)",
+    )
+
+
+def _sticky_bits(
+    snapshot: QuotaSnapshot, user: str, client_id: str, resolutions: Sequence[Resolution], static: StaticQuotas
+) -> Caveat | None:
+    """Only whose counter it is can be in doubt, and only where nothing limits it."""
+    keys, counters = [], set()
+    for each in resolutions:
+        if each.limit is not None:
+            continue
+        values = Resolver.of(snapshot, each.key).values
+        sensors = {
+            Resolver(each.key, values, mask, static).resolve(user, client_id).sensor for mask in range(1, _ALL_BITS + 1)
+        } - {each.sensor}
+        if sensors:
+            keys.append(str(each.key))
+            counters |= sensors
+    if not keys:
+        return None
+    others = ", ".join(sorted(map(str, counters)))
+    return Caveat(
+        "sticky-state",
+        f"brokers before 4.2 remember which kinds of entities ever had a quota: without a limit ({', '.join(keys)}) the"
+        f" counter may also be {others} until they are started anew (KAFKA-19282)",
+    )

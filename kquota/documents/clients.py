@@ -1,0 +1,85 @@
+"""Observed clients: rows of users, client-ids and ips, as CSV or JSON lines; also the usage tables of `kquota audit`
+(schemas/usage.schema.json) in these formats.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kquota.core.reach import Client
+from kquota.errors import InputError
+
+_COLUMNS: Final = {"user": "user", "client_id": "client_id", "client-id": "client_id", "ip": "ip"}
+"""The names that columns may have, and what they are."""
+
+
+def read_clients(lines: Iterable[str], where: str | Path) -> Iterator[Client]:
+    """The clients, each once, in the order in which they come. Other columns are ignored.
+
+    JSON lines begin with a brace, anything else is CSV with a header. A row without a client-id has the empty one,
+    without an ip none that is known. Raises InputError, naming the line, for what cannot be read and for a row without
+    a user.
+    """
+    numbered = enumerate(lines, 1)
+    first = next(((number, line) for number, line in numbered if line.strip()), None)
+    if first is None:
+        raise InputError(f"{where}: there are no clients in it")
+    rows = _json_rows if first[1].lstrip().startswith("{") else _csv_rows
+    seen = set()
+    for number, row in rows(first, numbered, where):
+        client = _client(row, f"{where}, line {number}")
+        if client not in seen:
+            seen.add(client)
+            yield client
+
+
+Numbered = tuple[int, str]
+
+
+def _json_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in _chained(first, rest):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise InputError(f"{where}, line {number}: not a JSON object")
+        yield number, row
+
+
+def _csv_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.DictReader((line for _, line in _chained(first, rest)), restkey="")
+    if "user" not in (reader.fieldnames or ()):
+        raise InputError(
+            f"{where}, line {first[0]}: no column 'user'", hint="CSV has a header: user,client_id; or JSON lines"
+        )
+    try:
+        for row in reader:
+            yield first[0] - 1 + reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{where}, line {first[0] - 1 + reader.line_num}: {error}") from None
+
+
+def _chained(first: Numbered, rest: Iterable[Numbered]) -> Iterator[Numbered]:
+    yield first
+    yield from rest
+
+
+def _client(row: Mapping[str, Any], where: str) -> Client:
+    names: dict[str, str] = {}
+    for column, part in _COLUMNS.items():
+        value = row.get(column)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise InputError(f"{where}: {column}: expected a name")
+        names[part] = value
+    if not names.get("user"):
+        raise InputError(f"{where}: no user", hint="connections without one are ANONYMOUS")
+    return Client(names["user"], names.get("client_id", ""), names.get("ip") or None)

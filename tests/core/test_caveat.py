@@ -1,0 +1,66 @@
+"""The exceptions of brokers: said where they apply, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota.core.caveat import caveats
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.static import StaticQuotas
+
+PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
+NOTHING = QuotaSnapshot()
+USER = QuotaSnapshot({Entity(user="bob"): {PRODUCER: 1}})
+CLIENTS = QuotaSnapshot(
+    {Entity(client_id=DEFAULT): {PRODUCER: 1}, Entity(user=DEFAULT): {QuotaKey.CONSUMER_BYTE_RATE: 1}}
+)
+ALL_KEYS: dict[QuotaKey, Value] = {key: 1 for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE}
+
+
+def names(snapshot: QuotaSnapshot, client_id: str = "app", **facts: object) -> list[str]:
+    return [each.name for each in caveats(snapshot, "alice", client_id, **facts)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "client_id", "applies"),
+    [
+        (CLIENTS, "", True),
+        (CLIENTS, "app", False),
+        (USER, "", False),
+        (QuotaSnapshot({Entity(user="alice", client_id=DEFAULT): {PRODUCER: 1}}), "", True),
+        (QuotaSnapshot({Entity(user="eve", client_id=DEFAULT): {PRODUCER: 1}}), "", False),
+        (QuotaSnapshot({Entity(client_id=DEFAULT): {PRODUCER: 1}, Entity(user=DEFAULT): {PRODUCER: 1}}), "", False),
+    ],
+)
+def test_an_empty_client_id(snapshot: QuotaSnapshot, client_id: str, applies: bool) -> None:
+    assert names(snapshot, client_id) == (["empty-client-id"] if applies else [])
+
+
+def test_before_2_0_an_empty_client_id_had_the_defaults() -> None:
+    assert names(CLIENTS, "", static=StaticQuotas({}, empty_client_id=True)) == []
+
+
+def test_a_custom_callback() -> None:
+    (caveat,) = caveats(NOTHING, "alice", "app", callback="com.example.Mine")
+    assert (caveat.name, "com.example.Mine" in caveat.message) == ("custom-callback", True)
+
+
+@pytest.mark.parametrize(("version", "applies"), [((2, 4, 9), True), ((2, 5, 0), False), (None, False)])
+def test_a_removed_quota_that_still_throttles(version: tuple[int, int, int] | None, applies: bool) -> None:
+    assert ("removed-quota" in names(NOTHING, version=version)) == applies
+    everything = QuotaSnapshot({Entity(user="alice"): ALL_KEYS})
+    assert names(everything, version=version) == []
+
+
+@pytest.mark.parametrize(("version", "applies"), [((4, 1, 1), True), ((4, 2, 0), False), (None, False)])
+def test_state_that_sticks(version: tuple[int, int, int] | None, applies: bool) -> None:
+    assert ("sticky-state" in names(USER, version=version)) == applies
+
+
+def test_whose_counter_it_may_be() -> None:
+    """Only users have quotas: a client without any is counted by its user, unless others had quotas before."""
+    snapshot = QuotaSnapshot({Entity(user="bob"): ALL_KEYS})
+    (caveat,) = caveats(snapshot, "alice", "app", version=(4, 0, 0))
+    assert "may also be :app until" in caveat.message
