@@ -20,7 +20,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.backends.kafka import KafkaBackend, KafkaBrokerConfigs
+from kquota.backends.kafka import KafkaBackend
+from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.core.alteration import Alteration
 from kquota.core.broker import RATE, BrokerAlteration
 from kquota.core.entity import Entity
