@@ -30,7 +30,7 @@ COMMANDS = {
     "history": "Show what apply, undo and reconcile did, and what became of it.",
     "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
     "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
-    "resolve": "Explain which quota governs a client.",
+    "resolve": "Explain which quota governs a client, or which clients a quota governs.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
     "simulate": "Show what brokers would do to a workload.",
     "probe": "Load a live broker a little, and compare how it throttles with the prediction.",

@@ -74,8 +74,9 @@ def print_governed(
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
     """The lines of a file, or of standard input for `-`. Raises InputError for what cannot be read as text."""
+    path = Path("/dev/stdin") if str(file) == "-" else file
     try:
-        opened = open(0 if str(file) == "-" else file, encoding="utf-8-sig", newline="")  # noqa: SIM115
+        opened = path.open(encoding="utf-8-sig", newline="")
     except OSError as error:
         raise InputError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     with opened:

@@ -2,7 +2,8 @@
 
 A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
 is therefore given, with the times at which the answers came, and each verdict is predicted from it by the enforcement
-of `kquota.core.enforcement`. The counters are taken to be idle at the start, and nobody else's.
+of `kquota.core.enforcement` (for fetches: by playing the client, see `predict_fetch`). The counters are taken to be
+idle at the start, and nobody else's.
 
 Times are ms of the client's clock. An answer arrives a network's way after the broker charged the request; only
 differences between them count, so it is the jitter of that way that a prediction cannot see.
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 import enum
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from kquota.core.enforcement import (
     Arrival,
     ConnectionManager,
+    FetchSensor,
     Generation,
     MutationSensor,
     ProduceSensor,
@@ -196,31 +200,35 @@ def predict_produce(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
 
 
 def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
-    """The delay of each response in ms.
+    """The delay of each response in ms, in a closed loop.
 
-    A throttled response comes empty: what it was charged for is what the next one brings that is not. The counter
-    keeps and takes back what the broker kept and took back: a retry comes just when the rate is down to the limit, so
-    that a ms decides, and a counter with other bytes than the broker's would lead all that follows astray.
+    A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
+    the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
+    goes astray. So the client is played instead: the same amounts in the same order, the same pauses after what it got,
+    and what is throttled here waits here and is asked for again, for as long as the run took.
     """
-    sensor = ProduceSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    followed = list(pairwise(exchanges))
+    got = [(each.charge, after.answered_ms - each.answered_ms) for each, after in followed if each.throttle_ms <= 0]
+    if not got:
+        return []
+    retried = [
+        after.answered_ms - each.answered_ms - each.throttle_ms for each, after in followed if each.throttle_ms > 0
+    ]
+    pause = statistics.median(pause for _, pause in got)
+    retry = statistics.median(retried) if retried else pause
     delays = []
-    for exchange, size in zip(exchanges, _sizes(exchanges), strict=True):
-        now = int(exchange.answered_ms)
-        delays.append(sensor.produce(now, size).throttle_ms)
-        if exchange.throttle_ms > 0:
-            sensor.kernel.record(sensor.at(now), -float(size), now)
-    return delays
-
-
-def _sizes(exchanges: Sequence[Exchange]) -> list[int]:
-    sizes = [exchange.charge for exchange in exchanges]
-    following = next((each.charge for each in reversed(exchanges) if each.throttle_ms <= 0), 0)
-    for index in range(len(exchanges) - 1, -1, -1):
-        if exchanges[index].throttle_ms > 0:
-            sizes[index] = following
+    now, end, index = exchanges[0].answered_ms, exchanges[-1].answered_ms, 0
+    while now <= end:
+        size, after = got[index] if index < len(got) else (got[-1][0], pause)
+        delay = max(sensor.fetch(int(now), size).throttle_ms, 0)
+        delays.append(delay)
+        if delay:
+            now += delay + retry
         else:
-            following = sizes[index]
-    return sizes
+            now += after
+            index += 1
+    return delays
 
 
 def predict_request(

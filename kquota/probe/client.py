@@ -2,8 +2,8 @@
 
 librdkafka reports a throttle time with the name of the broker and nothing of the request that was throttled. What was
 sent and received, with sizes, versions and round trips, it writes to its debugging log (`debug=protocol`), which is
-read here line by line. Log lines and throttle events come through one queue to the thread that polls: an event belongs
-to the request that is under way, or, when its answer was seen already, to the last one.
+read here line by line. Log lines and throttle events come through one queue to the thread that polls, where an event
+may overtake the lines of its own request, but never those of an earlier one: see `Watch`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _LINE: Final = re.compile(
 _FRAME: Final = 4
 """The length in front of a request, which librdkafka counts and a broker does not charge."""
 _FLEXIBLE_FETCH: Final = 12
+_EMPTY_FETCH: Final = 64
+"""No answer with a partition in it is that small."""
 _OVERHEAD: Final = 1024
 """What a request is larger than its record at most: header, names, batch."""
 _POLL_S: Final = 0.1
@@ -76,6 +78,9 @@ def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict
 class Watch(logging.Handler):
     """What one client sent and received, and how it was throttled; each answer goes to `exchanges`.
 
+    A throttle event belongs to the last answer, or to the next: to the next while `awaits` is true, which whoever sends
+    one request at a time sets, and where the last answer has an event already.
+
     `apis` are the messages that count, all without it. `on_answer` is called in the thread that polls, before anything
     that came later is served.
     """
@@ -89,6 +94,7 @@ class Watch(logging.Handler):
         super().__init__(logging.DEBUG)
         self.exchanges: list[Exchange] = []
         self._charge, self._apis, self._on_answer = charge, apis, on_answer
+        self.awaits = True
         self._sent: dict[tuple[str, int], int] = {}
         self._early_ms = 0
 
@@ -122,16 +128,20 @@ class Watch(logging.Handler):
             name, version, correlation_id, now - float(match["rtt"]), now, charge, throttle_ms=self._early_ms
         )
         self._early_ms = 0
+        self.awaits = False
         self.exchanges.append(exchange)
         if self._on_answer is not None:
             self._on_answer(exchange)
 
     def _on_throttle(self, event: Any) -> None:
         throttle_ms = round(event.throttle_time * 1000)
-        if self._sent:
+        if throttle_ms <= 0:
+            return  # the first answer after throttled ones
+        last = self.exchanges[-1] if self.exchanges else None
+        if self.awaits or self._sent or last is None or last.throttle_ms > 0:
             self._early_ms = throttle_ms
-        elif self.exchanges:
-            self.exchanges[-1] = replace(self.exchanges[-1], throttle_ms=throttle_ms)
+        else:
+            self.exchanges[-1] = replace(last, throttle_ms=throttle_ms)
 
 
 def _ignore(_error: object) -> None:
@@ -251,6 +261,7 @@ def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges:
 
     def on_answer(exchange: Exchange) -> None:
         pace.spend(exchange.charge)
+        watch.awaits = exchange.charge > _EMPTY_FETCH  # a throttled fetch brings nothing
         while pace.allows(2 * largest) and pace.wait_s() > 0:
             time.sleep(min(pace.wait_s(), _POLL_S))
 
@@ -359,6 +370,7 @@ def _due(watch: Watch, pace: Pace, poll: Callable[[float], Any]) -> bool:
     muted_s = watch.muted_until_ms / 1000 - time.time()
     wait_s = max(pace.wait_s(), min(muted_s, pace.left_s()))
     if wait_s <= 0:
+        watch.awaits = True
         return not pace.is_over
     poll(min(wait_s, _POLL_S))
     return False

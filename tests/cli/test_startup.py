@@ -48,6 +48,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["resolve", "--help"],
         ["audit", "--help"],
         ["simulate", "--help"],
+        ["probe", "--help"],
         ["sandbox", "start", "--help"],
         ["diff", "--help"],
         ["watch", "--help"],

@@ -220,3 +220,9 @@ def test_unknown_keys(name: str) -> None:
     with pytest.raises(InputError) as caught:
         QuotaKey.parse(name)
     assert caught.value.hint
+
+
+def test_on_many_brokers_a_value_counts_for_each_but_mutations_go_by_one_controller() -> None:
+    amounts = {key: key.on_brokers(5, 3) for key in QuotaKey}
+    assert amounts.pop(QuotaKey.CONTROLLER_MUTATION_RATE) == 5
+    assert set(amounts.values()) == {15}

@@ -1,0 +1,175 @@
+"""How a real broker throttles, beside what kquota predicts: `python -m tests.brokers.proof --seconds N`.
+
+Starts a broker, sets a quota for each probe, runs `kquota probe` for N seconds under each, and prints the Markdown
+table that the README holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kquota.backends.kafka import KafkaBackend
+from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+from kquota.core.alteration import Alteration
+from kquota.core.broker import RATE, BrokerAlteration
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey, humanize
+from tests.brokers.kafka import AT_ONCE, KafkaBroker, password_of
+
+TOPIC = "probed"
+RECORD_BYTES = 1_000
+RECORDS = 20_000
+"""What a fetch probe finds."""
+IDLE_S = 13
+"""After this long a counter of connections is as good as new."""
+BROKER = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A probe and the quota that it meets."""
+
+    probe: str
+    limit: float
+    arguments: tuple[str, ...]
+    on_broker: bool = False
+    """Whether the limit is the broker's own, not that of an ip."""
+
+    @property
+    def client_id(self) -> str:
+        """A client-id of its own, so a counter of its own."""
+        return f"prober-{self.probe}"
+
+    @property
+    def key(self) -> QuotaKey:
+        """The quota that it meets."""
+        from kquota.core.probe import Probe
+
+        return Probe(self.probe).key
+
+
+CASES = (
+    Case("produce", 500_000, ("--topic", TOPIC, "--rate", "5MB", "--size", "20kB")),
+    Case("fetch", 500_000, ("--topic", TOPIC, "--rate", "5MB", "--size", "50kB")),
+    Case("request", 0.1, ("--topic", TOPIC, "--rate", "200")),
+    Case("mutation", 1, ("--prefix", "probe-", "--rate", "5")),
+    Case("connection", 10, ("--rate", "40")),
+    Case("connection", 10, ("--rate", "40"), on_broker=True),
+)
+
+
+def fill(broker: KafkaBroker) -> None:
+    """Creates `TOPIC`, and records in it that make many small batches."""
+    admin = AdminClient(broker.client())
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    producer = Producer({**broker.client(), "client.id": "filler", "batch.size": 10_000})
+    for _ in range(RECORDS):
+        producer.produce(TOPIC, b"x" * RECORD_BYTES)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@contextmanager
+def limited(broker: KafkaBroker, case: Case) -> Iterator[None]:
+    """The quota of a case, for as long as the block lasts. The connection that sets it takes it away again."""
+    if case.on_broker:
+        with KafkaBrokerConfigs(broker.bootstrap) as configs:
+            assert configs.wait_visible(configs.alter(BrokerAlteration(BROKER, {RATE: int(case.limit)})))
+            yield
+            assert configs.wait_visible(configs.alter(BrokerAlteration(BROKER, remove=frozenset({RATE}))))
+        return
+    entity = Entity(ip="127.0.0.1") if case.probe == "connection" else Entity("ANONYMOUS", case.client_id)
+    with KafkaBackend(broker.bootstrap) as backend:
+        for alteration in (
+            Alteration(entity, {case.key: case.limit}),
+            Alteration(entity, remove=frozenset({case.key})),
+        ):
+            results = backend.alter([alteration])
+            assert [result.error for result in results] == [None]
+            assert backend.wait_visible(results) == ()
+            if alteration.set:
+                yield
+
+
+def command_line(broker: KafkaBroker, case: Case, seconds: float, folder: Path) -> list[str]:
+    """What runs the probe of a case, with its document on stdout."""
+    command = [sys.executable, "-m", "kquota", "probe", case.probe, *case.arguments, "--yes", "-o", "json"]
+    command += ["--duration", f"{round(seconds)}s"]
+    if case.probe != "connection":
+        command += ["--client-id", case.client_id]
+    if not case.on_broker:
+        return [*command, "--bootstrap-server", broker.bootstrap]
+    # The listener between brokers is exempt from the limit of the broker.
+    login = folder / "admin.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="admin" password="{password_of("admin")}";\n'
+    )
+    return [*command, "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)]
+
+
+def run(broker: KafkaBroker, case: Case, seconds: float, folder: Path, *, with_log: bool = False) -> dict[str, Any]:
+    """The document of one probe under its quota, which is taken away again."""
+    if case.on_broker:
+        time.sleep(IDLE_S)  # this counter counts without a limit too
+    command = command_line(broker, case, seconds, folder)
+    if with_log and case.probe == "request":
+        command += ["--request-log", str(broker.request_log)]
+    with limited(broker, case):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def row(case: Case, document: dict[str, Any]) -> str:
+    """A line of the table."""
+    seen, least, most = document["observed"], *(document["predicted"][side] for side in ("least", "most"))
+
+    def both(left: str, right: str) -> str:
+        return left if left == right else f"{left} to {right}"
+
+    key = RATE if case.on_broker else case.key.value
+    value = f"{case.limit:g}/s" if case.on_broker else humanize(case.key, case.limit)
+    cells = (
+        case.probe,
+        f"`{key}` {value}",
+        f"{document['events']}",
+        f"{seen['throttled_requests']}",
+        both(str(least["throttled_requests"]), str(most["throttled_requests"])),
+        f"{seen['throttle_time_ms']}",
+        both(str(least["throttle_time_ms"]), str(most["throttle_time_ms"])),
+        both(*(f"{ratio:.3f}" for ratio in document["ratio"])),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.brokers.proof", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="length of each probe")
+    seconds = parser.parse_args(argv).seconds
+    print("| probe | quota | sent | throttled: broker | predicted | total ms: broker | predicted | ratio |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    with KafkaBroker(settings=AT_ONCE, heap="1g") as broker:
+        fill(broker)
+        for case in CASES:
+            print(row(case, run(broker, case, seconds, broker.folder, with_log=True)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

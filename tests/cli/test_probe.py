@@ -1,0 +1,158 @@
+"""`kquota probe` on a real broker: it throttles as predicted, no bound is exceeded, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kquota.audit.sources.request_line import parse_line
+from kquota.documents.encoding import schema
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
+from tests.brokers.proof import CASES, TOPIC, Case, command_line, fill, run
+from tests.cli.conftest import Kquota
+
+SECONDS = 7
+ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    """A broker of its own: quotas that others left would throttle too."""
+    with KafkaBroker(settings=AT_ONCE) as started:
+        fill(started)
+        yield started
+
+
+def topics(broker: KafkaBroker) -> set[str]:
+    return set(AdminClient(broker.client()).list_topics(timeout=10).topics)
+
+
+def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
+    """What the broker charged a client-id for, by its own log."""
+    lines = [line for line in broker.request_log.read_text().splitlines() if f'"clientId":"{client_id}"' in line]
+    events = [parse_line(line, None, UTC) for line in lines]
+    return sum(event.bytes for event in events if event.api == api)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.on_broker], ids=lambda case: str(case.probe))
+def test_a_broker_throttles_as_predicted(broker: KafkaBroker, tmp_path: Path, case: Case) -> None:
+    document = run(broker, case, SECONDS, tmp_path, with_log=True)
+
+    jsonschema.validate(document, schema("probe"))
+    assert (document["limit"], document["key"], document["ended_by"]) == (case.limit, case.key.value, "duration")
+    observed = document["observed"]["throttle_time_ms"]
+    least, most = (document["predicted"][side]["throttle_time_ms"] for side in ("least", "most"))
+    assert observed > 500, document
+    assert least * 0.75 <= observed <= most * 1.25, document
+    assert (least == most) == (case.probe not in ("request", "connection"))
+    assert topics(broker) <= {TOPIC, "__consumer_offsets"}
+
+
+@pytest.mark.parametrize("probe", ["produce", "fetch"])
+def test_the_bound_holds_by_the_brokers_own_log(kquota: Kquota, broker: KafkaBroker, probe: str) -> None:
+    client_id = f"bounded-{probe}"
+    done = kquota(
+        *("probe", probe, "--topic", TOPIC, "--client-id", client_id, "--rate", "50MB", "--max-bytes", "300kB"),
+        *("--duration", "5s", "--yes", "-o", "json", "--bootstrap-server", broker.bootstrap),
+    )
+
+    assert done.code == 0
+    assert done.complaint.endswith("ended by --max-bytes")
+    charged = bytes_of(broker, client_id, probe)
+    assert 100_000 < charged <= 300_000
+    assert json.loads(done.out)["charged"] <= charged
+
+
+def test_the_rate_holds(kquota: Kquota, broker: KafkaBroker) -> None:
+    arguments = ("--rate", "100kB", "--size", "10kB", "--duration", "3s", "--yes", "-o", "json")
+    for probe in ("produce", "fetch"):
+        done = kquota("probe", probe, "--topic", TOPIC, *arguments, "--bootstrap-server", broker.bootstrap)
+        assert 200_000 < json.loads(done.out)["charged"] < 340_000, done.err
+
+
+def test_after_ctrl_c_no_topic_is_left_and_what_was_seen_is_printed(broker: KafkaBroker, tmp_path: Path) -> None:
+    (case,) = (case for case in CASES if case.probe == "mutation")
+    command = command_line(broker, case, 60, tmp_path)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        while not any(name.startswith("probe-") for name in topics(broker)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+
+    assert process.returncode == 130, err
+    document: dict[str, Any] = json.loads(out)
+    assert document["ended_by"] == "interrupt"
+    assert document["events"] > 0
+    assert not any(name.startswith("probe-") for name in topics(broker))
+
+
+def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) -> None:
+    arguments = ("--create-topic", "--duration", "1s", "--yes", "--bootstrap-server", broker.bootstrap)
+    assert kquota("probe", "produce", "--topic", "own", *arguments).code == 0
+    assert "own" not in topics(broker)
+    again = kquota("probe", "produce", "--topic", TOPIC, *arguments)
+    assert (again.code, TOPIC in topics(broker)) == (3, True), "a topic that was there is never deleted"
+    assert "already exists" in again.complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("produce --topic nowhere --yes", 3, "topic 'nowhere': there is no such topic"),
+        (f"produce --topic {TOPIC} --partition 9 --yes", 3, "has no partition 9"),
+        ("produce --topic __consumer_offsets --yes", 8, "Kafka's own"),
+        ("mutation --prefix __x --yes", 8, "Kafka's own"),
+        (f"produce --topic {TOPIC}", 8, "nobody was asked"),
+        (f"produce --topic {TOPIC} --duration 10m --yes", 8, "--max-duration is the bound"),
+        (f"produce --topic {TOPIC} --size 200MB --yes", 8, "--max-bytes is the bound"),
+        ("mutation --prefix x --size 1000 --yes", 8, "at most 100"),
+        (f"produce --topic {TOPIC} --rate fast --yes", 3, "--rate: 'fast' is not a number above 0"),
+        ("produce --yes", 2, "needs --topic"),
+        ("mutation --yes", 2, "needs --prefix"),
+        (f"connection --topic {TOPIC} --yes", 2, "--topic is for"),
+        ("connection --broker 7 --yes", 3, "there is no broker 7"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_sent(
+    kquota: Kquota, broker: KafkaBroker, arguments: str, code: int, words: str
+) -> None:
+    done = kquota("probe", *arguments.split(), "--bootstrap-server", broker.bootstrap)
+
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+
+
+def test_without_confluent_kafka(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")
+    path = os.pathsep.join((str(tmp_path), ROOT))
+    done = kquota("probe", "produce", "--topic", "x", "--bootstrap-server", "127.0.0.1:1", PYTHONPATH=path)
+
+    assert done.code == 8
+    assert done.complaint == "kquota: the probe needs confluent-kafka (pip install 'kquota[probe]')"
+
+
+def test_nobody_there(kquota: Kquota) -> None:
+    done = kquota(
+        *("probe", "connection", "--yes", "--bootstrap-server", "127.0.0.1:1", "--timeout", "2"),
+    )
+    assert (done.code, done.out) == (4, "")
+
+
+def test_a_zookeeper_is_no_broker(kquota: Kquota) -> None:
+    done = kquota("probe", "connection", "--yes", "--zookeeper", "127.0.0.1:1")
+    assert done.code == 2
