@@ -49,6 +49,8 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["audit", "--help"],
         ["simulate", "--help"],
         ["sandbox", "start", "--help"],
+        ["export", "--help"],
+        ["import", "--help"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],
         ["config", "view", "--help"],
