@@ -26,6 +26,8 @@ COMMANDS = {
     "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     "watch": "Follow the changes of quotas.",
     "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
+    "export": "Write the quotas of a cluster as a quotas file, or as another tool's.",
+    "import": "Read another tool's quotas, and write them as a quotas file.",
     "undo": "Take back what an apply did.",
     "history": "Show what apply, undo and reconcile did, and what became of it.",
     "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
@@ -42,6 +44,9 @@ COMMANDS = {
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }
 
+_MODULES = {"import": "import_"}
+"""Where the module cannot have the command's name."""
+
 
 class LazyGroup(click.Group):
     """A group whose subcommands live in a module each, imported on use: `kquota.cli.<name>` holds `command`."""
@@ -52,7 +57,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"kquota.cli.{cmd_name.replace('-', '_')}").command
+        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        command: click.Command = importlib.import_module(f"kquota.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

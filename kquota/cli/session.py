@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
     from kquota.core.entity import EntityType
+    from kquota.core.filter import QuotaFilter
     from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
@@ -138,8 +139,11 @@ def on_command_line(name: str) -> bool:
     return source is click.core.ParameterSource.COMMANDLINE
 
 
-def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
-    """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr."""
+def load_quotas(options: dict[str, Any], wanted: QuotaFilter | None = None) -> QuotaSnapshot:
+    """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr.
+
+    A filter is the cluster's to apply; a file is read as a whole.
+    """
     file: Path | None = options["quotas"]
     if file is not None:
         if any(map(on_command_line, ("context", *ADDRESSES))):
@@ -153,7 +157,7 @@ def load_quotas(options: dict[str, Any]) -> QuotaSnapshot:
     if not _controller(options) and not any(_cluster(options)):
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
     with open_backend(options) as backend:
-        snapshot = backend.describe()
+        snapshot = backend.describe() if wanted is None else backend.describe(wanted)
     warn_problems(snapshot)
     return snapshot
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,8 +33,6 @@ def to_json_line(document: Mapping[str, Any]) -> str:
 
 def to_yaml(document: Mapping[str, Any]) -> str:
     """Block-style YAML 1.2 in the document's own key order."""
-    import io
-
     from ruamel.yaml import YAML
 
     yaml = YAML()
@@ -43,19 +44,43 @@ def to_yaml(document: Mapping[str, Any]) -> str:
     return out.getvalue()
 
 
+def quoted(text: str) -> str:
+    """The text between quotation marks, as YAML 1.1 and 1.2 read it, and HCL: what is not printable is escaped."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{_UNPRINTABLE.sub(_escaped, escaped)}"'
+
+
+# What YAML calls printable, but without the characters that end a line somewhere or mark the order of bytes.
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def to_flow(value: Any) -> str:
+    """A scalar, or a mapping of such in YAML's flow style: `{user: alice, client-id: {default: true}}`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{to_flow(key)}: {to_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, str):
+        plain = _PLAIN_FLOW.match(value) and value.lower() not in _NOT_TEXT
+        return value if plain else quoted(value)
+    return json.dumps(value)
+
+
 def read_document(path: Path, schema_name: str) -> Document:
     """Reads a JSON or YAML file and holds it against its schema.
 
     Raises InputError, naming the file and where there is one the line or the place in the document.
     """
     text = read_text(path)
-    data = _parse(path, text)
-    _validate(path, text, data, schema_name)
+    data = parse(path, text)
+    _validate(path, data, schema_name, lambda steps: line_of(text, steps))
     return data
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Writes a file, whole or not at all, with those permissions (else for its owner only).
+    """Writes a file, whole or not at all, with those permissions; else with those it has, or for its owner only.
 
     Raises InputError when it cannot be written.
     """
@@ -67,6 +92,8 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
             "w", encoding="utf-8", newline="", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
+            if mode is None and path.exists():
+                mode = path.stat().st_mode & 0o7777
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             file.write(text)
@@ -82,8 +109,13 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
 
 def read_text(path: Path) -> str:
     """The file's text. Raises InputError when it cannot be read."""
+    return io.StringIO(read_raw_text(path), newline=None).read()
+
+
+def read_raw_text(path: Path) -> str:
+    """The file's text with the line ends that it has. Raises InputError when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except FileNotFoundError:
@@ -94,7 +126,8 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
-def _parse(path: Path, text: str) -> Document:
+def parse(path: Path, text: str) -> Document:
+    """The mapping in a JSON or YAML text. Raises InputError naming the line."""
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
     data = _parse_json(path, text) if text.lstrip().startswith("{") else _parse_yaml(path, text)
     if not isinstance(data, dict):
@@ -102,7 +135,7 @@ def _parse(path: Path, text: str) -> Document:
     return data
 
 
-def _parse_json(path: Path, text: str) -> Any:
+def _parse_json(path: object, text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
@@ -120,18 +153,74 @@ def _parse_json(path: Path, text: str) -> Any:
             raise InputError(f"{path}, line {error.lineno}: {error.msg}") from None
 
 
-def _parse_yaml(path: Path, text: str) -> Any:
+def _parse_yaml(path: object, text: str) -> Any:
     from ruamel.yaml import YAML
+
+    with _yaml_errors(path):
+        return YAML(typ="safe").load(text)
+
+
+@contextlib.contextmanager
+def _yaml_errors(path: object) -> Iterator[None]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        return YAML(typ="safe").load(text)
+        yield
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise InputError(f"{path}{line}: {error.problem or error.context}") from None
     except YAMLError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+@dataclass(frozen=True)
+class Located:
+    """A document of a stream, which knows where each part of it is written."""
+
+    name: str
+    data: Document
+    _line: Callable[[Sequence[object]], str]
+
+    def place(self, steps: Sequence[object]) -> str:
+        """`FILE, line N` of what keys and indexes lead to."""
+        return self.name + self._line(steps)
+
+    @contextlib.contextmanager
+    def at(self, steps: Sequence[object]) -> Iterator[None]:
+        """Puts the place in front of an InputError's message."""
+        try:
+            yield
+        except InputError as error:
+            raise type(error)(f"{self.place(steps)}: {error.message}", hint=error.hint) from None
+
+    def validate(self, schema_name: str) -> None:
+        """Raises InputError naming the place when the document does not fit its schema."""
+        _validate(self.name, self.data, schema_name, self._line)
+
+
+def parsed_documents(name: str, text: str) -> list[Located]:
+    """The mappings of a YAML stream, or the one of a JSON text; empty documents are left out.
+
+    Raises InputError naming the line.
+    """
+    from ruamel.yaml import YAML
+
+    located: list[tuple[Any, Callable[[Sequence[object]], str]]]
+    if text.lstrip().startswith("{"):
+        located = [(_parse_json(name, text), lambda steps: line_of(text, steps))]
+    else:
+        with _yaml_errors(name):
+            roots = [*YAML(typ="safe", pure=True).compose_all(text)]
+            loaded = [*YAML(typ="safe", pure=True).load_all(text)]
+        located = [(data, partial(_line_in, root)) for data, root in zip(loaded, roots, strict=True)]
+    documents = []
+    for data, line in located:
+        if isinstance(data, dict):
+            documents.append(Located(name, data, line))
+        elif data is not None:
+            raise InputError(f"{name}{line(())}: expected a mapping, found {_type_name(data)}")
+    return documents
 
 
 def entry_lines(path: Path, name: str) -> tuple[int, ...]:
@@ -167,7 +256,7 @@ def schema(name: str) -> Document:
     return loaded
 
 
-def _validate(path: Path, text: str, data: Document, schema_name: str) -> None:
+def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
@@ -184,7 +273,7 @@ def _validate(path: Path, text: str, data: Document, schema_name: str) -> None:
         message, hint = "unknown key", _meant(str(steps[-1]), known)
     elif problem.validator == "type":
         message = f"expected {problem.validator_value}, found {_type_name(problem.instance)}"
-    raise InputError(f"{path}{line_of(text, steps)}: {_place(steps)}: {message}", hint=hint)
+    raise InputError(f"{path}{line(steps)}: {_place(steps)}: {message}", hint=hint)
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
@@ -206,13 +295,19 @@ def _place(steps: Iterable[str | int]) -> str:
 
 def line_of(text: str, steps: Iterable[object]) -> str:
     """`, line N` of the place that keys and indexes lead to in a YAML or JSON text; nothing where the text is none."""
-    from ruamel.yaml import YAML, MappingNode, SequenceNode
+    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except YAMLError:
         return ""
+    return _line_in(node, steps)
+
+
+def _line_in(node: Any, steps: Iterable[object]) -> str:
+    from ruamel.yaml import MappingNode, SequenceNode
+
     mark = node.start_mark
     for step in steps:
         if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
@@ -234,7 +329,7 @@ def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
     from ruamel.yaml import YAML
 
     root = YAML(typ="safe", pure=True).compose(text)
-    before = _parse(path, text)
+    before = parse(path, text)
     quoted = value if _PLAIN.match(value) and value.lower() not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
     for name, node in root.value:
         if name.value == key:
@@ -250,7 +345,7 @@ def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
         new = f"{json.dumps(key)}: {json.dumps(value)}, " if root.flow_style else f"{key}: {quoted}{indent}"
     edited = text[:start] + new + text[end:]
     try:
-        unchanged = _parse(path, edited) == {**before, key: value}
+        unchanged = parse(path, edited) == {**before, key: value}
     except InputError:
         unchanged = False
     if not unchanged:
@@ -261,4 +356,32 @@ def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
+_PLAIN_FLOW = re.compile(r"(?:[A-Za-z_][\w.-]*|\d+(?:\.\d+)? (?:%|[KMGT]?i?B/s|kB/s))\Z", re.ASCII)
+"""Names, and the values that `humanize` writes."""
 _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def compose(text: str) -> Any:
+    """The root node of a YAML text: nodes know their `id`, `value`, `flow_style`, `start_mark` and `end_mark`."""
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).compose(text)
+
+
+def rewritten(path: object, text: str, change: Callable[[Any], object]) -> str:
+    """A YAML text after a change of its data in place, with its comments, in the library's own style.
+
+    Raises InputError where the library cannot do that.
+    """
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 4096
+    out = io.StringIO()
+    with _yaml_errors(path):
+        data = yaml.load(text)
+        change(data)
+        yaml.dump(data, out)
+    return out.getvalue()

@@ -15,11 +15,11 @@ from typing import Any
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.guards import Guards
-from kquota.core.quota import QuotaKey, Value, check_value, format_number, parse_value
+from kquota.core.quota import QuotaKey, Value, check_value, format_number, humanize, parse_value
 from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
-from kquota.documents.encoding import Document, read_document
+from kquota.documents.encoding import Document, read_document, to_flow
 from kquota.errors import InputError
 
 KIND = "kquota.quotas"
@@ -76,6 +76,47 @@ def quotas_document(snapshot: QuotaSnapshot) -> Document:
     }
 
 
+def value_text(key: QuotaKey, value: Value) -> str | int | float:
+    """A value as people write it in a file, exactly: `10 MiB/s`, `50 %`, and a number where the key has no unit."""
+    if key.unit == "bytes/s" or key is QuotaKey.REQUEST_PERCENTAGE:
+        return humanize(key, value)
+    return int(value) if value == int(value) and value < 10**15 else value
+
+
+def writable(snapshot: QuotaSnapshot) -> tuple[QuotaSnapshot, tuple[Problem, ...]]:
+    """What a file can say of the quotas, and a problem for what a cluster may hold and kquota does not write."""
+    said: dict[Entity, Values] = {}
+    unsaid: list[Problem] = []
+    for entity, values in snapshot.items():
+        kept = dict(values)
+        for key, value in values.items():
+            try:
+                Alteration(entity, {key: value})
+            except InputError as error:
+                del kept[key]
+                unsaid.append(Problem(str(entity), error.message))
+        said[entity] = kept
+    return QuotaSnapshot(said), tuple(unsaid)
+
+
+def quotas_text(snapshot: QuotaSnapshot) -> str:
+    """A quotas file in YAML for people, with the comment by which editors find the schema.
+
+    All values must be `writable`.
+    """
+    lines = [*_HEAD, f"kind: {KIND}", f"version: {VERSION}", "quotas:" if snapshot else "quotas: []"]
+    for entity, values in snapshot.items():
+        lines.append(f"  - entity: {to_flow(entity_document(entity))}")
+        lines.append(f"    values: {to_flow({key.value: value_text(key, value) for key, value in values.items()})}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+_HEAD = (
+    "# yaml-language-server: $schema=quotas.schema.json",
+    "# Editors help with that schema beside this file: kquota schema quotas > quotas.schema.json",
+)
+
+
 def read_quotas(path: Path, cluster: str | None = None) -> QuotaSnapshot:
     """The quotas of a document, for that cluster of it; see `read_quota_file`."""
     return read_quota_file(path, cluster).snapshot
@@ -101,7 +142,7 @@ def quotas_of(document: Document) -> QuotaSnapshot:
 
 
 def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFile:
-    overlays = _Overlays.of(document, cluster)
+    overlays = Overlays.of(document, cluster)
     desired: dict[Entity, dict[QuotaKey, Value]] = {}
     labels: dict[Entity, Mapping[str, str]] = {}
     entries: dict[Entity, int] = {}
@@ -150,15 +191,15 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 @dataclass(frozen=True)
-class _Overlays:
-    """What the chosen cluster changes."""
+class Overlays:
+    """What the chosen cluster changes in a document: it reads the values of an entry as they are meant there."""
 
     cluster: str | None
     clusters: frozenset[str]
     variables: Mapping[str, str]
 
     @classmethod
-    def of(cls, document: Document, cluster: str | None) -> _Overlays:
+    def of(cls, document: Document, cluster: str | None) -> Overlays:
         clusters = document.get("clusters", {})
         if cluster is not None and cluster not in clusters:
             raise InputError(f"no cluster {cluster!r} in it", hint=_choices(cluster, clusters, "clusters"))

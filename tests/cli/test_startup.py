@@ -53,6 +53,8 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["diff", "--help"],
         ["watch", "--help"],
         ["resolve", "--who", "user", "--zookeeper", "localhost"],
+        ["export", "--help"],
+        ["import", "--help"],
         ["migrate", "check", "--help"],
         ["migrate", "check", "--zookeeper", "localhost"],
         ["config", "view", "--help"],

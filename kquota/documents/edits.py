@@ -1,0 +1,288 @@
+"""Edits of a document's text that leave everything else as somebody wrote it, comments included."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kquota.documents.encoding import compose, parse, rewritten, to_flow, to_json
+from kquota.errors import InputError
+
+Steps: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to a place."""
+REMOVED: Final = object()
+"""As the new value of a place: the key or the item is to go."""
+
+
+def edited(path: Path, text: str, edits: Mapping[Steps, Any]) -> str:
+    """The text of a YAML or JSON mapping with the values of some places replaced, added or `REMOVED`.
+
+    An item is added to a list at the index of its length. YAML that is written in a way that a splice cannot edit is
+    written anew, with its comments; JSON always is. Raises InputError when neither leads to the document that is meant.
+    """
+    if not edits:
+        return text
+    after = _applied(parse(path, text), edits)
+    if _is_json(text):
+        return to_json(after)
+    with contextlib.suppress(InputError, _Unfit):
+        splices = _Splices(text)
+        splices.edit(compose(text), edits)
+        candidate = splices.made()
+        if parse(path, candidate) == after:
+            return candidate
+    candidate = rewritten(path, text, lambda data: _applied(data, edits))
+    if parse(path, candidate) != after:
+        raise InputError(f"{path}: cannot be updated as it is written", hint="write it as 'kquota export' does")
+    return candidate
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _applied(data: Any, edits: Mapping[Steps, Any]) -> Any:
+    """The data with the edits made, in place. Items are removed from the end on: the indexes of others stay true."""
+
+    own: set[Steps] = set()
+
+    def parent_of(steps: Steps) -> Any:
+        parent = data
+        for depth, step in enumerate(steps[:-1], 1):
+            # An alias stands for the very same object in two places.
+            if steps[:depth] not in own:
+                parent[step] = copy.deepcopy(parent[step])
+                own.update(steps[:deeper] for deeper in range(depth, len(steps)))
+            parent = parent[step]
+        return parent
+
+    for steps, value in edits.items():
+        if value is not REMOVED:
+            parent, last = parent_of(steps), steps[-1]
+            if isinstance(parent, list) and last == len(parent):
+                parent.append(value)
+            else:
+                parent[last] = value
+    removals = [steps for steps, value in edits.items() if value is REMOVED]
+    for steps in sorted(removals, key=_place, reverse=True):
+        del parent_of(steps)[steps[-1]]
+    return data
+
+
+def _place(steps: Steps) -> list[tuple[int, str]]:
+    return [(step, "") if isinstance(step, int) else (-1, step) for step in steps]
+
+
+class _Unfit(Exception):
+    """The text is written in a way that a splice cannot edit."""
+
+
+class _Splices:
+    """Pieces of a YAML text, and what comes in their place."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self._pieces: list[tuple[int, int, str]] = []
+
+    def made(self) -> str:
+        """The text with the pieces replaced. Raises _Unfit where they overlap."""
+        out, position = [], 0
+        for start, end, new in sorted(self._pieces, key=lambda piece: piece[:2]):
+            if start < position:
+                raise _Unfit
+            out += [self._text[position:start], new]
+            position = end
+        return "".join([*out, self._text[position:]])
+
+    def edit(self, node: Any, edits: Mapping[Steps, Any], key: Any = None) -> None:
+        """Takes down the edits of everything below a node; the key is that which the node stands at."""
+        here = {steps[0]: value for steps, value in edits.items() if len(steps) == 1}
+        below: dict[str | int, dict[Steps, Any]] = {}
+        for steps, value in edits.items():
+            if len(steps) > 1:
+                below.setdefault(steps[0], {})[steps[1:]] = value
+        children = _children(node)
+        for step, inner in below.items():
+            if step not in children or step in here:
+                raise _Unfit
+            self.edit(children[step][1], inner, children[step][0])
+        if here:
+            self._edit(key, node, children, here)
+
+    def _edit(
+        self, key: Any, node: Any, children: Mapping[str | int, tuple[Any, Any]], edits: Mapping[str | int, Any]
+    ) -> None:
+        removed = [step for step, value in edits.items() if value is REMOVED]
+        added = {step: value for step, value in edits.items() if step not in children and value is not REMOVED}
+        for step, value in edits.items():
+            if step in children and value is not REMOVED:
+                self._replace(*children[step], value)
+        if len(removed) == len(children) and not added:
+            self._empty(key, node, children)
+        elif node.flow_style or not children:
+            self._remove_from_flow(children, removed)
+            self._add_to_flow(node, children, removed, added)
+        else:
+            for step in removed:
+                self._remove_lines(children[step][0], children[step][1])
+            if added:
+                self._add_lines(node, children, added)
+
+    def _replace(self, key: Any, value: Any, new: Any) -> None:
+        if value is key:  # an item of a list
+            raise _Unfit
+        start, end = value.start_mark.index, _end(value)
+        if value.id != "scalar" and not value.flow_style:
+            start = _end(key) + 1  # behind the colon
+        blank = "" if self._text[start - 1 : start].isspace() else " "
+        self._pieces.append((start, end, blank + to_flow(new)))
+
+    def _empty(self, key: Any, node: Any, children: Mapping[str | int, tuple[Any, Any]]) -> None:
+        """Leaves `[]` or `{}`."""
+        closed = "[]" if node.id == "sequence" else "{}"
+        if node.flow_style:
+            self._pieces.append((node.start_mark.index, _end(node), closed))
+            return
+        if key is None or key is node:
+            raise _Unfit
+        for part, value in children.values():
+            self._remove_lines(part, value)
+        colon = _end(key) + 1
+        self._pieces.append((colon, colon, f" {closed}"))
+
+    def _remove_from_flow(self, children: Mapping[str | int, tuple[Any, Any]], removed: Sequence[str | int]) -> None:
+        steps = [*children]
+        kept = False
+        for number, step in enumerate(steps):
+            if step not in removed:
+                kept = True
+            elif kept:
+                self._pieces.append((_end(children[steps[number - 1]][1]), _end(children[step][1]), ""))
+            elif number + 1 < len(steps):
+                following = children[steps[number + 1]][0]
+                self._pieces.append((children[step][0].start_mark.index, following.start_mark.index, ""))
+            else:
+                self._pieces.append((children[step][0].start_mark.index, _end(children[step][1]), ""))
+
+    def _add_to_flow(
+        self,
+        node: Any,
+        children: Mapping[str | int, tuple[Any, Any]],
+        removed: Sequence[str | int],
+        added: Mapping[str | int, Any],
+    ) -> None:
+        if not added:
+            return
+        if node.id == "sequence" and not children:
+            # `quotas: []` becomes a list with a line for each part of an item.
+            lines = [line for value in added.values() for line in _item_lines(value, "  ")]
+            start = len(self._text[: node.start_mark.index].rstrip())
+            self._pieces.append((start, _end(node), self._newline + self._newline.join(lines)))
+            return
+        texts = [
+            to_flow(value) if node.id == "sequence" else f"{key}: {to_flow(value)}" for key, value in added.items()
+        ]
+        end = _end(node) - 1
+        at = _end([*children.values()][-1][1]) if children else end
+        self._pieces.append((at, at, ("" if len(removed) == len(children) else ", ") + ", ".join(texts)))
+
+    def _remove_lines(self, key: Any, value: Any) -> None:
+        """Removes a key or an item with the comments right above it and behind it."""
+        first = key.start_mark.index
+        if value is key:  # an item of a list, behind its dash
+            first = len(self._text[:first].rstrip()) - 1
+        start = self._line_start(first)
+        if self._text[start:first].strip(" ") or (value is key and self._text[first] != "-"):
+            raise _Unfit
+        end = self._next_line(_end(value))
+        while start > 0:
+            above = self._line_start(start - 1)
+            if not self._text[above:start].lstrip(" ").startswith("#"):
+                break
+            start = above
+        before = self._text[self._line_start(start - 1) : start]
+        # Two blank lines would be left where there was one on each side.
+        while (not before.strip() or before.rstrip().endswith(":")) and end < len(self._text):
+            following = self._text.find("\n", end) + 1 or len(self._text)
+            if self._text[end:following].strip():
+                break
+            end = following
+        self._pieces.append((start, end, ""))
+
+    def _add_lines(
+        self, node: Any, children: Mapping[str | int, tuple[Any, Any]], added: Mapping[str | int, Any]
+    ) -> None:
+        first, last = next(iter(children.values()))[0], [*children.values()][-1]
+        line_start = self._line_start(last[0].start_mark.index)
+        lead = self._text[line_start : last[0].start_mark.index]
+        at = self._next_line(_end(last[1]))
+        if node.id == "sequence":
+            if not re.fullmatch(r" *- +", lead):
+                raise _Unfit
+            apart = len(children) > 1 and self._is_blank_above(line_start)
+            lines = []
+            for value in added.values():
+                lines += [""] if apart else []
+                lines += _item_lines(value, lead[: lead.index("-")])
+        else:
+            indent = " " * first.start_mark.column
+            lines = [f"{indent}{key}: {to_flow(value)}" for key, value in added.items()]
+        text = "".join(line + self._newline for line in lines)
+        if not self._text[:at].endswith("\n"):
+            text = self._newline + text.removesuffix(self._newline)
+        self._pieces.append((at, at, text))
+
+    def _is_blank_above(self, line_start: int) -> bool:
+        """Whether a blank line parts the item there, with the comments on top of it, from the one before."""
+        while line_start > 0:
+            above = self._line_start(line_start - 1)
+            line = self._text[above:line_start].strip()
+            if not line.startswith("#"):
+                return not line
+            line_start = above
+        return False
+
+    def _line_start(self, index: int) -> int:
+        return self._text.rfind("\n", 0, index) + 1
+
+    def _next_line(self, index: int) -> int:
+        """The start of the line after the one that `index` is in, or ends."""
+        if index > 0 and self._text[index - 1] == "\n":
+            return index
+        newline = self._text.find("\n", index)
+        return len(self._text) if newline < 0 else newline + 1
+
+
+def _children(node: Any) -> dict[str | int, tuple[Any, Any]]:
+    """(key node, value node) by key; (item, item) by index. Raises _Unfit for a scalar."""
+    if node.id == "mapping":
+        return {key.value: (key, value) for key, value in node.value}
+    if node.id == "sequence":
+        return {index: (item, item) for index, item in enumerate(node.value)}
+    raise _Unfit
+
+
+def _end(node: Any) -> int:
+    """Where a node's text ends: the parser says of a block that it ends where the next one begins."""
+    if node.id == "scalar" or node.flow_style:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end(last[1] if node.id == "mapping" else last)
+
+
+def _item_lines(item: Mapping[str, Any], indent: str) -> list[str]:
+    """An item of a list with a line for each of its keys."""
+    return [
+        f"{indent}{'- ' if number == 0 else '  '}{key}: {to_flow(value)}"
+        for number, (key, value) in enumerate(item.items())
+    ]

@@ -1,0 +1,309 @@
+"""kafka-configs, Kafka's own tool: a shell script of its commands, and what `--describe` prints.
+
+Sources: `kafka.admin.ConfigCommand` of 2.8 and 4.x. Both print names as they are between quotation marks, so a user who
+is called `a', client-id 'b` cannot be told from the pair.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quota import QuotaKey, Value, check_value, format_value, parse_stored
+from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.documents.foreign import Exported, as_double, divided
+from kquota.errors import InputError
+
+_HEAD = """\
+#!/bin/sh
+# Client quotas as commands of Kafka's own tool; what is set and not named here stays as it is. Run it with
+#   sh THIS_FILE --bootstrap-server localhost:9092      (and --command-config FILE, where brokers want a login)
+# and with KAFKA_CONFIGS=/path/to/kafka-configs.sh where that is not on the PATH.
+set -e
+: "${KAFKA_CONFIGS:=kafka-configs.sh}"
+"""
+_LOCALE = """\
+# Java reads the command line in the character set of the locale.
+LC_ALL=C.UTF-8
+export LC_ALL
+"""
+
+
+def export(snapshot: QuotaSnapshot) -> Exported:
+    """A shell script with a command for each entity; its arguments (the connection) go to every command."""
+    said, unsaid = divided(snapshot, _no_argument, as_double)
+    lines = [f'"$KAFKA_CONFIGS" "$@" --alter {_options(entity)} --add-config {_pairs(said, entity)}' for entity in said]
+    text = "".join(f"{line}\n" for line in lines)
+    return Exported(_HEAD + ("" if text.isascii() else _LOCALE) + text, tuple(unsaid))
+
+
+def _no_argument(entity: Entity) -> str | None:
+    if any(name is not DEFAULT and "\0" in name for _, name in entity.parts):
+        return "no argument of a command holds a null character"
+    return None
+
+
+def _options(entity: Entity) -> str:
+    return " ".join(
+        f"--entity-type {kind.plural} "
+        + ("--entity-default" if name is DEFAULT else f"--entity-name {shlex.quote(name)}")
+        for kind, name in entity.parts
+    )
+
+
+def _pairs(snapshot: QuotaSnapshot, entity: Entity) -> str:
+    return ",".join(f"{key}={format_value(key, value)}" for key, value in snapshot[entity].items())
+
+
+# --- Import --------------------------------------------------------------------------------------------------------
+
+_DESCRIBED = re.compile(r"(?:Quota configs|Configs) for (?P<entity>.*) are (?P<pairs>.*)\Z", re.DOTALL)
+_NOT_QUOTAS = re.compile(
+    r"\s*\Z|Warning: --zookeeper is deprecated|Use --bootstrap-server instead|SCRAM credential configs for "
+)
+_USER = r"(?:user-principal '(?P<user>.+)'|(?:the )?default user-principal)"
+_CLIENT = r"(?:client-id '(?P<client>.+)'|(?:the )?default client-id)"
+_IP = r"(?:ips? '(?P<ip>.+)'|(?:the )?default ips?)"
+_TITLES = [re.compile(pattern, re.DOTALL) for pattern in (f"{_USER}, {_CLIENT}", _USER, _CLIENT, _IP)]
+# A stored credential has commas of its own; so does one that a command sets.
+_STORED_SCRAM = re.compile(
+    r"(?:^|(?<=,))SCRAM-SHA-\d+=(?:\[hidden\]|salt=[^,]*,stored_key=[^,]*,server_key=[^,]*,iterations=\d+)(?:,|\Z)"
+)
+_GIVEN_SCRAM = re.compile(r"(?:^|(?<=,))\s*SCRAM-SHA-\d+\s*=\s*(?:\[[^\]]*\]|[^,]*)(?:,|\Z)")
+_TOOL = re.compile(r"kafka[-_]configs", re.IGNORECASE)
+_PLURALS = {kind.plural: kind for kind in EntityType}
+_NAMED = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+_DEFAULTS = {f"{flag}-defaults": kind for flag, kind in _NAMED.items()}
+_OTHER_FLAGS = {"alter", "describe", "all", "entity-default", "broker-defaults", "force", "help", "version"}
+
+Quotas = dict[Entity, dict[QuotaKey, Value]]
+
+
+def read(name: str, text: str) -> QuotaSnapshot:
+    """The quotas of what `kafka-configs --describe` printed, or of a shell script of `kafka-configs --alter` commands.
+
+    SCRAM credentials, which are no quotas, are left out; commands about other things become problems. Raises InputError
+    naming the line, also for a command that has a variable where an entity or a value should be.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if any(_DESCRIBED.match(line) for line in lines):
+        return QuotaSnapshot(_described(name, lines))
+    if any(map(str.strip, lines)) and not _TOOL.search(text) and not all(map(_NOT_QUOTAS.match, lines)):
+        raise InputError(f"{name}: neither what kafka-configs --describe prints nor a script of its commands")
+    return _commanded(name, text)
+
+
+def _described(name: str, lines: list[str]) -> Quotas:
+    quotas: Quotas = {}
+    for number, line in enumerate(lines, 1):
+        match = _DESCRIBED.match(line)
+        if match is None and _NOT_QUOTAS.match(line):
+            continue
+        with _at(name, number):
+            if match is None:
+                raise InputError("not a line that kafka-configs prints of quotas")
+            title = next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
+            if title is None:
+                raise InputError("not a user, client-id or ip")
+            names = title.groupdict()
+            # A part that is there without a name is the default.
+            entity = Entity(
+                *(names[part] or DEFAULT if part in names else None for part in ("user", "client", "ip")),
+            )
+            pairs = _STORED_SCRAM.sub("", match["pairs"])
+            quotas.setdefault(entity, {}).update(_values(pairs))
+    return quotas
+
+
+def _values(pairs: str) -> dict[QuotaKey, Value]:
+    values = {}
+    for pair in pairs.split(","):
+        key_name, equals, text = pair.partition("=")
+        if not pair.strip():
+            continue
+        if not equals:
+            raise InputError("a quota is written as KEY=VALUE")
+        key = QuotaKey.parse(key_name.strip())
+        values[key] = _value(key, text.strip().removeprefix("[").removesuffix("]"))
+    return values
+
+
+def _value(key: QuotaKey, text: str) -> Value:
+    """A value as Java reads it: whole numbers exactly, anything else as a double."""
+    number = parse_stored(key, text)
+    if number is None:
+        # The current tool prints whole numbers as doubles, such as 1.0E7; this key is of that type.
+        number = parse_stored(QuotaKey.REQUEST_PERCENTAGE, text)
+    if number is None:
+        raise InputError(f"{key}: not a number")
+    return check_value(key, number)
+
+
+def _commanded(name: str, text: str) -> QuotaSnapshot:
+    quotas: Quotas = {}
+    problems = []
+    for number, words in _commands(name, text):
+        tool = next((index for index, word in enumerate(words) if _TOOL.search(word.text)), None)
+        if tool is None:
+            continue
+        with _at(name, number):
+            command = _Command.of(words[tool + 1 :])
+            if not command.alters:
+                continue
+            if not command.is_about_quotas:
+                problems.append(Problem(f"{name}, line {number}", "not about users, clients or ips"))
+                continue
+            values = quotas.setdefault(command.entity, {})
+            values.update(_values(_GIVEN_SCRAM.sub("", command.add)))
+            for key_name in filter(None, map(str.strip, command.delete.split(","))):
+                if not key_name.startswith("SCRAM-"):
+                    values.pop(QuotaKey.parse(key_name), None)
+    return QuotaSnapshot(quotas, tuple(problems))
+
+
+@dataclass(frozen=True)
+class _Word:
+    text: str
+    expands: bool
+    """Whether the shell puts something in."""
+
+
+@dataclass(frozen=True)
+class _Command:
+    """The options of one command, in their order."""
+
+    options: tuple[tuple[str, _Word | None], ...]
+
+    @classmethod
+    def of(cls, words: list[_Word]) -> _Command:
+        options: list[tuple[str, _Word | None]] = []
+        rest = iter(words)
+        for word in rest:
+            if not word.text.startswith("--") or (word.expands and "=" not in word.text):
+                continue
+            option, equals, argument = word.text[2:].partition("=")
+            if option in _OTHER_FLAGS or option in _DEFAULTS:
+                options.append((option, None))
+                continue
+            given = _Word(argument, word.expands) if equals else next(rest, None)
+            if given is None:
+                raise InputError(f"--{option} requires an argument")
+            options.append((option, given))
+        return cls(tuple(options))
+
+    @property
+    def alters(self) -> bool:
+        return any(option == "alter" for option, _ in self.options)
+
+    @property
+    def is_about_quotas(self) -> bool:
+        named = {option for option, _ in self.options}
+        return bool(named & {*_NAMED, *_DEFAULTS}) or (
+            "entity-type" in named and all(kind in _PLURALS for kind in self._texts("entity-type"))
+        )
+
+    @property
+    def add(self) -> str:
+        if self._texts("add-config-file"):
+            raise InputError("--add-config-file: the values are in another file")
+        return ",".join(self._texts("add-config"))
+
+    @property
+    def delete(self) -> str:
+        return ",".join(self._texts("delete-config"))
+
+    @property
+    def entity(self) -> Entity:
+        """Names and defaults belong to the types by their place; an empty name is the default."""
+        types = [_PLURALS[kind] for kind in self._texts("entity-type")]
+        names = [
+            "" if word is None else _plain(option, word)
+            for option, word in self.options
+            if option in ("entity-name", "entity-default")
+        ]
+        if len(types) != len(names):
+            raise InputError("--entity-name or --entity-default belongs to each --entity-type")
+        pairs = [*zip(types, names, strict=True)]
+        for option, word in self.options:
+            if option in _NAMED and word is not None:
+                pairs.append((_NAMED[option], _plain(option, word)))
+            elif option in _DEFAULTS:
+                pairs.append((_DEFAULTS[option], ""))
+        chosen: dict[EntityType, Name] = {kind: text or DEFAULT for kind, text in pairs}
+        if len(chosen) < len(pairs):
+            raise InputError("an entity type is given twice")
+        return Entity(*(chosen.get(kind) for kind in EntityType))
+
+    def _texts(self, option: str) -> list[str]:
+        return [_plain(option, word) for given, word in self.options if given == option and word is not None]
+
+
+def _plain(option: str, word: _Word) -> str:
+    if word.expands:
+        raise InputError(
+            f"--{option} has a variable in it",
+            hint="run the script, and import what 'kafka-configs --describe' prints",
+        )
+    return word.text
+
+
+_TOKEN = re.compile(
+    r"""(?P<single>'[^']*')|(?P<double>"(?:\\.|[^"\\])*")|\\(?P<escaped>.)|(?P<comment>\#[^\n]*)|(?P<blank>[ \t\r]+)"""
+    r"""|(?P<end>[\n;&|()]+)|(?P<plain>[^'"\\\# \t\r\n;&|()]+)|(?P<wrong>.)""",
+    re.DOTALL,
+)
+
+
+def _commands(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
+    """(line, words) of each simple command, as a POSIX shell splits them before it puts anything in."""
+    line = start = 1
+    words: list[_Word] = []
+    pieces: list[tuple[str, bool]] = []
+    position = 0
+    while position < len(text) or pieces or words:
+        token = _TOKEN.match(text, position)
+        kind = token.lastgroup if token is not None else "end"
+        raw = token[0] if token is not None else ""
+        if kind == "comment" and pieces:  # within a word a # is a character like any other
+            kind, raw = "plain", "#"
+        if kind == "wrong":
+            raise InputError(f"{name}, line {line}: a quotation mark or backslash is not closed")
+        if kind == "single":
+            pieces.append((raw[1:-1], False))
+        elif kind == "double":
+            pieces.append((re.sub(r"\\(?:\n|([$`\"\\]))", r"\1", raw[1:-1]), bool(_EXPANSION.search(raw))))
+        elif kind == "escaped":
+            pieces += [] if raw[1] == "\n" else [(raw[1], False)]
+        elif kind == "plain":
+            pieces.append((raw, bool(_EXPANSION.search(raw))))
+        elif pieces:
+            words.append(_Word("".join(piece for piece, _ in pieces), any(expands for _, expands in pieces)))
+            pieces = []
+        if kind == "end":
+            if words:
+                yield start, words
+            words = []
+        position += len(raw)
+        line += raw.count("\n")
+        if not words and not pieces:
+            start = line
+
+
+_EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*[$`]")
+
+
+class _at:
+    """Puts the file and the line in front of an InputError's message."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self._where = f"{name}, line {line}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InputError):
+            raise type(error)(f"{self._where}: {error.message}", hint=error.hint) from None

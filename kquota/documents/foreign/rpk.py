@@ -1,0 +1,109 @@
+"""Redpanda's `rpk cluster quotas describe --format json|yaml` and `import` (schemas/rpk.schema.json).
+
+Sources: src/go/rpk/pkg/cli/cluster/quotas of redpanda-data/redpanda. Its `describe` prints a default entity as the name
+`<default>`, and its `import` takes that for a name: so defaults are exported as commands in a comment. Older versions
+call a value `values`, as the documentation still does; both are read.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quota import QuotaKey, Value, format_value, parse_value
+from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.documents.encoding import parsed_documents, quoted
+from kquota.documents.foreign import Exported, as_double, divided
+from kquota.errors import InputError
+
+_HEAD = """\
+# Client quotas for: rpk cluster quotas import --from FILE
+# It makes the cluster equal to this file: quotas that are not in it are deleted.
+"""
+_DEFAULTS = """\
+# rpk reads the name <default> literally, so the default entities are not below. Set them after the import:
+"""
+
+
+def export(snapshot: QuotaSnapshot) -> Exported:
+    """A YAML document for `rpk cluster quotas import`; default entities are commands in its comment."""
+    said, unsaid = divided(snapshot, _no_name, as_double)
+    commands = [
+        command
+        for entity, values in snapshot.items()
+        if DEFAULT in entity and (command := _command(entity, values)).isprintable()
+    ]
+    head = _HEAD + (_DEFAULTS + "".join(f"#   {command}\n" for command in commands) if commands else "")
+    lines = []
+    for entity, values in said.items():
+        for number, (kind, name) in enumerate(entity.parts):
+            assert isinstance(name, str)
+            lines += ["  - entity:"] if number == 0 else []
+            lines += [f"      - name: {quoted(name)}", f"        type: {kind.value}"]
+        lines.append("    values:")
+        for key, value in values.items():
+            lines += [f"      - key: {key}", f'        value: "{format_value(key, value)}"']
+    body = "\n".join(["quotas:", *lines]) if lines else "quotas: []"
+    return Exported(f"{head}{body}\n", tuple(unsaid))
+
+
+def _no_name(entity: Entity) -> str | None:
+    if DEFAULT in entity:
+        return "rpk import would read <default> as a name: 'rpk cluster quotas alter --default' sets it"
+    if DEFAULT.value in entity:
+        return "rpk's <default> cannot be told from the default entity"
+    return None
+
+
+def _command(entity: Entity, values: Values) -> str:
+    parts = [
+        f"--default {kind.value}" if name is DEFAULT else f"--name {shlex.quote(_field(f'{kind.value}={name}'))}"
+        for kind, name in entity.parts
+    ]
+    adds = [f"--add {key}={format_value(key, value)}" for key, value in values.items()]
+    return f"rpk cluster quotas alter {' '.join([*parts, *adds])}"
+
+
+def _field(text: str) -> str:
+    """rpk splits its flags at commas, as fields of CSV."""
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
+
+
+def read(name: str, text: str) -> QuotaSnapshot:
+    """The quotas of what `rpk cluster quotas describe` printed.
+
+    Redpanda's own client-id prefixes, which Kafka has not, become problems. Raises InputError naming the line.
+    """
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
+    problems = []
+    for document in parsed_documents(name, text):
+        document.validate("rpk")
+        for number, entry in enumerate(document.data.get("quotas") or ()):
+            steps = ("quotas", number)
+            foreign = [part["type"] for part in entry["entity"] if part["type"] not in _KINDS]
+            if foreign:
+                problems.append(Problem(document.place(steps), f"Kafka has no quotas by {foreign[0]}"))
+                continue
+            with document.at(steps):
+                entity = _entity(entry["entity"])
+                if entity in quotas:
+                    raise InputError(f"{entity} is given twice")
+                quotas[entity] = dict(_value(value) for value in entry["values"])
+    return QuotaSnapshot(quotas, tuple(problems))
+
+
+_KINDS = {kind.value: kind for kind in EntityType}
+
+
+def _entity(parts: list[dict[str, str]]) -> Entity:
+    names: dict[EntityType, Name] = {
+        _KINDS[part["type"]]: DEFAULT if part["name"] == DEFAULT.value else part["name"] for part in parts
+    }
+    if len(names) < len(parts):
+        raise InputError("an entity type is given twice")
+    return Entity(*(names.get(kind) for kind in EntityType))
+
+
+def _value(pair: dict[str, str]) -> tuple[QuotaKey, Value]:
+    key = QuotaKey.parse(pair["key"])
+    return key, parse_value(key, str(pair["value"] if "value" in pair else pair["values"]))

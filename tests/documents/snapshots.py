@@ -1,0 +1,51 @@
+"""Snapshots of any entities and values, for what is written and read back."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kquota.core.entity import DEFAULT, Entity, Name
+from kquota.core.quota import QuotaKey, Value, ValueType
+from kquota.core.snapshot import QuotaSnapshot
+
+_TRICKY = (
+    *("<default>", "yes", "null", "~", "12", "1e3", "0x1f", "CN=a,OU=b", "${a}", "%{a}", "$${a}", "{{ a }}", "{% a"),
+    *("{# a", "--alter", "- a", "? a", "x: y", "#", "a #b", "a' are b=1", "\u0085", "\u2028", "\ufeff", "\U000e0001"),
+    *("😀", "A\u030a"),
+)
+texts = st.one_of(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=8),
+    st.text("ab-.,=:#'\"\\ {}%$[]&*!|>\n\t@`~é", min_size=1, max_size=8),
+    st.sampled_from(_TRICKY),
+)
+names: st.SearchStrategy[Name] = st.one_of(st.just(DEFAULT), texts)
+
+
+def values(key: QuotaKey) -> st.SearchStrategy[Value]:
+    """Valid values of a key."""
+    if key.value_type is ValueType.DOUBLE:
+        return st.one_of(
+            st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+            st.integers(1, 1000).map(float),
+            st.decimals(1, 1000, places=2).map(float),
+        )
+    largest = key.value_type.maximum
+    return st.one_of(st.integers(1, largest), st.integers(1, 1000).map(lambda number: number << 10))
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, names: st.SearchStrategy[Name] = names, most: int = 5) -> QuotaSnapshot:
+    """All ten shapes of entities."""
+    pair = st.tuples(st.none() | names, st.none() | names).filter(lambda names: names != (None, None))
+    entities = [
+        Entity(user=user, client_id=client) for user, client in draw(st.lists(pair, max_size=most, unique=True))
+    ]
+    entities += [Entity(ip=ip) for ip in draw(st.lists(names, max_size=2, unique=True))]
+    return QuotaSnapshot(
+        {
+            entity: draw(
+                st.fixed_dictionaries({}, optional={key: values(key) for key in QuotaKey if key.allowed_for(entity)})
+            )
+            for entity in entities
+        }
+    )

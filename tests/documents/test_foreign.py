@@ -1,0 +1,318 @@
+"""Formats of other tools: what is exported is what their own readers read, and comes back as the same quotas."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import hcl2
+import pytest
+from hypothesis import given
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import INT_MAX, QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
+from kquota.errors import InputError
+from tests.documents.snapshots import snapshots
+
+PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+MUTATION, CONNECTION = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
+CRD = Path(__file__).parents[1] / "data" / "strimzi" / "kafkauser.json"
+
+
+def sayable(snapshot: QuotaSnapshot, entities: Any, keys: Any = lambda key, value: True) -> QuotaSnapshot:
+    """What of the quotas a format can say; no tool takes more digits of a whole number than a double has."""
+    return QuotaSnapshot(
+        {
+            entity: {
+                key: value
+                for key, value in values.items()
+                if (not key.value_type.integral or int(float(value)) == value) and keys(key, value)
+            }
+            for entity, values in snapshot.items()
+            if entities(entity)
+        }
+    )
+
+
+def names_of(entity: Entity) -> list[str]:
+    return [name for _, name in entity.parts if isinstance(name, str)]
+
+
+def amount(snapshot: QuotaSnapshot) -> int:
+    return sum(map(len, snapshot.values()))
+
+
+@given(snapshots())
+def test_kafka_configs_reads_back(snapshot: QuotaSnapshot) -> None:
+    exported = kafka_configs.export(snapshot)
+    expected = sayable(snapshot, lambda entity: not any("\0" in name for name in names_of(entity)))
+    assert kafka_configs.read("quotas.sh", exported.text) == expected
+    assert (expected == snapshot) == (not exported.unsaid)
+
+
+@given(snapshots())
+def test_rpk_reads_back(snapshot: QuotaSnapshot) -> None:
+    exported = rpk.export(snapshot)
+    expected = sayable(snapshot, lambda entity: DEFAULT not in entity and "<default>" not in entity)
+    assert rpk.read("rpk.yaml", exported.text) == expected
+    assert (expected == snapshot) == (not exported.unsaid)
+    # What `rpk cluster quotas describe` makes of it.
+    document = YAML(typ="safe", pure=True).load(exported.text)
+    assert rpk.read("rpk.json", json.dumps(document)) == expected
+
+
+JIKKOU_ENTITIES = {(0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (0, 2)}
+THREE = (PRODUCER, CONSUMER, REQUEST)
+
+
+@given(snapshots())
+def test_jikkou_reads_back(snapshot: QuotaSnapshot) -> None:
+    def has_type(entity: Entity) -> bool:
+        if entity.ip is not None:
+            return False
+        default_user = entity.user is DEFAULT and entity.client_id is not None
+        return not default_user
+
+    exported = jikkou.export(snapshot)
+    expected = sayable(snapshot, has_type, lambda key, value: key in THREE)
+    assert jikkou.read("jikkou.yaml", exported.text) == expected
+    assert (expected == snapshot) == (not exported.unsaid)
+    # Nothing that Jinja would take for its own.
+    assert not re.search(r"\{[{%#]", exported.text)
+
+
+@given(snapshots())
+def test_strimzi_reads_back(snapshot: QuotaSnapshot) -> None:
+    def fits(key: QuotaKey, value: float) -> bool:
+        return key is MUTATION or (value == int(value) and value <= INT_MAX)
+
+    exported = strimzi.export(snapshot)
+    expected = sayable(snapshot, lambda entity: isinstance(entity.user, str) and entity.client_id is None, fits)
+    validator = Draft202012Validator(json.loads(CRD.read_text())["schema"])
+    keys = {"producerByteRate": PRODUCER, "consumerByteRate": CONSUMER}
+    keys |= {"requestPercentage": REQUEST, "controllerMutationRate": MUTATION}
+    read = {}
+    resources = [each for each in YAML(typ="safe", pure=True).load_all(exported.text) if each is not None]
+    for resource in resources:
+        validator.validate(resource)
+        spec, name = resource["spec"], resource["metadata"]["name"]
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name)
+        # Strimzi's KafkaUserModel: the name of the resource unless the spec has one; certificates are CN=name.
+        user = spec.get("userName", f"CN={name}" if "authentication" in spec else name)
+        read[Entity(user=user)] = {keys[written]: float(number) for written, number in spec["quotas"].items()}
+    assert QuotaSnapshot(read) == expected
+    assert len({resource["metadata"]["name"] for resource in resources}) == len(resources)
+    assert (expected == snapshot) == (not exported.unsaid)
+
+
+def from_hcl(raw: str) -> str:
+    """A quoted string of HCL without templates."""
+    assert not re.search(r"(?<!\\)[$%]\{", raw)
+    return re.sub(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", unescaped, raw[1:-1])
+
+
+def unescaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    return chr(int(code, 16)) if code else match[3]
+
+
+@given(snapshots())
+def test_terraform_reads_back(snapshot: QuotaSnapshot) -> None:
+    def has_resource(entity: Entity) -> bool:
+        # Terraform brings every string into this form.
+        composed = all(unicodedata.normalize("NFC", name) == name for name in names_of(entity))
+        return len(entity.parts) == 1 and composed
+
+    exported = terraform.export(snapshot)
+    expected = sayable(snapshot, has_resource)
+    read = {}
+    for block in hcl2.loads(exported.text).get("resource", []):
+        ((kind, resources),) = ((key, value) for key, value in block.items() if not key.startswith("__"))
+        assert kind == '"kafka_quota"'
+        ((address, body),) = ((key, value) for key, value in resources.items() if not key.startswith("__"))
+        assert re.fullmatch(r'"[a-z][a-z0-9_-]*"', address)
+        part = from_hcl(body["entity_type"]).replace("-", "_")
+        name = from_hcl(body["entity_name"]) if "entity_name" in body else DEFAULT
+        read[Entity(**{part: name})] = {QuotaKey(from_hcl(key)): float(value) for key, value in body["config"].items()}
+    assert QuotaSnapshot(read) == expected
+    addresses = re.findall(r'^resource "kafka_quota" (.*) \{$', exported.text, re.MULTILINE)
+    assert len(set(addresses)) == len(addresses)
+    assert (expected == snapshot) == (not exported.unsaid)
+
+
+def test_what_no_tool_sets_is_named() -> None:
+    snapshot = QuotaSnapshot({Entity(user="a"): {PRODUCER: 0, CONSUMER: 2**63 - 1, REQUEST: math.nan, MUTATION: 2.5}})
+    for module in (kafka_configs, rpk, jikkou, strimzi, terraform):
+        unsaid = module.export(snapshot).unsaid
+        assert [problem.where.split()[-1] for problem in unsaid][:3] == [PRODUCER.value, CONSUMER.value, REQUEST.value]
+
+
+ALICE = Entity(user="alice")
+OLD, NEW = "Configs for user-principal 'alice'", "Quota configs for user-principal 'alice'"
+SCRAM = "SCRAM-SHA-256=salt=a=,stored_key=b=,server_key=c=,iterations=4096"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"{OLD} are producer_byte_rate=1024,request_percentage=50", {ALICE: {PRODUCER: 1024, REQUEST: 50.0}}),
+        (f"{NEW} are producer_byte_rate=1.0E7, request_percentage=12.5", {ALICE: {PRODUCER: 10**7, REQUEST: 12.5}}),
+        (
+            "Configs for default user-principal, client-id 'a b' are consumer_byte_rate=1",
+            {Entity(DEFAULT, "a b"): {CONSUMER: 1}},
+        ),
+        (f"{NEW}, the default client-id are consumer_byte_rate=1.0", {Entity("alice", DEFAULT): {CONSUMER: 1}}),
+        ("Quota configs for the default ip are connection_creation_rate=3.0", {Entity(ip=DEFAULT): {CONNECTION: 3}}),
+        ("Configs for ips '10.0.0.1' are connection_creation_rate=3", {Entity(ip="10.0.0.1"): {CONNECTION: 3}}),
+        (
+            "Quota configs for user-principal '<default>' are consumer_byte_rate=1.0",
+            {Entity(user="<default>"): {CONSUMER: 1}},
+        ),
+        (
+            "Quota configs for user-principal 'it's are here' are consumer_byte_rate=1.0",
+            {Entity(user="it's are here"): {CONSUMER: 1}},
+        ),
+        (f"{OLD} are {SCRAM},producer_byte_rate=5", {ALICE: {PRODUCER: 5}}),
+        (f"{OLD} are SCRAM-SHA-512=[hidden]", {}),
+        (f"{OLD} are ", {}),
+        (
+            "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=4096\n"
+            "Warning: --zookeeper is deprecated and\nUse --bootstrap-server instead to\n",
+            {},
+        ),
+    ],
+)
+def test_what_kafka_configs_prints(line: str, expected: Any) -> None:
+    assert kafka_configs.read("file", line) == QuotaSnapshot(expected)
+
+
+SCRIPT = r"""#!/bin/bash
+set -e  # it's fine
+BS=localhost:9092; TOOL="$KAFKA_HOME/bin/kafka-configs.sh"
+bin/kafka-configs.sh --bootstrap-server "$BS" --alter --entity-type users --entity-name 'alice smith' \
+    --add-config producer_byte_rate=1024,SCRAM-SHA-256=[iterations=8192,password=se=cret]  # for now
+/opt/kafka-configs.sh --bootstrap-server=$BS --alter --user bob --client-defaults --add-config=request_percentage=[5] &&
+  kafka-configs --zookeeper z --alter --entity-type clients --entity-type users --entity-name "a\"#b" --entity-default \
+  --add-config consumer_byte_rate=5,producer_byte_rate=6
+kquota kafka-configs --bootstrap-server "$BS" --alter --ip 10.0.0.1 --add-config connection_creation_rate=7
+kafka-configs.sh --alter --entity-name x#y --entity-type clients --delete-config producer_byte_rate
+kafka-configs.sh --alter --client "a\"#b" --user-defaults --add-config x=1
+""".splitlines(keepends=True)
+
+
+def test_scripts_of_kafka_configs() -> None:
+    assert kafka_configs.read("quotas.sh", "".join(SCRIPT[:-1])) == QuotaSnapshot(
+        {
+            Entity(user="alice smith"): {PRODUCER: 1024},
+            Entity(user="bob", client_id=DEFAULT): {REQUEST: 5.0},
+            Entity(user=DEFAULT, client_id='a"#b'): {CONSUMER: 5, PRODUCER: 6},
+            Entity(ip="10.0.0.1"): {CONNECTION: 7},
+        }
+    )
+    later = "".join(SCRIPT)
+    with pytest.raises(InputError, match=r"quotas.sh, line 11: unknown quota key 'x'"):
+        kafka_configs.read("quotas.sh", later)
+    other = kafka_configs.read(
+        "quotas.sh", "\nkafka-configs --alter --entity-type topics --entity-name t --add-config a=b"
+    )
+    assert [problem.where for problem in other.problems] == ["quotas.sh, line 2"]
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "message"),
+    [
+        (kafka_configs, "hello: world", "f: neither what kafka-configs --describe prints nor a script"),
+        (kafka_configs, "\nConfigs for topic 't' are a=b", "f, line 2: not a user, client-id or ip"),
+        (kafka_configs, "Configs for user-principal 'a' are x=b", "f, line 1: unknown quota key 'x'"),
+        (
+            kafka_configs,
+            "Configs for user-principal 'a' are producer_byte_rate=0",
+            "f, line 1: producer_byte_rate: 0 must be",
+        ),
+        (
+            kafka_configs,
+            "Configs for user-principal 'a' are producer_byte_rate=x",
+            "f, line 1: producer_byte_rate: not a number",
+        ),
+        (
+            kafka_configs,
+            "\nkafka-configs --alter --user $u --add-config producer_byte_rate=1",
+            "f, line 2: --user has a variable",
+        ),
+        (
+            kafka_configs,
+            "kafka-configs --alter --entity-type users --add-config a=1",
+            "f, line 1: --entity-name or --entity-default",
+        ),
+        (kafka_configs, "kafka-configs --alter --user 'a", "f, line 1: a quotation mark or backslash is not closed"),
+        (
+            kafka_configs,
+            "kafka-configs --alter --user a --add-config-file x",
+            "f, line 1: --add-config-file: the values are in another",
+        ),
+        (rpk, "quotas: [", "f, line 1: "),
+        (rpk, "- a", "f, line 1: expected a mapping, found array"),
+        (rpk, "quotas:\n  - entity: []\n    values: []", "f, line 2: quotas[0].entity: "),
+        (
+            rpk,
+            "quotas:\n  - entity: [{type: user, name: a}]\n    values: [{key: x, value: 1}]",
+            "f, line 2: unknown quota key 'x'",
+        ),
+        (
+            rpk,
+            '{"quotas": [\n{"entity": [{"type": "user", "name": "a"}], '
+            '"values": [{"key": "producer_byte_rate", "value": "x"}]}]}',
+            "f, line 2: producer_byte_rate: 'x' is not",
+        ),
+        (jikkou, "a: 1", "f, line 1: document: "),
+        (
+            jikkou,
+            "---\napiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec: {type: USER, entity: {clientId: a}}",
+            "f, line 2: spec.type USER needs spec.entity.user",
+        ),
+        (
+            jikkou,
+            "apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  type: USR",
+            "f, line 4: spec.type: ",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(module: Any, text: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        module.read("f", text)
+    assert raised.value.message.startswith(message)
+
+
+def test_what_only_others_have_becomes_a_problem() -> None:
+    values = "    values: [{key: producer_byte_rate, values: '1'}]\n"
+    prefix = f"quotas:\n  - entity: [{{type: client-id-prefix, name: a}}]\n{values}"
+    snapshot = rpk.read(
+        "f",
+        prefix + "  - entity: [{type: user, name: <default>}]\n    values: [{key: producer_byte_rate, values: '1'}]",
+    )
+    assert dict(snapshot) == {Entity(user=DEFAULT): {PRODUCER: 1}}
+    assert [(problem.where, problem.message) for problem in snapshot.problems] == [
+        ("f, line 2", "Kafka has no quotas by client-id-prefix")
+    ]
+    stream = """\
+apiVersion: kafka.jikkou.io/v1
+kind: KafkaTopic
+---
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaClientQuotaList
+items:
+  - metadata: {annotations: {jikkou.io/delete: true}}
+    spec: {type: USER, entity: {user: a}, configs: {producerByteRate: 1}}
+  - spec: {type: CLIENTS_DEFAULT, configs: {producerByteRate: 1.0E7, consumerByteRate: null}}
+"""
+    snapshot = jikkou.read("f", stream)
+    assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 10**7}}
+    assert [problem.where for problem in snapshot.problems] == ["f, line 1", "f, line 7"]
