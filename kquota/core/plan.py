@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, format_value
+from kquota.core.quota import QuotaKey, differ, format_value
 from kquota.core.selector import Selector, selected
 from kquota.core.snapshot import QuotaSnapshot, Values
 
@@ -49,7 +49,7 @@ class Change:
     @property
     def keys(self) -> tuple[QuotaKey, ...]:
         """The keys that differ."""
-        return tuple(key for key in QuotaKey if self.before.get(key) != self.after.get(key))
+        return tuple(key for key in QuotaKey if differ(self.before.get(key), self.after.get(key)))
 
     @property
     def alteration(self) -> Alteration:

@@ -262,4 +262,14 @@ def parse_stored(key: QuotaKey, text: str) -> Value | None:
     stripped = text.strip(_JAVA_BLANKS)
     if not _JAVA_DOUBLE.match(stripped):
         return None
-    return float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped)
+    return canonical(float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped))
+
+
+def canonical(number: float) -> float:
+    """The number; every NaN as one and the same object, so that mappings which hold it can be equal."""
+    return number if number == number else math.nan
+
+
+def differ(one: Value | None, other: Value | None) -> bool:
+    """Whether two values are not the same; None is no value, and NaN (see `canonical`) the same as itself."""
+    return one is not other and one != other

@@ -15,7 +15,7 @@ from typing import Any
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.guards import Guards
-from kquota.core.quota import QuotaKey, Value, check_value, format_number, humanize, parse_value
+from kquota.core.quota import QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
 from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
@@ -276,4 +276,6 @@ def read_entity(parts: Document) -> Entity:
 
 def read_values(values: Document) -> dict[QuotaKey, Value]:
     """The inverse of `values_document`, as stored: also what kquota would not write. Raises InputError."""
-    return {QuotaKey.parse(name): float(raw) if isinstance(raw, str) else raw for name, raw in values.items()}
+    return {
+        QuotaKey.parse(name): canonical(float(raw)) if isinstance(raw, str) else raw for name, raw in values.items()
+    }

@@ -12,7 +12,7 @@ from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.guards import Guards, objections
 from kquota.core.plan import Action, Change, Plan, plan, still_due
-from kquota.core.quota import QuotaKey
+from kquota.core.quota import QuotaKey, parse_stored
 from kquota.core.selector import Selector
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import Conflict
@@ -20,6 +20,7 @@ from tests.core.snapshots import snapshots
 from tests.core.strategies import entities, names
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+REQUEST = QuotaKey.REQUEST_PERCENTAGE
 ALICE, BOB, USERS = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
 
 
@@ -147,3 +148,20 @@ def test_changes_are_in_the_order_of_entities(numbers: list[int]) -> None:
     assert [change.entity.user for change in Plan(tuple(changes)).changes] == [
         f"u{number}" for number in sorted(numbers)
     ]
+
+
+def test_a_stored_nan_is_no_change() -> None:
+    """Brokers keep one, and it is not equal to itself."""
+    stored = [QuotaSnapshot({ALICE: {REQUEST: parsed, PRODUCER: 1}}) for parsed in map(nan, ("NaN", " NaN"))]
+    assert not plan(stored[0], stored[1], prune=True)
+    planned = plan(stored[0], {ALICE: {PRODUCER: 2}})
+    (change,) = planned.changes
+    assert change.keys == (PRODUCER,)
+    assert still_due(planned, stored[1]) == (planned, ())
+    assert change.alteration.applied_to(stored[1][ALICE])[PRODUCER] == 2
+
+
+def nan(text: str) -> float:
+    parsed = parse_stored(REQUEST, text)
+    assert isinstance(parsed, float)
+    return parsed

@@ -17,7 +17,7 @@ from kquota.backends.kafka.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import ANY, EVERYTHING, QuotaFilter
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quota import QuotaKey, Value, differ
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
@@ -75,9 +75,7 @@ class KafkaBackend(ClosesOnExit):
         """
         expected = {
             result.entity: {
-                key: result.after.get(key)
-                for key in QuotaKey
-                if (key in result.before or key in result.after) and result.before.get(key) != result.after.get(key)
+                key: result.after.get(key) for key in QuotaKey if differ(result.before.get(key), result.after.get(key))
             }
             for result in results
             if result.changed
@@ -169,4 +167,4 @@ def _filters_for(entities: Iterable[Entity]) -> list[QuotaFilter]:
 
 
 def _shows(values: Mapping[QuotaKey, Value], expected: Mapping[QuotaKey, Value | None]) -> bool:
-    return all(values.get(key) == value for key, value in expected.items())
+    return not any(differ(values.get(key), value) for key, value in expected.items())

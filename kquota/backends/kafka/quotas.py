@@ -11,7 +11,7 @@ from kquota.backends import wire
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name, trusted_entity
 from kquota.core.filter import ANY, QuotaFilter
-from kquota.core.quota import LONG_MAX, QuotaKey, Value, format_number
+from kquota.core.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
 from kquota.core.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 
@@ -91,7 +91,7 @@ def value_of(key: QuotaKey, number: float) -> Value | None:
     too) and infinities, which no whole number is. 2^63, the nearest double, is Java's Long.MAX_VALUE.
     """
     if key in _DOUBLES:
-        return number
+        return canonical(number)
     if number.is_integer() and abs(number) < LONG_MAX:
         return int(number)
     if not math.isfinite(number):
