@@ -134,6 +134,11 @@ def make_it(cluster: QuotaBackend, quotas: Mapping[Entity, Values]) -> None:
         assert all(result.error is None for result in cluster.alter(changes))
 
 
+RPK = """\
+{"quotas": [{"entity": [{"type": "user", "name": "alice"}], "values": [{"key": "producer_byte_rate", "value": "9"}]}]}
+"""
+
+
 def write_files(home: Path) -> None:
     """The files that examples name."""
     texts = {
@@ -149,6 +154,9 @@ def write_files(home: Path) -> None:
         "server.properties": "quota.producer.default=2000000\nquota.window.num=21\n",
         "alice.properties": "security.protocol=PLAINTEXT\n",
         "bin/notify-send": "#!/bin/sh\n",
+        "bin/kafka-configs.sh": "#!/bin/sh\necho \"Quota configs for client-id 'app' are producer_byte_rate=9.0\"\n",
+        "quotas.sh": "kafka-configs.sh --alter --user-defaults --add-config producer_byte_rate=9\n",
+        "rpk.json": RPK,
         "spark/spark-defaults.conf": "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n",
     }
     log = "".join(LINE % (number, number % 2) for number in range(9))
@@ -156,7 +164,8 @@ def write_files(home: Path) -> None:
     for name, text in {**texts, **dict.fromkeys(logs, log)}.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    (home / "bin" / "notify-send").chmod(0o755)
+    for program in (home / "bin").iterdir():
+        program.chmod(0o755)
     from pyarrow import csv, parquet
 
     parquet.write_table(csv.read_csv(home / "usage.csv"), home / "usage.parquet")
