@@ -109,7 +109,7 @@ def command(probe: str, output: str, **options: Any) -> int:
     bootstrap, security = session.open_brokers(options)
     _ask(kind, load, bootstrap, options)
     run = _Run(kind, load, bootstrap, security, options)
-    return run.report(output)
+    return run.report(run.execute(), output)
 
 
 def _check(kind: Probe, options: dict[str, Any]) -> None:
@@ -212,7 +212,6 @@ class _Run:
         self._ended_by = "duration"
         self._is_named = kind.value != "connection"
         self._user = self._principal() if self._is_named else None
-        self._target = self._execute()
 
     def _principal(self) -> str:
         """The user that the broker takes us for."""
@@ -225,7 +224,8 @@ class _Run:
             raise InputError("the user of a certificate is the broker's to say", hint="--user NAME")
         return "ANONYMOUS"
 
-    def _execute(self) -> _Target:
+    def execute(self) -> _Target:
+        """Reads what governs the client, runs the load, and deletes what was created."""
         from kquota.probe import client as rdkafka
 
         timeout_s = self._options["timeout"]
@@ -359,24 +359,23 @@ class _Run:
         drive = {"produce": rdkafka.produce, "fetch": rdkafka.fetch, "request": rdkafka.request}[self._kind.value]
         drive(settings, partition, pace, self._exchanges)
 
-    def _compared(self) -> Comparison:
+    def _compared(self, target: _Target) -> Comparison:
         from kquota.core.probe import compare, compare_connections
 
         if self._ip is not None:
-            return compare_connections(self._openings, self._before, self._ip, self._target.limits)
+            return compare_connections(self._openings, self._before, self._ip, target.limits)
         log: Path | None = self._options["request_log"]
         handled = None
         if log is not None:
             from kquota.probe.requestlog import handler_ms
 
             handled = handler_ms(log, self._options["client_id"], self._exchanges)
-        return compare(self._kind, self._exchanges, self._target.limits, handled)
+        return compare(self._kind, self._exchanges, target.limits, handled)
 
-    def report(self, output: str) -> int:
+    def report(self, target: _Target, output: str) -> int:
         """Prints what was seen, and returns the exit code."""
-        result = self._compared()
+        result = self._compared(target)
         client = (self._user, self._options["client_id"] if self._is_named else None, self._ip)
-        target = self._target
         if output == "json":
             from kquota.documents.encoding import to_json
             from kquota.documents.probe import probe_document

@@ -2,8 +2,8 @@
 
 A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
 is therefore given, with the times at which the answers came, and each verdict is predicted from it by the enforcement
-of `kquota.core.enforcement` (for fetches: by playing the client, see `predict_fetch`). The counters are taken to be
-idle at the start, and nobody else's.
+of `kquota.core.enforcement` (for fetches and connections by playing the client, see `predict_fetch`). The counters are
+taken to be idle at the start, and nobody else's.
 
 Times are ms of the client's clock. An answer arrives a network's way after the broker charged the request; only
 differences between them count, so it is the jitter of that way that a prediction cannot see.
@@ -20,7 +20,6 @@ from itertools import pairwise
 from typing import Final
 
 from kquota.core.enforcement import (
-    Arrival,
     ConnectionManager,
     FetchSensor,
     Generation,
@@ -28,7 +27,6 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    accept,
 )
 from kquota.core.quota import QuotaKey, Value
 
@@ -181,15 +179,15 @@ def compare_connections(openings: Sequence[Opening], before: Sequence[float], ip
     """
     fastest = min((opening.took_ms for opening in openings if opening.accepted), default=0.0)
     waits = [round(opening.took_ms - (fastest if opening.accepted else 0.0)) for opening in openings]
-    least, most = predict_connections([*before, *(opening.time_ms for opening in openings)], ip, limits)
+    least, most = predict_connections(openings, before, ip, limits)
     last = openings[-1] if openings else None
     return Comparison(
         events=len(openings),
         charged=len(openings),
         duration_ms=round(last.time_ms + last.took_ms - openings[0].time_ms) if last else 0,
         observed=Throttling.of([wait if wait > NOTICEABLE_MS else 0 for wait in waits]),
-        least=Throttling.of(least[len(before) :]),
-        most=Throttling.of(most[len(before) :]),
+        least=Throttling.of(least),
+        most=Throttling.of(most),
     )
 
 
@@ -264,11 +262,13 @@ def predict_mutation(exchanges: Sequence[Exchange], limits: Limits) -> list[int]
     return delays
 
 
-def predict_connections(times_ms: Sequence[float], ip: str, limits: Limits) -> tuple[list[int], list[int]]:
+def predict_connections(
+    openings: Sequence[Opening], before: Sequence[float], ip: str, limits: Limits
+) -> tuple[list[int], list[int]]:
     """How long each connection waits to be accepted or, rejected, to be closed, in ms, at least and at most.
 
-    A rejected one is closed once its delay is over and the acceptor looks: when another connection comes, and every
-    500 ms (`Acceptor.run`).
+    A closed loop, as for fetches: the client is played with the pauses that were seen. A rejected connection is closed
+    once its delay is over and the acceptor looks: when another one comes, and every 500 ms (`Acceptor.run`).
     """
     manager = ConnectionManager(
         limits.listeners,
@@ -278,12 +278,28 @@ def predict_connections(times_ms: Sequence[float], ip: str, limits: Limits) -> t
         windows=limits.windows,
         generation=limits.generation,
     )
-    arrivals = [Arrival(int(time), limits.listener, ip) for time in times_ms]
-    least, most = [], []
-    for arrival, outcome in zip(arrivals, accept(manager, arrivals), strict=True):
-        waited = outcome.done_ms - arrival.time_ms
-        least.append(waited + max(outcome.ip_ms, 0))
-        most.append(waited + ACCEPTOR_LOOKS_MS * math.ceil(max(outcome.ip_ms, 0) / ACCEPTOR_LOOKS_MS))
+
+    def meet(now: int) -> tuple[int, int]:
+        """The wait of a connection, and the delay of its rejection."""
+        waited = manager.wait(now, limits.listener).delay_ms
+        return waited, max(manager.admit(now + waited, limits.listener, ip), 0)
+
+    for time_ms in before:
+        meet(int(time_ms))
+    least: list[int] = []
+    most: list[int] = []
+    if not openings:
+        return least, most
+    quickest = min(opening.took_ms for opening in openings)
+    pauses = [max(after.time_ms - each.time_ms - each.took_ms, 0.0) for each, after in pairwise(openings)]
+    usual = statistics.median(pauses) if pauses else 0.0
+    now, end = openings[0].time_ms, openings[-1].time_ms
+    while now <= end:
+        waited, rejected = meet(int(now))
+        closed = ACCEPTOR_LOOKS_MS * math.ceil(rejected / ACCEPTOR_LOOKS_MS)
+        now += waited + closed + quickest + (pauses[len(least)] if len(least) < len(pauses) else usual)
+        least.append(waited + rejected)
+        most.append(waited + closed)
     return least, most
 
 

@@ -76,7 +76,9 @@ def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict
 
 
 class Watch(logging.Handler):
-    """What one client sent and received, and how it was throttled; each answer goes to `exchanges`.
+    """What one client sent and received, and how it was throttled.
+
+    Each answer goes to `exchanges`, the caller's list: what was seen is there whatever ends the run.
 
     A throttle event belongs to the last answer, or to the next: to the next while `awaits` is true, which whoever sends
     one request at a time sets, and where the last answer has an event already.
@@ -87,12 +89,13 @@ class Watch(logging.Handler):
 
     def __init__(
         self,
+        exchanges: list[Exchange],
         charge: Charge,
         apis: frozenset[str] | None = None,
         on_answer: Callable[[Exchange], None] | None = None,
     ) -> None:
         super().__init__(logging.DEBUG)
-        self.exchanges: list[Exchange] = []
+        self.exchanges = exchanges
         self._charge, self._apis, self._on_answer = charge, apis, on_answer
         self.awaits = True
         self._sent: dict[tuple[str, int], int] = {}
@@ -223,7 +226,7 @@ def produce(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
     """One record a request, acknowledged by all replicas, never sent again. Raises Rejected and its like."""
     from confluent_kafka import Producer
 
-    watch = _Kept(exchanges, lambda _api, _version, sent, _received: sent - _FRAME, frozenset({"Produce"}))
+    watch = Watch(exchanges, lambda _api, _version, sent, _received: sent - _FRAME, frozenset({"Produce"}))
     load = pace.load
     producer = Producer({**settings, **watch.settings, "linger.ms": 0, "retries": 0, "message.max.bytes": 100_000_000})
     value = os.urandom(load.size)
@@ -269,7 +272,7 @@ def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges:
         # 4 and the body, without the header: the correlation id is not in librdkafka's number, its tag count is.
         return received + 4 - (1 if version >= _FLEXIBLE_FETCH else 0)
 
-    watch = _Kept(exchanges, charge, frozenset({"Fetch"}), on_answer)
+    watch = Watch(exchanges, charge, frozenset({"Fetch"}), on_answer)
     consumer = Consumer(
         {
             **settings,
@@ -312,7 +315,7 @@ def request(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    watch = _Kept(exchanges, lambda *_sizes: 0)  # every request of a client takes thread time
+    watch = Watch(exchanges, lambda *_sizes: 0)  # every request of a client takes thread time
     admin = AdminClient({**settings, **watch.settings})
     asked = TopicPartition(partition.topic, partition.number)
     while pace.allows(1):
@@ -337,7 +340,7 @@ def mutate(settings: dict[str, Any], prefix: str, pace: Pace, exchanges: list[Ex
     from confluent_kafka.admin import AdminClient, NewTopic
 
     load = pace.load
-    watch = _Kept(exchanges, lambda *_sizes: load.size, frozenset({"CreateTopics"}))
+    watch = Watch(exchanges, lambda *_sizes: load.size, frozenset({"CreateTopics"}))
     admin = AdminClient({**settings, **watch.settings})
     while pace.allows(load.size):
         if not _due(watch, pace, admin.poll):
@@ -355,14 +358,6 @@ def mutate(settings: dict[str, Any], prefix: str, pace: Pace, exchanges: list[Ex
             if error.args[0].code() != KafkaError.THROTTLING_QUOTA_EXCEEDED:
                 raise _error_of(error.args[0], f"topic {name!r}") from None
         _drain(watch, before, admin.poll)
-
-
-class _Kept(Watch):
-    """A watch that fills a list of its owner's: what was seen is there whatever ends the run."""
-
-    def __init__(self, exchanges: list[Exchange], *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.exchanges = exchanges
 
 
 def _due(watch: Watch, pace: Pace, poll: Callable[[float], Any]) -> bool:

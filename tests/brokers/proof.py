@@ -103,6 +103,17 @@ def limited(broker: KafkaBroker, case: Case) -> Iterator[None]:
                 yield
 
 
+def login_of(user: str, folder: Path) -> Path:
+    """A client.properties for the SASL listener."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path = folder / f"{user}.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="{user}" password="{password_of(user)}";\n'
+    )
+    return path
+
+
 def command_line(broker: KafkaBroker, case: Case, seconds: float, folder: Path) -> list[str]:
     """What runs the probe of a case, with its document on stdout."""
     command = [sys.executable, "-m", "kquota", "probe", case.probe, *case.arguments, "--yes", "-o", "json"]
@@ -112,13 +123,7 @@ def command_line(broker: KafkaBroker, case: Case, seconds: float, folder: Path) 
     if not case.on_broker:
         return [*command, "--bootstrap-server", broker.bootstrap]
     # The listener between brokers is exempt from the limit of the broker.
-    login = folder / "admin.properties"
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    login.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={module} required username="admin" password="{password_of("admin")}";\n'
-    )
-    return [*command, "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)]
+    return [*command, "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login_of("admin", folder))]
 
 
 def run(broker: KafkaBroker, case: Case, seconds: float, folder: Path, *, with_log: bool = False) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from kquota.audit.sources.request_line import parse_line
 from kquota.documents.encoding import schema
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
-from tests.brokers.proof import CASES, TOPIC, Case, command_line, fill, run
+from tests.brokers.proof import CASES, TOPIC, Case, command_line, fill, login_of, run
 from tests.cli.conftest import Kquota
 
 SECONDS = 7
@@ -99,6 +99,18 @@ def test_after_ctrl_c_no_topic_is_left_and_what_was_seen_is_printed(broker: Kafk
     assert document["ended_by"] == "interrupt"
     assert document["events"] > 0
     assert not any(name.startswith("probe-") for name in topics(broker))
+
+
+def test_the_user_is_that_of_the_login(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
+    login = login_of("alice", tmp_path)
+    done = kquota(
+        *("probe", "produce", "--topic", TOPIC, "--duration", "1s", "--yes", "-o", "json"),
+        *("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)),
+    )
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["client"] == {"user": "alice", "client-id": "kquota-probe", "ip": None}
+    assert document["events"] > 0
 
 
 def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) -> None:

@@ -98,7 +98,7 @@ def test_connections_wait_or_are_closed_when_the_acceptor_looks() -> None:
 
 
 def test_the_connections_that_read_the_quotas_count_too() -> None:
-    openings = [Opening(T0, 2.0, True)] * 100
+    openings = [Opening(T0 + 2 * n, 2.0, True) for n in range(100)]
     alone = limits(None, listener="A", listeners={"A": 10})
 
     assert compare_connections(openings, [], "10.0.0.1", alone).least.count == 0

@@ -36,7 +36,7 @@ def throttled(watch: Watch, ms: int) -> None:
 
 @pytest.fixture
 def watch() -> Watch:
-    return Watch(lambda _api, _version, sent, _received: sent - 4, frozenset({"Produce"}))
+    return Watch([], lambda _api, _version, sent, _received: sent - 4, frozenset({"Produce"}))
 
 
 def test_a_request_and_its_answer_make_an_exchange(watch: Watch) -> None:
@@ -100,7 +100,7 @@ def test_settings(security: KafkaSecurity, expected: dict[str, Any]) -> None:
 
 def test_what_librdkafka_gets_it_knows() -> None:
     security = KafkaSecurity(Tls(verify_host=False), Scram("SCRAM-SHA-256", "alice", "secret"))
-    Producer({**settings_of("127.0.0.1:1", security, "p"), **Watch(lambda *_: 0).settings})
+    Producer({**settings_of("127.0.0.1:1", security, "p"), **Watch([], lambda *_: 0).settings})
 
 
 def test_a_mechanism_that_the_probe_does_not_speak(tmp_path: Any) -> None:
