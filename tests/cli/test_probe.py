@@ -54,7 +54,9 @@ def test_a_broker_throttles_as_predicted(broker: KafkaBroker, tmp_path: Path, ca
     observed = document["observed"]["throttle_time_ms"]
     least, most = (document["predicted"][side]["throttle_time_ms"] for side in ("least", "most"))
     assert observed > 500, document
-    assert least * 0.75 <= observed <= most * 1.25, document
+    # Where the client is played, the last throttle may begin within the run in one account and after it in the other.
+    last = 1000 if case.probe in ("fetch", "connection") else 0
+    assert least * 0.75 - last <= observed <= most * 1.25 + last, document
     assert (least == most) == (case.probe not in ("request", "connection"))
     assert topics(broker) <= {TOPIC, "__consumer_offsets"}
 
