@@ -104,7 +104,7 @@ def command(
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
         if not force:
-            _heed(objections(planned, current, guards))
+            _heed((*planned.objections, *objections(planned, current, guards)))
         return carry_out(
             planned,
             current,

@@ -79,14 +79,22 @@ def command(
       kquota plan quotas.yaml --quotas described.yaml
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
+    from dataclasses import replace
+
+    from kquota.cli.text import safe
+    from kquota.core.guards import objections
     from kquota.core.plan import plan
 
     quota_file = session.load_quota_file(file, cluster)
     current = session.load_quotas(options)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
+    # Shares are for apply to judge; what the file forbids goes with the plan.
+    planned = replace(planned, objections=objections(planned, current, quota_file.guards(1, 1)))
     if out is not None:
         save(planned, quota_file.labels, out)
     print_plan(planned, quota_file.labels, output, brokers)
+    for objection in planned.objections:
+        click.echo(f"kquota: warning: apply will refuse this: {safe(objection)}", err=True)
     return ExitCode.DIFFERENT if exit_code and planned else ExitCode.OK
 
 

@@ -76,12 +76,14 @@ class Plan:
     """The changes, one per entity, in the order of entities.
 
     `existing` counts the entities that had values when the plan was made, and `ignored` those that the file leaves to
-    others (`unmanaged`) although they differ.
+    others (`unmanaged`) although they differ. `objections` is what the file itself has against the changes (protected
+    entities, internal principals), which a plan that was saved must not forget.
     """
 
     changes: tuple[Change, ...]
     existing: int = 0
     ignored: tuple[Entity, ...] = ()
+    objections: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ordered = sorted(self.changes, key=lambda change: change.entity.sort_key)

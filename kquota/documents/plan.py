@@ -36,6 +36,7 @@ def plan_document(plan: Plan, labels: Mapping[Entity, Mapping[str, str]] | None 
             for change in plan.changes
         ],
         "ignored": [entity_document(entity) for entity in plan.ignored],
+        **({"objections": list(plan.objections)} if plan.objections else {}),
     }
 
 
@@ -67,7 +68,8 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
             raise InputError(f"changes[{number}]: {entity} does not change")
         seen.add(entity)
         changes.append(Change(entity, before, after))
-    plan = Plan(tuple(changes), document["existing"], tuple(read_entity(raw) for raw in document["ignored"]))
+    ignored = tuple(read_entity(raw) for raw in document["ignored"])
+    plan = Plan(tuple(changes), document["existing"], ignored, tuple(document.get("objections", ())))
     if plan.fingerprint != document["fingerprint"]:
         raise InputError(
             f"the fingerprint {document['fingerprint']} is not that of its changes ({plan.fingerprint})",

@@ -187,6 +187,22 @@ def test_guards_refuse_and_force_passes(cluster: Cluster, text: str, arguments: 
     assert cluster.quotas() != before
 
 
+def test_a_saved_plan_remembers_what_its_file_forbids(cluster: Cluster) -> None:
+    cluster.file.write_text(FILE.replace("user: alice", "user: admin"))
+    before = cluster.quotas()
+    done = cluster("plan", "quotas.yaml", "--out", "plan.json", "-o", "json")
+    assert done.code == 0
+    assert validated(done.out, "plan")["objections"] == [
+        "it would create user=admin, which is protected by user=/admin/"
+    ]
+    assert "apply will refuse this: it would create user=admin" in done.err
+    done = cluster("apply", "plan.json", "--yes")
+    assert (done.code, cluster.quotas()) == (8, before)
+    assert "protected by user=/admin/" in done.complaint
+    assert cluster("apply", "plan.json", "--yes", "--force").code == 0
+    assert cluster.quotas() != before
+
+
 def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.quotas()
     assert cluster("history").err == "nothing was done yet\n"
