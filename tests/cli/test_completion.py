@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kquota import Alteration, Entity, QuotaKey, connect
 from kquota.cli.completion import words
 from kquota.sandbox import Sandbox
+from tests.brokers.kafka import KafkaBroker
 from tests.cli.terminal import ROOT, SHELLS, Terminal
 
 NAMES = (
@@ -178,6 +179,13 @@ def test_any_name_becomes_the_right_word(online: Terminal, quote: str) -> None:
 def test_names_of_the_cluster(online: Terminal, line: str, expected: str) -> None:
     """Each option that takes a name, and each way to say which cluster."""
     patiently(last_word(online, f"kquota {line}"), expected)
+
+
+def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, tmp_path: Path) -> None:
+    with connect(bootstrap_server=kraft.bootstrap) as backend:
+        backend.wait_visible(backend.alter([Alteration(Entity(user="zz-by-tab"), RATE)]))
+    with Terminal(shell, tmp_path, {"KQUOTA_BOOTSTRAP_SERVER": kraft.bootstrap}) as terminal:
+        patiently(last_word(terminal, "kquota describe --user zz-b"), "zz-by-tab")
 
 
 def test_the_rest_of_the_line_counts(online: Terminal, shell: str, cluster: str) -> None:
