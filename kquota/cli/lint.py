@@ -10,6 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.lint import Facts, Finding
@@ -136,10 +137,9 @@ def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, o
         click.echo(f"    {safe(found.proof)}")
         click.echo(f"    {click.style('hint:', bold=True)} {safe(found.hint)}")
     counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
-    click.echo(
+    note(
         ", ".join(f"{count} {severity}{'' if count == 1 else 's'}" for count, severity in counts if count)
-        or "nothing found",
-        err=True,
+        or "nothing found"
     )
 
 

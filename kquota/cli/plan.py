@@ -11,6 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.entity import Entity
@@ -134,7 +135,7 @@ def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None =
             [row for _, row in rows],
             styles=[style for style, _ in rows],
         )
-    click.echo(summary(planned, words), err=True)
+    note(summary(planned, words))
 
 
 def summary(planned: Plan, words: Words = _PLAN) -> str:
