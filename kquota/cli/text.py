@@ -93,14 +93,18 @@ def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) ->
     """Prints a table as GitHub's Markdown has it."""
 
     def line(cells: Iterable[object]) -> str:
-        # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
-        escaped = (re.sub(r"([\\|`*<])", r"\\\1", safe(cell)) for cell in cells)
-        return f"| {' | '.join(escaped)} |"
+        return f"| {' | '.join(map(markdown, cells))} |"
 
     click.echo(line(headings))
     click.echo(f"|{'---|' * len(headings)}")
     for row in rows:
         click.echo(line(row))
+
+
+def markdown(text: object) -> str:
+    """Text as Markdown reads as no more than text, in a table as well."""
+    # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
+    return re.sub(r"([\\|`*<])", r"\\\1", safe(text))
 
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
