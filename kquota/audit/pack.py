@@ -148,7 +148,7 @@ class Packer:
             free = charged[:, 0] < 0
         if free.any():
             self.ungoverned += int(np.count_nonzero(free[codes]))
-        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, True, ordinal)
+        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, batch.bytes_complete, ordinal)
 
     def _charge(self, key: int) -> tuple[int, int]:
         """The ids of the byte sensor and the request sensor that one distinct client is charged to; -1 for none."""
