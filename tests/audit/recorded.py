@@ -15,6 +15,7 @@ from kquota.audit.replay import find
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.enforcement.generation import Generation
+from kquota.core.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from tests.brokers import accuracy
 
@@ -31,12 +32,12 @@ def findings() -> pa.Table:
 
 def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> pa.Table:
     """What the audit finds in a request log, in one process."""
-    settings = AuditSettings(read_quotas(quotas), generation, read=ReadSettings(broker="1"))
+    settings = AuditSettings(QuotaHistory.of(read_quotas(quotas)), generation, read=ReadSettings(broker="1"))
     packer, segments = Packer(settings.quotas, 1), []
     for number, split in enumerate(plan_splits([str(log)], "request-log")):
         for part, batch in enumerate(sources.read(split, settings.read, Tally())):
             segments += [segment for _, segment in packer.pack(batch, (number, part))]
-    return ordered([find(segments, settings)])
+    return ordered(find(segments, settings))
 
 
 @cache

@@ -73,7 +73,7 @@ def _batch(events: list[UsageEvent], broker: str, sized: bool, answered: bool) -
         bytes_complete=sized,
         throttle_ms=column(event.throttle_ms for event in events) if answered else None,
         connection=column(_fingerprint(event.connection) for event in events),
-        position=column(event.position for event in events),
+        detail=column(event.position for event in events),
         shows_outcome=True,
     )
 
