@@ -28,7 +28,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The charged requests of one split, in the order of the log."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
-    events: list[UsageEvent] = []
+    rows = 0
+    groups: dict[tuple[bool, bool], list[UsageEvent]] = {}
     for place, raw in lines(split):
         try:
             event = parse_line(raw.decode(), broker, zone)
@@ -39,18 +40,24 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         if event.exempt:
             tally.exempt += 1
             continue
-        events.append(event)
-        if len(events) == BATCH_ROWS:
-            yield _batch(events, broker)
-            events = []
-    if events:
-        yield _batch(events, broker)
+        # A batch knows its sizes, and what brokers answered, or it does not: rows of old logs may differ in that.
+        groups.setdefault((event.sized, event.throttle_ms is not None), []).append(event)
+        rows += 1
+        if rows == BATCH_ROWS:
+            yield from _batches(groups, broker)
+            groups, rows = {}, 0
+    yield from _batches(groups, broker)
 
 
-def _batch(events: list[UsageEvent], broker: str) -> Batch:
+def _batches(groups: dict[tuple[bool, bool], list[UsageEvent]], broker: str) -> Iterator[Batch]:
+    for (sized, answered), events in groups.items():
+        yield _batch(events, broker, sized, answered)
+
+
+def _batch(events: list[UsageEvent], broker: str, sized: bool, answered: bool) -> Batch:
     rows = len(events)
 
-    def column(values: Iterator[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def column(values: Iterator[int | None]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.fromiter(values, np.int64, rows)
 
     return Batch(
@@ -63,7 +70,8 @@ def _batch(events: list[UsageEvent], broker: str) -> Batch:
         # acks=0: the broker counts the thread time as exempt, the bytes as any other.
         request_ns=column(0 if event.acks == 0 else event.request_ns for event in events),
         request_complete=False,
-        throttle_ms=column(event.throttle_ms for event in events),
+        bytes_complete=sized,
+        throttle_ms=column(event.throttle_ms for event in events) if answered else None,
         connection=column(_fingerprint(event.connection) for event in events),
         detail=column(event.position for event in events),
         shows_outcome=True,
