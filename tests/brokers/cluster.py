@@ -1,7 +1,8 @@
 """A KRaft cluster for recordings: a controller and brokers, each a process of its own that writes a JSON request log.
 
-Clients come in over SASL/PLAIN on TLS. Two releases: 3.9.1, with the log4j that it ships with, and 4.4.0. Of 4.4.0 one
-module, `kafka-tools`, is not on Maven Central. The broker's pom names it, but nothing that runs here needs it.
+Clients come in over SASL/PLAIN on TLS. Two releases: 3.9.1, with log4j 2 (and its bridge) in the place of the log4j 1
+that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.0 one module, `kafka-tools`, is not on
+Maven Central. The broker's pom names it, but nothing that runs here needs it.
 """
 
 from __future__ import annotations
@@ -29,21 +30,6 @@ STORE_PASSWORD = "made-up-secret"
 CONTROLLER = 1
 """The node that is the controller; brokers are numbered from 2."""
 
-_LOG4J = """\
-log4j.rootLogger=WARN, server
-log4j.logger.kafka.server.ClientQuotaManager=INFO
-log4j.logger.kafka.server.ControllerMutationQuotaManager=INFO
-log4j.logger.kafka.request.logger=DEBUG, request
-log4j.additivity.kafka.request.logger=false
-log4j.appender.request=org.apache.log4j.FileAppender
-log4j.appender.request.File={folder}/kafka-request.log
-log4j.appender.request.layout=org.apache.log4j.PatternLayout
-log4j.appender.request.layout.ConversionPattern=[%d] %p %m (%c)%n
-log4j.appender.server=org.apache.log4j.FileAppender
-log4j.appender.server.File={folder}/server.log
-log4j.appender.server.layout=org.apache.log4j.PatternLayout
-log4j.appender.server.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
 # The times of the request log in microseconds, which log4j 2 has and log4j 1 has not.
 _LOG4J2 = """\
 status = error
@@ -61,40 +47,45 @@ logger.request.name = kafka.request.logger
 logger.request.level = debug
 logger.request.additivity = false
 logger.request.appenderRef.request.ref = request
-logger.quotas.name = org.apache.kafka.server.quota
+logger.quotas.name = {quotas}
 logger.quotas.level = info
 rootLogger.level = warn
 rootLogger.appenderRef.server.ref = server
 """
 
 
+_BINDING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
+"""What binds slf4j to log4j 2; Kafka itself leaves it to its distribution."""
+
+
 @dataclass(frozen=True)
 class Release:
-    """A release of Kafka and how its log is set up."""
+    """A release of Kafka, from Maven."""
 
     version: str
-    binding: str
-    """What binds slf4j to the log4j that Kafka brings; Kafka itself leaves it to its distribution."""
-    option: str
-    """The JVM's option that names the configuration of the log."""
-    logging: str
+    logger: str
+    """The logger that tells when quotas change."""
+    more: tuple[str, ...] = (_BINDING,)
     without: tuple[str, ...] = ()
 
     def jars(self) -> Path:
-        """Its jars, from Maven."""
-        coordinates = (f"org.apache.kafka:kafka_2.13:{self.version}", self.binding)
+        """Its jars."""
+        coordinates = (f"org.apache.kafka:kafka_2.13:{self.version}", *self.more)
         return retrieve(f"cluster-{self.version}", coordinates, self.without)
 
 
 RELEASES = {
     each.version: each
     for each in (
-        Release("3.9.1", "org.slf4j:slf4j-reload4j:1.7.36", "log4j.configuration", _LOG4J),
+        Release(
+            "3.9.1",
+            "kafka.server",
+            more=(_BINDING, "org.apache.logging.log4j:log4j-1.2-api:2.25.4"),
+            without=("ch.qos.reload4j:reload4j", "org.slf4j:slf4j-reload4j"),
+        ),
         Release(
             "4.4.0",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
-            "log4j2.configurationFile",
-            _LOG4J2,
+            "org.apache.kafka.server.quota",
             without=("org.apache.kafka:kafka-tools", "org.apache.kafka:kafka-tools-api"),
         ),
     )
@@ -205,16 +196,18 @@ class KafkaCluster:
             "sasl.jaas.config": f'{_PLAIN_LOGIN} required username="{user}" password="{password_of(user)}";',
         }
 
-    def quota_changes(self, since_ms: int) -> dict[int, list[int]]:
-        """When each node's quota managers logged a change, in epoch ms, from a moment on."""
-        found: dict[int, list[int]] = {}
+    def quota_changes(self, since_ms: int) -> dict[int, int]:
+        """When each node's quota managers were done with a change, in epoch ms; without nodes that logged none.
+
+        The change is the last one after `since_ms`.
+        """
+        found: dict[int, int] = {}
         for node in self.nodes:
             log = (self.folder(node) / "server.log").read_text(errors="replace")
-            stamps = re.findall(r"^\[([^]]+)\] INFO (?:\[.*?\] ?)?(?:Changing|Removing) \S+ quota for ", log, re.M)
-            moments = (
-                datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp() for stamp in stamps
-            )
-            found[node] = [moment for moment in (round(each * 1000) for each in moments) if moment >= since_ms]
+            for stamp in re.findall(r"^\[([^]]+)\] INFO .*(?:(?:Changing|Removing|Setting) .*quota )", log, re.M):
+                moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp()
+                if moment * 1000 >= since_ms:
+                    found[node] = round(moment * 1000)
         return found
 
     def stop(self) -> None:
@@ -255,10 +248,10 @@ class KafkaCluster:
                 jaas = f"{_PLAIN_LOGIN} required {users};"
                 text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD)
             (folder / "server.properties").write_text(text)
-            (folder / "log.properties").write_text(self.release.logging.format(folder=folder))
+            (folder / "log.properties").write_text(_LOG4J2.format(folder=folder, quotas=self.release.logger))
             small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
             heap = self._heap if is_broker else "256m"
-            logging = f"-D{self.release.option}=file:{folder / 'log.properties'}"
+            logging = f"-Dlog4j2.configurationFile={folder / 'log.properties'}"
             launcher = [java(), f"-Xmx{heap}", f"-Xms{heap}", *small, "-Duser.timezone=UTC", logging]
             launcher += [f"-Dkafka.logs.dir={folder}", "-cp", f"{jars}/*"]
             properties = str(folder / "server.properties")
