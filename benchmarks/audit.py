@@ -20,9 +20,10 @@ from typing import Any
 import psutil
 
 from benchmarks.usage import quotas, write_usage
-from kquota.audit import job
+from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
+from kquota.core.history import QuotaHistory
 
 
 def tree() -> list[psutil.Process]:
@@ -93,7 +94,7 @@ def main() -> None:
         write_usage(path, arguments.rows)
         session = job.open_session("local[2]")
         session.conf.set("spark.sql.shuffle.partitions", 8)
-        settings = AuditSettings(quotas())
+        settings = AuditSettings(QuotaHistory.of(quotas()))
 
         def baseline() -> None:
             from pyspark.sql import functions as f

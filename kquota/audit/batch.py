@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy.typing as npt
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
-PRODUCE, FETCH, OTHER = 0, 1, 2
-"""The kinds of request: what its bytes are charged to."""
+PRODUCE, FETCH, OTHER, MUTATION = 0, 1, 2, 3
+"""The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes."""
 
 API_KINDS = {"produce": PRODUCE, "fetch": FETCH}
 
@@ -50,9 +50,10 @@ class Batch:
     """Usage events, a row each, in the order of the export.
 
     `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
-    throttled fetch without its size); `request_ns` thread time in ns; `throttle_ms` what the broker itself answered;
-    `connection` an id that repeats for the requests of one connection, `position` what a fetch asked for (0 where that
-    is not known). Optional columns are None where the export does not have them.
+    throttled fetch without its size), the partitions of a mutation; `request_ns` thread time in ns; `throttle_ms` what
+    the broker itself answered; `connection` an id that repeats for the requests of one connection; `detail` stands for
+    what a fetch asked for (0 where that is not known), and is 1 for a mutation of a permissive request. Optional
+    columns are None where the export does not have them.
     """
 
     broker: Column
@@ -66,12 +67,22 @@ class Batch:
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
-    position: Int64s | None = None
+    detail: Int64s | None = None
     shows_outcome: bool = False
     """Whether the export tells which fetches the broker took back: those of UNKNOWN size, and no other."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
+
+    def take(self, rows: Any) -> Batch:
+        """The events at those rows (a mask or indexes)."""
+        taken = {}
+        for name in ("broker", "user", "client_id"):
+            taken[name] = getattr(self, name).take(rows)
+        for name in ("kind", "time_ms", "bytes", "request_ns", "throttle_ms", "connection", "detail"):
+            column = getattr(self, name)
+            taken[name] = None if column is None else column[rows]
+        return replace(self, **taken)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Usage tables and request logs as a workload: each client's requests as they were recorded, in the open loop.
 
-In memory and on one machine, for `kquota simulate --events`; `kquota.audit.job` does the same for any amount, on Spark.
+In memory and on one machine, for `kquota simulate --events`; `kquota.audit.spark` does the same for any amount.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ _CLIENT = pa.struct(
         pa.field("client_id", pa.string(), nullable=False),
         pa.field("events", pa.int64(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
+        pa.field("throttled_events", pa.int64()),
     ]
 )
 
@@ -40,6 +41,7 @@ SCHEMA = pa.schema(
         pa.field("entity", pa.string(), nullable=False),
         pa.field("level", pa.int8(), nullable=False),
         pa.field("limit", pa.float64(), nullable=False),
+        pa.field("limit_changes", pa.int64(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("events", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
@@ -58,11 +60,13 @@ SCHEMA = pa.schema(
 )
 """The findings table, as `--out` writes it.
 
-`level` is 1 to 8 (KIP-55). `limit` and `peak_rate` are in the key's unit per second and per broker; `peak_rate` of an
-undetermined counter is a lower bound. `throttled_*` is the prediction (null when undetermined), `logged_*` what the
-broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
-estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, or ns of thread
-time.
+`level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
+quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
+per broker; `peak_rate` of an undetermined counter is a lower bound. `throttled_*` is the prediction (null when
+undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the broker itself answered, null
+where the export does not say. `estimated_events` counts throttled fetches whose size was estimated. `clients` are the
+busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time, or partitions; their
+`throttled_events` are null unless asked for.
 """
 
 
@@ -105,6 +109,10 @@ class AuditResult:
     findings: pa.Table
     quality: DataQuality
     rejects: tuple[Reject, ...] = ()
+    before: pa.Table | None = None
+    """The findings under the quotas that `AuditSettings.against` names."""
+    engine: str = ""
+    """What ran it: `local` or `spark`."""
 
     @property
     def throttled(self) -> bool:

@@ -1,82 +1,136 @@
-"""The map side: batches become segments, rows sorted by sensor, one blob per bucket.
+"""The map side: batches become segments, rows sorted by counter, one blob per bucket.
 
 Resolution happens once per distinct (broker, kind, user, client-id), in plain Python; everything per row is an array
-operation. What Spark shuffles is then a few hundred blobs of some ten bytes a row, not rows.
+operation. What is shuffled is then a few hundred blobs of some ten bytes a row, not rows.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import FETCH, OTHER, PRODUCE, Batch, Column, Int64s
+from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Column, Int64s
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
 
-BYTE_KEYS = {PRODUCE: QuotaKey.PRODUCER_BYTE_RATE, FETCH: QuotaKey.CONSUMER_BYTE_RATE}
+CHARGED_KEYS = {
+    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
+    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
+    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
+}
+"""The key that `bytes` of a kind of event is charged to."""
+KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
+"""The keys that an audit can replay, by the numbers that segments carry."""
 
 
-@dataclass(frozen=True, slots=True)
-class SensorRef:
-    """One counter on one broker, and what limits it."""
+class CounterRef(NamedTuple):
+    """One counter on one broker, under one of the quota sets that are tested (`AuditSettings.variants`)."""
 
+    variant: int
     broker: str
     key: QuotaKey
     sensor: str
+
+
+class Governing(NamedTuple):
+    """What limits a counter in one period of the quotas' history."""
+
+    period: int
     entity: str
     level: int
     limit: float
 
-    def bucket(self, buckets: int) -> int:
-        """The same bucket in every process for the same counter."""
-        name = f"{self.broker}\0{self.key.value}\0{self.sensor}".encode()
-        return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") % buckets
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The events of some sensors from one batch: sorted by sensor, in the export's order within each.
+    """The events of some counters from one batch: sorted by counter, in the export's order within each.
 
-    `counts[i]` rows belong to `sensors[i]`. Times are offsets from `base_ms`. Members are the clients behind the
-    sensors: `member_sensor[j]` is the index of the sensor that `members[j]`, a (user, client-id), is charged to.
+    `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
+    `limits[i]`. Ids are fingerprints, the same in every process; who they are is told once by each packer, in
+    `counters` and `governing` (by id) and `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
+    clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is charged to; `member`
+    is the member of each row, where that is asked for.
     """
 
     ordinal: tuple[int, int]
     """(split, batch): the order in which the export holds the events."""
-    sensors: list[SensorRef]
+    counter_ids: Int64s
+    keys: Any
+    limits: Any
     counts: Int64s
     base_ms: int
+    last_ms: int
     times: Any
     values: Any
     throttle_ms: Any
     connection: Any
-    position: Any
+    detail: Any
+    member: Any
     complete: bool
     """Whether the values are all that a broker charges."""
     shows_outcome: bool
     """Whether the broker took back the fetches of unknown size and no other."""
-    members: list[tuple[str, str]]
-    member_sensor: Int64s
+    unsized: bool
+    """Whether there are events of unknown size."""
+    member_ids: Int64s
+    member_counter: Int64s
     member_events: Int64s
     member_values: Int64s
+    counters: dict[int, CounterRef]
+    governing: list[tuple[int, Governing]]
+    names: dict[int, tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def cut(self, time_ms: int) -> tuple[Segment | None, Segment | None]:
+        """The events before that time, and the others; the members stay with the first part that there is."""
+        if self.last_ms < time_ms:
+            return self, None
+        if self.base_ms >= time_ms:
+            return None, self
+        early = self.times < time_ms - self.base_ms
+        return self._part(early, self.base_ms, time_ms - 1), self._part(~early, time_ms, self.last_ms, members=False)
+
+    def _part(self, rows: Any, base_ms: int, last_ms: int, *, members: bool = True) -> Segment:
+        """Those rows, all of them between the two times."""
+        owners = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
+        counts = np.bincount(owners, minlength=len(self.counts))
+        times = self.times[rows].astype(np.int64) + (self.base_ms - base_ms)
+        part: dict[str, Any] = {
+            name: None if (column := getattr(self, name)) is None else column[rows]
+            for name in ("values", "throttle_ms", "connection", "detail", "member")
+        }
+        if not members:
+            part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
+            part |= {"counters": {}, "governing": [], "names": {}}
+        return replace(self, counts=counts, times=times, base_ms=base_ms, last_ms=last_ms, **part)
 
     def dumps(self) -> bytes:
         """The segment as bytes for the shuffle, between workers of one job."""
         return pickle.dumps(self, protocol=5)
 
     @staticmethod
-    def loads(blob: bytes) -> Segment:
+    def loads(blob: Any) -> Segment:
         """The inverse of `dumps`."""
         segment = pickle.loads(blob)  # noqa: S301 - written by this job's own workers, as Spark's own closures are
         assert isinstance(segment, Segment)
         return segment
+
+
+def _fingerprint(*parts: str) -> int:
+    """64 bits, the same in every process; never negative, so that it can be a dictionary key and an array's value."""
+    name = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
 
 
 class _Interner:
@@ -85,8 +139,10 @@ class _Interner:
     def __init__(self) -> None:
         self.index: dict[str, int] = {}
         self.names: list[str] = []
+        self._fingerprints = np.zeros(0, np.int64)
 
     def codes(self, column: Column) -> Int64s:
+        """The number of each row's string."""
         lut = np.fromiter((self._code(name) for name in column.values), np.int64, len(column.values))
         result: Int64s = lut[column.codes] if len(lut) else np.zeros(len(column.codes), np.int64)
         return result
@@ -98,34 +154,107 @@ class _Interner:
             self.names.append(name)
         return code
 
+    def fingerprints(self, codes: Int64s) -> Int64s:
+        """Those of the strings with these numbers."""
+        if len(self._fingerprints) < len(self.names):
+            new = [_fingerprint(name) for name in self.names[len(self._fingerprints) :]]
+            self._fingerprints = np.concatenate([self._fingerprints, np.array(new, np.int64)])
+        found: Int64s = self._fingerprints[codes]
+        return found
+
+
+class _Memo:
+    """A dictionary of whole numbers to pairs of them that is asked for many at once."""
+
+    def __init__(self) -> None:
+        self._keys = np.zeros(0, np.int64)
+        self._values = np.zeros((0, 2), np.int64)
+
+    def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
+        """A row of two for each key; what is not known yet is computed and kept."""
+        places = np.searchsorted(self._keys, keys)
+        known = np.zeros(len(keys), bool)
+        inside = places < len(self._keys)
+        known[inside] = self._keys[places[inside]] == keys[inside]
+        if not known.all():
+            new = keys[~known]
+            values = np.array([compute(key) for key in new.tolist()], np.int64)
+            all_keys, all_values = np.concatenate([self._keys, new]), np.concatenate([self._values, values])
+            order = np.argsort(all_keys)
+            self._keys, self._values = all_keys[order], all_values[order]
+            places = np.searchsorted(self._keys, keys)
+        found: Int64s = self._values[places]
+        return found
+
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1
+_63_BITS = np.int64((1 << 63) - 1)
+
+
+class _Period:
+    """What one snapshot charges clients to; counters are numbers of the packer."""
+
+    def __init__(self, number: int, quotas: QuotaSnapshot) -> None:
+        self.number = number
+        self.charged = _Memo()
+        """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
+        self.governing: dict[int, Governing] = {}
+        self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
+        self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
+        self._texts: dict[Entity, str] = {}
+        self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
+
+    def resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        """The counter of a client and what limits it, the same on all brokers; None where nothing does."""
+        client = (key, user, client_id)
+        if client not in self._resolved:
+            self._resolved[client] = self._resolve(*client)
+        return self._resolved[client]
+
+    def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        found = self._resolvers[key].resolve(user, client_id)
+        if found.limit is None or found.entity is None or found.level is None:
+            return None
+        text = self._texts.get(found.entity)
+        if text is None:
+            text = self._texts[found.entity] = str(found.entity)
+        return str(found.sensor), Governing(self.number, text, int(found.level), float(found.limit))
 
 
 @dataclass
 class Packer:
-    """Turns batches into segments; keeps its tables between batches of one worker."""
+    """Turns batches into segments; keeps its tables between the batches of one worker."""
 
-    quotas: QuotaSnapshot
+    quotas: QuotaHistory
     buckets: int
-    sensors: list[SensorRef] = field(default_factory=list)
+    variant: int = 0
+    per_client: bool = False
     ungoverned: int = 0
-    """Events that no byte-rate or request quota limits."""
+    """Events that no quota limits."""
+    counters: list[CounterRef] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        keys = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-        self._resolvers = {key: Resolver.of(self.quotas, key) for key in keys}
         self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
-        self._sensor_ids: dict[tuple[str, QuotaKey, str], int] = {}
-        self._bucket_of: list[int] = []
-        self._charged: dict[int, tuple[int, int]] = {}
-        self._times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
+        self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
+        self._changes = np.array(self.quotas.changes_ms, np.int64)
+        self._numbers: dict[CounterRef, int] = {}
+        self._ids: list[int] = []
+        self._told: set[tuple[int, int]] = set()
+        self._told_members: list[set[int]] = [set() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""
         if len(batch) == 0:
             return
+        if len(self._changes) == 0:
+            yield from self._pack(batch, self._periods[0], ordinal)
+            return
+        periods = np.searchsorted(self._changes, batch.time_ms, side="right")
+        for period in np.unique(periods).tolist():
+            yield from self._pack(batch.take(periods == period), self._periods[period], ordinal)
+
+    def _pack(self, batch: Batch, period: _Period, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         broker, user, client = (
             self._brokers.codes(batch.broker),
             self._users.codes(batch.user),
@@ -135,107 +264,149 @@ class Packer:
             raise OverflowError("more than 16 million users or client-ids, or 4096 brokers, in one task")
         keys = ((broker << 2 | batch.kind) << 2 * _BITS) | (user << _BITS) | client
         codes, members = kernels.dense_codes(keys)
-        charged = np.array([self._charge(int(key)) for key in members], np.int64)
-        if self._times_requests:
-            free = charged.max(axis=1) < 0
+        charged = period.charged.look_up(members, lambda key: self._charge(key, period))
+        free = charged.max(axis=1) < 0
+        if free.any():
+            self.ungoverned += int(np.count_nonzero(free[codes]))
+        if period.times_requests:
             # An export without thread times still names the clients whose request quota cannot be judged.
             known = batch.request_ns is not None
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
-            yield from self._segments(
-                batch, codes, members, charged[:, 1], nanos, known and batch.request_complete, ordinal
-            )
-        else:
-            free = charged[:, 0] < 0
-        if free.any():
-            self.ungoverned += int(np.count_nonzero(free[codes]))
-        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, True, ordinal)
+            complete = known and batch.request_complete
+            yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
+        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=True)
 
-    def _charge(self, key: int) -> tuple[int, int]:
-        """The ids of the byte sensor and the request sensor that one distinct client is charged to; -1 for none."""
-        known = self._charged.get(key)
-        if known is not None:
-            return known
+    def _charge(self, key: int, period: _Period) -> tuple[int, int]:
+        """The numbers of the two counters that one distinct client is charged to; -1 for none."""
         kind, user, client = key >> 2 * _BITS & 3, key >> _BITS & _MASK, key & _MASK
         broker = self._brokers.names[key >> 2 * _BITS + 2]
         names = (self._users.names[user], self._clients.names[client])
-        byte = self._sensor(broker, BYTE_KEYS[kind], *names) if kind != OTHER else -1
-        request = self._sensor(broker, QuotaKey.REQUEST_PERCENTAGE, *names) if self._times_requests else -1
-        self._charged[key] = (byte, request)
-        return byte, request
+        bytes_, request = -1, -1
+        if kind != OTHER:
+            bytes_ = self._counter(broker, CHARGED_KEYS[kind], *names, period)
+        # A topic is a part of a request, whose thread time is an event of its own.
+        if period.times_requests and kind != MUTATION:
+            request = self._counter(broker, QuotaKey.REQUEST_PERCENTAGE, *names, period)
+        return bytes_, request
 
-    def _sensor(self, broker: str, key: QuotaKey, user: str, client_id: str) -> int:
-        resolution = self._resolvers[key].resolve(user, client_id)
-        if resolution.limit is None or resolution.entity is None or resolution.level is None:
+    def _counter(self, broker: str, key: QuotaKey, user: str, client_id: str, period: _Period) -> int:
+        resolved = period.resolve(key, user, client_id)
+        if resolved is None:
             return -1
-        name = str(resolution.sensor)
-        known = self._sensor_ids.get((broker, key, name))
-        if known is None:
-            known = self._sensor_ids[broker, key, name] = len(self.sensors)
-            reference = SensorRef(
-                broker, key, name, str(resolution.entity), int(resolution.level), float(resolution.limit)
-            )
-            self.sensors.append(reference)
-            self._bucket_of.append(reference.bucket(self.buckets))
-        return known
+        sensor, governing = resolved
+        reference = CounterRef(self.variant, broker, key, sensor)
+        number = self._numbers.get(reference)
+        if number is None:
+            number = self._numbers[reference] = len(self.counters)
+            self.counters.append(reference)
+            self._ids.append(_fingerprint(str(self.variant), broker, key.value, sensor))
+        period.governing.setdefault(number, governing)
+        return number
 
     def _segments(
         self,
         batch: Batch,
         codes: Any,
         members: Int64s,
-        member_sensor: Int64s,
+        charged: Int64s,
         values: Int64s,
-        complete: bool,
+        period: _Period,
         ordinal: tuple[int, int],
+        *,
+        complete: bool,
     ) -> Iterator[tuple[int, Segment]]:
-        """Sorts the governed rows of a batch by bucket and sensor, and cuts them by bucket."""
-        governed = member_sensor >= 0
+        """Sorts the governed rows of a batch by bucket and counter, and cuts them by bucket."""
+        governed = charged >= 0
         if not governed.any():
             return
-        sensors = np.unique(member_sensor[governed])
-        buckets = np.array([self._bucket_of[sensor] for sensor in sensors], np.int64)
-        order = np.lexsort((sensors, buckets))
-        sensors, buckets = sensors[order], buckets[order]
-        # rank: a sensor's place in the sorted output; rows of clients without a quota sort behind all of them.
-        rank_of = np.full(len(self.sensors) + 1, len(sensors), np.int64)
-        rank_of[sensors] = np.arange(len(sensors))
-        member_rank = rank_of[member_sensor]
-        rows, counts = kernels.sort_by_rank(codes, member_rank, len(sensors) + 1)
+        numbers = np.unique(charged[governed])
+        ids = np.array([self._ids[number] for number in numbers], np.int64)
+        buckets = ids % self.buckets
+        order = np.lexsort((numbers, buckets))
+        numbers, ids, buckets = numbers[order], ids[order], buckets[order]
+        keys = np.array([KEYS.index(self.counters[number].key) for number in numbers], np.int8)
+        limits = np.array([period.governing[number].limit for number in numbers.tolist()])
+        # rank: a counter's place in the sorted output; rows of clients without a quota sort behind all of them.
+        rank_of = np.full(len(self.counters) + 1, len(numbers), np.int64)
+        rank_of[numbers] = np.arange(len(numbers))
+        member_rank = rank_of[charged]
+        rows, counts = kernels.sort_by_rank(codes, member_rank, len(numbers) + 1)
         counts = counts[:-1]
         ends = np.cumsum(counts)
-        rows = rows[: ends[-1]] if len(ends) else rows[:0]
+        rows = rows[: ends[-1]]
         events, sums = kernels.member_totals(codes, values, len(members))
+        member_ids = self._member_ids(members)
         times, values = batch.time_ms[rows], values[rows]
-        throttle = None if batch.throttle_ms is None else batch.throttle_ms[rows]
-        connection = None if batch.connection is None else batch.connection[rows]
-        position = None if batch.position is None else batch.position[rows]
+        throttle, connection, detail = (
+            None if column is None else column[rows] for column in (batch.throttle_ms, batch.connection, batch.detail)
+        )
+        shared = self.per_client and len(np.flatnonzero(governed)) > len(numbers)
+        member_of = codes[rows] if shared else None
 
         cuts = np.flatnonzero(np.diff(buckets)) + 1
-        for first, last in zip([0, *cuts], [*cuts, len(sensors)], strict=True):
+        for first, last in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
             begin = int(ends[first - 1]) if first else 0
             end = int(ends[last - 1])
             mine = np.flatnonzero((member_rank >= first) & (member_rank < last))
-            base = int(times[begin:end].min())
+            base, latest = int(times[begin:end].min()), int(times[begin:end].max())
+            local = None
+            if member_of is not None:
+                place = np.zeros(len(members), np.int32)
+                place[mine] = np.arange(len(mine))
+                local = place[member_of[begin:end]]
+            bucket = int(buckets[first])
             yield (
-                int(buckets[first]),
+                bucket,
                 Segment(
                     ordinal=ordinal,
-                    sensors=[self.sensors[sensor] for sensor in sensors[first:last]],
+                    counter_ids=ids[first:last],
+                    keys=keys[first:last],
+                    limits=limits[first:last],
                     counts=counts[first:last],
                     base_ms=base,
+                    last_ms=latest,
                     times=_compact(times[begin:end] - base),
                     values=_compact(values[begin:end]),
                     throttle_ms=None if throttle is None else _compact(throttle[begin:end]),
                     connection=None if connection is None else connection[begin:end],
-                    position=None if position is None else position[begin:end],
-                    shows_outcome=batch.shows_outcome,
+                    detail=None if detail is None else detail[begin:end],
+                    member=local,
                     complete=complete,
-                    members=[self._names(int(key)) for key in members[mine]],
-                    member_sensor=member_rank[mine] - first,
+                    shows_outcome=batch.shows_outcome,
+                    unsized=bool((values[begin:end] == UNKNOWN).any()),
+                    member_ids=member_ids[mine],
+                    member_counter=member_rank[mine] - first,
                     member_events=events[mine],
                     member_values=sums[mine],
+                    **self._introduce(numbers[first:last].tolist(), members[mine], member_ids[mine], bucket, period),
                 ),
             )
+
+    def _introduce(
+        self, numbers: list[int], members: Int64s, member_ids: Int64s, bucket: int, period: _Period
+    ) -> dict[str, Any]:
+        """Who the counters and members of a segment are, as far as the bucket was not told before."""
+        counters, governing, names = {}, [], {}
+        for number in numbers:
+            if (number, period.number) not in self._told:
+                self._told.add((number, period.number))
+                counters[self._ids[number]] = self.counters[number]
+                governing.append((self._ids[number], period.governing[number]))
+        told = self._told_members[bucket]
+        new = set(member_ids.tolist()) - told
+        if new:
+            told |= new
+            rows = np.flatnonzero(np.isin(member_ids, list(new)))
+            names = {int(member_ids[row]): self._names(int(members[row])) for row in rows}
+        return {"counters": counters, "governing": governing, "names": names}
+
+    def _member_ids(self, members: Int64s) -> Int64s:
+        """The fingerprint of each (user, client-id), the same in every process."""
+        users = self._users.fingerprints(members >> _BITS & _MASK)
+        clients = self._clients.fingerprints(members & _MASK)
+        # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.
+        mixed: Int64s = (users * np.int64(-7046029254386353131) ^ clients * np.int64(-4417276706812531889)) & _63_BITS
+        return mixed
 
     def _names(self, key: int) -> tuple[str, str]:
         return self._users.names[key >> _BITS & _MASK], self._clients.names[key & _MASK]

@@ -1,9 +1,16 @@
-"""The reduce side: segments become findings. Orders each counter's events in time and runs the enforcement kernel."""
+"""The reduce side: segments become findings. Orders each counter's events in time and runs the enforcement kernel.
+
+A stream: segments come in the order of their first events, so that whatever happened before the next one's first event
+can be replayed and forgotten, and only the state of each counter is carried on. Memory is bounded by how far the
+segments overlap, not by how much there is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,243 +18,418 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, Verdict
-from kquota.audit.pack import Segment, SensorRef
+from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
+from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
+from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.quota import QuotaKey
+
+FLUSH_ROWS = 2_000_000
+"""How many events wait before those that can be replayed are; some 60 bytes each."""
 
 _KINDS = {
     QuotaKey.PRODUCER_BYTE_RATE: replay.PRODUCE,
     QuotaKey.CONSUMER_BYTE_RATE: replay.FETCH,
     QuotaKey.REQUEST_PERCENTAGE: replay.REQUEST,
+    QuotaKey.CONTROLLER_MUTATION_RATE: replay.MUTATION,
 }
+_KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
+_COMPACT_MEMBERS = 1_000_000
 
 
-def find(segments: Sequence[Segment], settings: AuditSettings) -> pa.Table:
-    """The findings of all counters whose events are in the segments; a counter must be whole in them."""
-    segments = sorted(segments, key=lambda segment: segment.ordinal)
-    sensors: list[SensorRef] = []
-    index: dict[SensorRef, int] = {}
-    targets = [np.array([_intern(ref, index, sensors) for ref in segment.sensors], np.int64) for segment in segments]
-    if not sensors:
-        return SCHEMA.empty_table()
-    counts = np.zeros(len(sensors), np.int64)
-    for segment, target in zip(segments, targets, strict=True):
-        np.add.at(counts, target, segment.counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    columns = _gather(segments, targets, offsets)
-    retaken = np.flatnonzero(columns["values"] == UNKNOWN)
-    estimated = np.bincount(_owners(offsets, retaken), minlength=len(sensors))
-    _estimate(offsets, columns)
-    follows = np.zeros(len(sensors), bool)
-    for segment, target in zip(segments, targets, strict=True):
-        if segment.shows_outcome:
-            follows[target] = True
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Events of some counters, in time; those of one moment in the order of the export.
 
-    engine = kernel(Mode.AUTO)
-    summaries = engine.new_summaries(len(sensors))
-    kinds = np.array([_KINDS[ref.key] for ref in sensors], np.int8)
-    events = _take_back(offsets, columns, retaken[follows[_owners(offsets, retaken)]])
-    column: Any = engine.column
-    engine.replay_many(
-        engine.new_rate(settings.windows, settings.generation),
-        column(events.offsets, "int64"),
-        column(events.times, "int64"),
-        column(events.values, "float64"),
-        # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
-        column(np.where(follows & (kinds == replay.FETCH), replay.PRODUCE, kinds), "int8"),
-        column([ref.limit for ref in sensors], "float64"),
-        None if events.checked is None else column(events.checked, "bool"),
-        None,
-        summaries,
-    )
-    complete = np.ones(len(sensors), bool)
-    for segment, target in zip(segments, targets, strict=True):
-        if not segment.complete:
-            complete[target] = False
-    throttled = np.asarray(summaries.throttled)
-    named = np.flatnonzero((throttled > 0) | ~complete)
-    clients, client_count = _clients(segments, targets, len(sensors), set(named.tolist()), settings.top_clients)
-    return _table(
-        sensors, counts, complete, summaries, columns["throttle_ms"], offsets, estimated, client_count, clients
-    )
-
-
-def _intern(ref: SensorRef, index: dict[SensorRef, int], sensors: list[SensorRef]) -> int:
-    known = index.get(ref)
-    if known is None:
-        known = index[ref] = len(sensors)
-        sensors.append(ref)
-    return known
-
-
-def _gather(segments: Sequence[Segment], targets: Sequence[Int64s], offsets: Int64s) -> dict[str, Any]:
-    """The columns of all segments by counter, in time; events of one moment stay in the order of the export."""
-    total = int(offsets[-1])
-    names = ["times", "values"]
-    for optional in ("throttle_ms", "connection", "position"):
-        if any(getattr(segment, optional) is not None for segment in segments):
-            names.append(optional)
-    columns: dict[str, Any] = {name: np.zeros(total, np.int64) for name in names}
-    cursor = offsets[:-1].copy()
-    for segment, target in zip(segments, targets, strict=True):
-        for name in names:
-            source = getattr(segment, name)
-            if source is not None:
-                if name == "times":
-                    source = source.astype(np.int64) + segment.base_ms
-                kernels.place(segment.counts, target, cursor, source, columns[name])
-        cursor[target] += segment.counts
-    for sensor in kernels.unsorted(offsets, columns["times"]).tolist():
-        rows = slice(offsets[sensor], offsets[sensor + 1])
-        order = np.argsort(columns["times"][rows], kind="stable")
-        for name in names:
-            columns[name][rows] = columns[name][rows][order]
-    return {"throttle_ms": None, "connection": None, "position": None, **columns}
-
-
-def _owners(offsets: Int64s, rows: Int64s) -> Int64s:
-    """The counters that the rows belong to."""
-    return np.searchsorted(offsets, rows, side="right") - 1
-
-
-def _estimate(offsets: Int64s, columns: dict[str, Any]) -> None:
-    """Fills in, in place, what throttled fetches tried to read.
-
-    A throttled fetch is sent, and logged, empty: its bytes come with a retry on the same connection. Clients rotate
-    their partitions and a full response holds the first ones only, so the next fetch that got through counts if it
-    asked for the same position; else the next one there at all, else the last one before, else nothing.
+    The i-th counter is number `counters[i]` of the replay and owns the rows [offsets[i], offsets[i+1]).
     """
-    values = columns["values"]
-    for sensor in np.unique(_owners(offsets, np.flatnonzero(values == UNKNOWN))).tolist():
-        rows = slice(int(offsets[sensor]), int(offsets[sensor + 1]))
-        sizes = values[rows].tolist()
-        connections, positions = (
-            [0] * len(sizes) if columns[name] is None else columns[name][rows].tolist()
-            for name in ("connection", "position")
+
+    counters: Int64s
+    kinds: Any
+    limits: Any
+    offsets: Int64s
+    times: Int64s
+    values: Int64s
+    throttle_ms: Int64s | None
+    connection: Int64s | None
+    detail: Int64s | None
+    member: Int64s | None
+    """The fingerprint of each event's client."""
+    event_limits: Any
+    """The limit that each event meets, where a counter has had more than one; else None."""
+
+    def owners(self, rows: Any) -> Int64s:
+        """The places in `counters` of those rows."""
+        owners: Int64s = np.searchsorted(self.offsets, rows, side="right") - 1
+        return owners
+
+    def before(self, time_ms: int) -> Part:
+        """The events before that time."""
+        rows = self.times < time_ms
+        ends = np.concatenate([[0], np.cumsum(rows)])
+        columns: dict[str, Any] = {
+            name: None if (column := getattr(self, name)) is None else column[rows] for name in _ROWS
+        }
+        rest: dict[str, Any] = {name: getattr(self, name) for name in ("counters", "kinds", "limits")}
+        return Part(**rest, offsets=ends[self.offsets], **columns)
+
+
+_OPTIONAL = ("throttle_ms", "connection", "detail", "member", "event_limits")
+_ROWS = ("times", "values", *_OPTIONAL)
+
+
+_COUNTS = ("events", "unsized", "hits", "logged", "longest")
+_FLAGS = ("incomplete", "follows", "told")
+
+
+class Collector(Protocol):
+    """Looks at the events as they are replayed."""
+
+    def part(self, part: Part, delays: Any, rates: Any) -> None:
+        """`delays` (raw, ms) and `rates` (observed, units per second) are those of the part's events."""
+
+
+class Replay:
+    """The replay of the counters of one bucket."""
+
+    def __init__(self, settings: AuditSettings, collectors: Sequence[Collector] = ()) -> None:
+        self.settings = settings
+        self.refs: list[CounterRef | None] = []
+        """Who the counters are, by number; known for all of them at the end."""
+        self._collectors = collectors
+        self._engine = kernel(Mode.AUTO)
+        self._rate = self._engine.new_rate(settings.windows, settings.generation)
+        self._bucket = self._engine.new_token_bucket(settings.controller_windows)
+        self._index: dict[int, int] = {}
+        self._governing: dict[int, dict[int, Governing]] = {}
+        self._names: dict[int, tuple[str, str]] = {}
+        self._held: list[Segment] = []
+        self._held_rows = 0
+        self._flush_at = FLUSH_ROWS
+        self._has_periods = any(len(history.changes_ms) for history in settings.variants)
+        self._retries = Retries()
+        self._members: list[Int64s] = []
+        self._throttled_members: list[Int64s] = []
+        self._ints: Any = None
+        self._floats: Any = None
+        self._summaries: Any = None
+        self._totals: dict[str, Any] = {}
+        self._make_room(64)
+
+    def _make_room(self, counters: int) -> None:
+        """Tables for that many counters, with what is in the old ones."""
+        size = replay.state_size(self.settings.generation.slots(self.settings.windows.samples))
+        ints = self._engine.table(counters, size[0], "int64")
+        for row in ints:
+            row[replay.RECORDED] = LONG_MAX
+        floats = self._engine.table(counters, size[1], "float64")
+        summaries = self._engine.new_summaries(counters)
+        totals: dict[str, Any] = {name: np.zeros(counters, np.int64) for name in _COUNTS}
+        totals |= {name: np.zeros(counters, bool) for name in _FLAGS}
+        if self.refs:
+            held = len(self.refs)
+            ints[:held], floats[:held] = self._ints[:held], self._floats[:held]
+            for new, summary in zip(summaries, self._summaries, strict=True):
+                column: Any = new
+                column[:held] = summary[:held]
+            for name, old in self._totals.items():
+                totals[name][:held] = old[:held]
+        self._ints, self._floats, self._summaries, self._totals = ints, floats, summaries, totals
+        self._room = counters
+
+    def add(self, segment: Segment) -> None:
+        """Takes the next segment; none may begin before one that was taken earlier."""
+        if self._held_rows >= self._flush_at:
+            unsized = any(held.unsized for held in self._held)
+            self._replay(segment.base_ms - (RETRY_MS if unsized else 0))
+            self._flush_at = self._held_rows + FLUSH_ROWS
+        numbers = self._numbers(segment)
+        for counter_id, reference in segment.counters.items():
+            self.refs[self._index[counter_id]] = reference
+        for counter_id, governing in segment.governing:
+            self._governing.setdefault(self._index[counter_id], {})[governing.period] = governing
+        for member, names in segment.names.items():
+            if self._names.setdefault(member, names) != names:
+                raise ArithmeticError(f"the fingerprints of {names} and {self._names[member]} are the same")
+        totals = self._totals
+        totals["events"][numbers] += segment.counts
+        totals["incomplete"][numbers] |= not segment.complete
+        totals["follows"][numbers] |= segment.shows_outcome
+        totals["told"][numbers] |= segment.throttle_ms is not None
+        self._members.append(
+            np.column_stack(
+                [
+                    numbers[segment.member_counter],
+                    segment.member_ids,
+                    segment.member_events,
+                    segment.member_values,
+                ]
+            )
         )
-        following: dict[int, int] = {}
-        same: dict[tuple[int, int], int] = {}
-        for row in range(len(sizes) - 1, -1, -1):
-            connection, position = connections[row], positions[row]
-            if sizes[row] == UNKNOWN:
-                sizes[row] = same.get((connection, position), following.get(connection, UNKNOWN))
-            else:
-                following[connection] = sizes[row]
-                if position:
-                    same[connection, position] = sizes[row]
-        before: dict[int, int] = {}
-        for row, connection in enumerate(connections):
-            if sizes[row] == UNKNOWN:
-                sizes[row] = before.get(connection, 0)
-            else:
-                before[connection] = sizes[row]
-        values[rows] = sizes
+        if sum(map(len, self._members)) > _COMPACT_MEMBERS:
+            self._members = [_added_up(self._members)]
+        self._held.append(segment)
+        self._held_rows += len(segment)
+
+    def _numbers(self, segment: Segment) -> Int64s:
+        index = self._index
+        numbers = np.array([index.setdefault(key, len(index)) for key in segment.counter_ids.tolist()], np.int64)
+        if len(index) > self._room:
+            self._make_room(2 * len(index))
+        self.refs += [None] * (len(index) - len(self.refs))
+        return numbers
+
+    def _replay(self, before: int | None) -> None:
+        """Replays the events before that time, all of them for None; the others stay."""
+        held = sorted(self._held, key=lambda segment: segment.ordinal)
+        if before is None:
+            early, late = held, []
+        else:
+            cuts = [segment.cut(before) for segment in held]
+            early = [part for part, _ in cuts if part is not None]
+            late = [part for _, part in cuts if part is not None]
+        if early:
+            unsized = any(segment.unsized for segment in early)
+            part = self._gather(held if unsized else early)
+            retaken = np.zeros(len(part.times), bool)
+            if unsized:
+                # What a throttled fetch tried to read is told by its retry, which may be later than `before`.
+                retaken = part.values == UNKNOWN
+                self._retries.fill_in(part)
+                if before is not None:
+                    retaken = retaken[part.times < before]
+                    part = part.before(before)
+            self._retries.remember(part)
+            self._run(part, retaken)
+        self._held = late
+        self._held_rows = sum(map(len, late))
+
+    def _gather(self, segments: Sequence[Segment]) -> Part:
+        numbers = [self._numbers(segment) for segment in segments]
+        counters = np.unique(np.concatenate(numbers))
+        targets = [np.searchsorted(counters, mine) for mine in numbers]
+        counts = np.zeros(len(counters), np.int64)
+        kinds, limits = np.zeros(len(counters), np.int8), np.zeros(len(counters))
+        for segment, target in zip(segments, targets, strict=True):
+            counts[target] += segment.counts
+            kinds[target] = _KIND_OF_KEY[segment.keys]
+            limits[target] = segment.limits
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        names = ["times", "values"]
+        names += [name for name in _OPTIONAL[:3] if any(getattr(segment, name) is not None for segment in segments)]
+        names += ["member"] if self.settings.per_client else []
+        names += ["event_limits"] if self._has_periods else []
+        columns: dict[str, Any] = {
+            name: np.zeros(offsets[-1], np.float64 if name == "event_limits" else np.int64) for name in names
+        }
+        cursor = offsets[:-1].copy()
+        for segment, target in zip(segments, targets, strict=True):
+            for name in names:
+                source = _column(segment, name)
+                if source is not None:
+                    kernels.place(segment.counts, target, cursor, source, columns[name])
+            cursor[target] += segment.counts
+        for counter in kernels.unsorted(offsets, columns["times"]).tolist():
+            rows = slice(offsets[counter], offsets[counter + 1])
+            order = np.argsort(columns["times"][rows], kind="stable")
+            for name in names:
+                columns[name][rows] = columns[name][rows][order]
+        columns = {name: columns.get(name) for name in _ROWS}
+        return Part(counters, kinds, limits, offsets, **columns)
+
+    def _run(self, part: Part, retaken: Any) -> None:
+        """Replays a part; the events `retaken` (a mask) are fetches of which the broker sent nothing."""
+        engine, totals = self._engine, self._totals
+        column: Any = engine.column
+        follows = totals["follows"][part.counters] & (part.kinds == replay.FETCH)
+        rows = np.flatnonzero(retaken)
+        owners = part.owners(rows)
+        np.add.at(totals["unsized"], part.counters[owners], 1)
+        events = _Events.of(part, rows[follows[owners]])
+        watched = bool(self._collectors) or part.member is not None
+        delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
+        rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
+        engine.replay_many(
+            self._rate,
+            self._bucket,
+            column(part.counters, "int64"),
+            column(events.offsets, "int64"),
+            column(events.times, "int64"),
+            column(events.values, "float64"),
+            # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
+            column(np.where(follows, replay.PRODUCE, part.kinds), "int8"),
+            column(part.limits, "float64"),
+            None if events.checked is None else column(events.checked, "bool"),
+            None if events.limits is None else column(events.limits, "float64"),
+            delays,
+            rates,
+            self._ints,
+            self._floats,
+            self._summaries,
+        )
+        if part.throttle_ms is not None:
+            hits = np.flatnonzero(part.throttle_ms > 0)
+            numbers = part.counters[part.owners(hits)]
+            np.add.at(totals["hits"], numbers, 1)
+            np.add.at(totals["logged"], numbers, part.throttle_ms[hits])
+            np.maximum.at(totals["longest"], numbers, part.throttle_ms[hits])
+        if delays is None:
+            return
+        told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
+        if part.member is not None:
+            hits = np.flatnonzero(told > 0)
+            numbers = part.counters[part.owners(hits)]
+            zero = np.zeros(len(hits), np.int64)
+            found = np.column_stack([numbers, part.member[hits], zero + 1, zero])
+            self._throttled_members = [_added_up([*self._throttled_members, found])]
+        for collector in self._collectors:
+            collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
+
+    def finish(self) -> list[pa.Table]:
+        """Replays the rest. The findings (SCHEMA), a table for each of the settings' variants."""
+        self._replay(None)
+        count = len(self.refs)
+        refs: list[CounterRef] = [ref for ref in self.refs if ref is not None]
+        assert len(refs) == count, "a counter without a name"
+        summaries = {name: np.asarray(column)[:count] for name, column in self._summaries._asdict().items()}
+        totals = {name: column[:count] for name, column in self._totals.items()}
+        governing = [self._governing[number][max(self._governing[number])] for number in range(count)]
+        changes = [_changes(self._governing[number]) for number in range(count)]
+        known, throttled = ~totals["incomplete"], summaries["throttled"]
+        happened = known & (throttled > 0)
+        verdicts = np.where(
+            ~known,
+            Verdict.UNDETERMINED.value,
+            np.where(throttled > 0, Verdict.THROTTLED.value, Verdict.NOT_THROTTLED.value),
+        )
+
+        def whole(column: Any, mask: Any) -> pa.Array:
+            return pa.array(np.asarray(column), pa.int64(), mask=~mask)
+
+        clients, client_counts = self._clients(np.flatnonzero((throttled > 0) | ~known), count)
+        table = pa.table(
+            [
+                pa.array([ref.broker for ref in refs], pa.string()),
+                pa.array([ref.key.value for ref in refs], pa.string()),
+                pa.array([ref.sensor for ref in refs], pa.string()),
+                pa.array([quota.entity for quota in governing], pa.string()),
+                pa.array([quota.level for quota in governing], pa.int8()),
+                pa.array([quota.limit for quota in governing], pa.float64()),
+                pa.array(changes, pa.int64()),
+                pa.array(verdicts.tolist(), pa.string()),
+                pa.array(totals["events"]),
+                whole(throttled, known),
+                whole(summaries["total_ms"], known),
+                whole(summaries["max_ms"], known),
+                pa.array(summaries["peak_rate"], pa.float64()),
+                whole(summaries["first_ms"], happened),
+                whole(summaries["last_ms"], happened),
+                *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
+                pa.array(totals["unsized"]),
+                pa.array(client_counts),
+                pa.array(clients, SCHEMA.field("clients").type),
+            ],
+            schema=SCHEMA,
+        )
+        variants = np.array([ref.variant for ref in refs], np.int64)
+        return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
+        """The busiest clients of the named counters, and how many share each of all."""
+        rows = _added_up(self._members)
+        client_count = np.bincount(rows[:, 0], minlength=count)
+        hits = {(row[0], row[1]): row[2] for row in _added_up(self._throttled_members).tolist()}
+        counted = self.settings.per_client
+        clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+        for counter, member, events, value in rows[np.isin(rows[:, 0], named)].tolist():
+            user, client_id = self._names[member]
+            throttled = hits.get((counter, member), 0) if counted else None
+            client = {"user": user, "client_id": client_id, "events": events, "value": value}
+            clients[counter].append(client | {"throttled_events": throttled})
+        for mine in clients:
+            mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
+        return [mine[: self.settings.top_clients] for mine in clients], client_count
 
 
-class _Events(NamedTuple):
+def find(segments: Iterable[Segment], settings: AuditSettings) -> list[pa.Table]:
+    """The findings of the counters whose events are in the segments, in any order; a counter must be whole in them."""
+    replayed = Replay(settings)
+    for segment in sorted(segments, key=lambda segment: segment.base_ms):
+        replayed.add(segment)
+    return replayed.finish()
+
+
+def _column(segment: Segment, name: str) -> Any:
+    """A column of a segment as the part has it."""
+    match name:
+        case "times":
+            return segment.times.astype(np.int64) + segment.base_ms
+        case "event_limits":
+            return np.repeat(segment.limits, segment.counts)
+        case "member":
+            if segment.member is not None:
+                return segment.member_ids[segment.member]
+            # Without a column each counter has one client.
+            only = np.zeros(len(segment.counts), np.int64)
+            only[segment.member_counter] = segment.member_ids
+            return np.repeat(only, segment.counts)
+        case _:
+            return getattr(segment, name)
+
+
+def _added_up(rows: Sequence[Int64s]) -> Int64s:
+    """Rows of (counter, member, a, b): one for each counter and member, with the sums of a and b."""
+    if not rows:
+        return np.zeros((0, 4), np.int64)
+    table = np.concatenate(rows)
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    if len(table) == 0:
+        return table
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(table[:, :2], axis=0) != 0).any(axis=1)]))
+    return np.column_stack([table[starts, :2], np.add.reduceat(table[:, 2:], starts, axis=0)])
+
+
+def _changes(periods: dict[int, Governing]) -> int:
+    """How often the limit of a counter changed, or what set it."""
+    in_time = [periods[period] for period in sorted(periods)]
+    return sum((later.entity, later.limit) != (earlier.entity, earlier.limit) for earlier, later in pairwise(in_time))
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
     """What the kernel replays."""
 
     offsets: Int64s
     times: Int64s
     values: Int64s
+    limits: Any
     checked: Any
+    own: Any
+    """Which of them are the part's own events, where there are others."""
 
+    @classmethod
+    def of(cls, part: Part, retaken: Int64s) -> _Events:
+        """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
 
-def _take_back(offsets: Int64s, columns: dict[str, Any], retaken: Int64s) -> _Events:
-    """The events, each of the rows `retaken` followed by its own un-recording, as the broker did it.
-
-    Where the export shows what the broker took back, the counter is to hold what the broker's held: a retry comes just
-    when the rate is down to the limit, so an error of a millisecond would turn a verdict, and then the bytes of
-    everything after it.
-    """
-    times, values = columns["times"], columns["values"]
-    if len(retaken) == 0:
-        return _Events(offsets, times, values, None)
-    after = retaken + 1
-    checked = np.insert(np.ones(len(times), bool), after, False)
-    shifted = offsets + np.searchsorted(retaken, offsets)
-    return _Events(
-        shifted, np.insert(times, after, times[retaken]), np.insert(values, after, -values[retaken]), checked
-    )
-
-
-def _clients(
-    segments: Sequence[Segment], targets: Sequence[Int64s], count: int, named: set[int], top: int
-) -> tuple[list[list[dict[str, Any]]], Int64s]:
-    """The busiest clients of the named counters, and how many share each of them."""
-    totals: dict[int, dict[tuple[str, str], list[int]]] = {}
-    for segment, target in zip(segments, targets, strict=True):
-        member_target = target[segment.member_sensor]
-        for member in np.flatnonzero(np.isin(member_target, [*named])):
-            mine = totals.setdefault(int(member_target[member]), {})
-            sums = mine.setdefault(segment.members[member], [0, 0])
-            sums[0] += int(segment.member_events[member])
-            sums[1] += int(segment.member_values[member])
-    clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
-    client_count = np.ones(count, np.int64)
-    for sensor, members in totals.items():
-        client_count[sensor] = len(members)
-        busiest = sorted(members.items(), key=lambda item: (-item[1][1], -item[1][0], item[0]))[:top]
-        clients[sensor] = [
-            {"user": user, "client_id": client_id, "events": events, "value": value}
-            for (user, client_id), (events, value) in busiest
-        ]
-    return clients, client_count
-
-
-def _table(
-    sensors: list[SensorRef],
-    counts: Int64s,
-    complete: Any,
-    summaries: Any,
-    throttle: Int64s | None,
-    offsets: Int64s,
-    estimated: Int64s,
-    client_count: Int64s,
-    clients: list[list[dict[str, Any]]],
-) -> pa.Table:
-    throttled = np.asarray(summaries.throttled)
-    verdicts = np.where(
-        ~complete,
-        Verdict.UNDETERMINED.value,
-        np.where(throttled > 0, Verdict.THROTTLED.value, Verdict.NOT_THROTTLED.value),
-    )
-
-    def predicted(column: Any, known: Any = complete) -> pa.Array:
-        return pa.array(np.asarray(column), pa.int64(), mask=~known)
-
-    if throttle is None:
-        logged = [pa.nulls(len(sensors), pa.int64())] * 3
-    else:
-        starts = offsets[:-1]
-        logged = [
-            pa.array(np.add.reduceat((throttle > 0).astype(np.int64), starts)),
-            pa.array(np.add.reduceat(throttle, starts)),
-            pa.array(np.maximum.reduceat(throttle, starts)),
-        ]
-    happened = complete & (throttled > 0)
-    return pa.table(
-        [
-            pa.array([ref.broker for ref in sensors]),
-            pa.array([ref.key.value for ref in sensors]),
-            pa.array([ref.sensor for ref in sensors]),
-            pa.array([ref.entity for ref in sensors]),
-            pa.array([ref.level for ref in sensors], pa.int8()),
-            pa.array([ref.limit for ref in sensors], pa.float64()),
-            pa.array(verdicts.tolist()),
-            pa.array(counts),
-            predicted(summaries.throttled),
-            predicted(summaries.total_ms),
-            predicted(summaries.max_ms),
-            pa.array(np.asarray(summaries.peak_rate)),
-            predicted(summaries.first_ms, happened),
-            predicted(summaries.last_ms, happened),
-            *logged,
-            pa.array(estimated),
-            pa.array(client_count),
-            pa.array(clients, SCHEMA.field("clients").type),
-        ],
-        schema=SCHEMA,
-    )
+        Where the export shows what the broker took back, the counter is to hold what the broker's held: a retry comes
+        just when the rate is down to the limit, so an error of a millisecond would turn a verdict, and then the bytes
+        of everything after it.
+        """
+        checked = None
+        if part.detail is not None and (part.kinds == replay.MUTATION).any():
+            rows = np.repeat(part.kinds == replay.MUTATION, np.diff(part.offsets))
+            checked = ~(rows & (part.detail == 1))
+        if len(retaken) == 0:
+            return cls(part.offsets, part.times, part.values, part.event_limits, checked, None)
+        after = retaken + 1
+        own = np.insert(np.ones(len(part.times), bool), after, False)
+        return cls(
+            part.offsets + np.searchsorted(retaken, part.offsets),
+            np.insert(part.times, after, part.times[retaken]),
+            np.insert(part.values, after, -part.values[retaken]),
+            None if part.event_limits is None else np.insert(part.event_limits, after, part.event_limits[retaken]),
+            own if checked is None else np.insert(checked, after, False),
+            own,
+        )

@@ -65,6 +65,13 @@ if TYPE_CHECKING:
     help="Where records that cannot be read go; written only when there are some.",
 )
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input.",
+)
 @click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
 @params.cluster_options
 @params.output_option("table", "json", "csv")
@@ -74,6 +81,7 @@ def command(
     out: Path | None,
     quarantine: Path,
     fail_on: str | None,
+    engine: str,
     master: str | None,
     show_all: bool,
     output: str,
@@ -92,7 +100,7 @@ def command(
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
     settings = _settings(options)
-    result = _run(paths, source, settings, master)
+    result = _run(paths, source, settings, engine, master)
     _keep_rejects(result, quarantine)
     if out is not None:
         result.write(out)
@@ -117,13 +125,15 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     quotas = session.load_quotas(options)
     if broker is not None:
         quotas = broker.static.added_to(quotas)
+    from kquota.core.history import QuotaHistory
+
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
     return AuditSettings(
-        quotas=quotas,
+        quotas=QuotaHistory.of(quotas),
         generation=generation,
         windows=QuotaWindows(
             options["quota_window_num"] or windows.samples,
@@ -134,25 +144,35 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     )
 
 
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, master: str | None) -> AuditResult:
-    from kquota.audit import job
+def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+    from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
     if not settings.quotas:
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
-    with _progress() as show:
-        spark = job.open_session(master)
-        show(lambda: job.progress(spark))
+    what = ", ".join(paths)
+    if engines.choose(engine, splits, master) == "local":
+        from kquota.audit import local
+
+        with _progress("auditing") as show:
+            counts = [(0, 0)]
+            show(lambda: counts[-1])
+            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+    from kquota.audit import spark
+
+    with _progress("starting Spark") as show:
+        session = spark.open_session(master)
+        show(lambda: spark.progress(session))
         try:
-            return job.audit(spark, splits, settings, ", ".join(paths))
+            return spark.audit(session, splits, settings, what)
         finally:
-            spark.stop()
+            session.stop()
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
+def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
     """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
     if not sys.stderr.isatty():
         yield lambda poll: None
@@ -164,7 +184,7 @@ def _progress() -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
     with bar:
-        task = bar.add_task("starting Spark", total=None)
+        task = bar.add_task(first, total=None)
 
         def show(poll: Callable[[], tuple[int, int]]) -> None:
             def watch() -> None:
@@ -221,7 +241,7 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
             "quota_window_num": settings.windows.samples,
             "quota_window_size_seconds": settings.windows.window_seconds,
         }
-        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement)), nl=False)
+        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine)), nl=False)
         return
     if output == "csv":
         from kquota.cli.text import print_csv
@@ -274,7 +294,8 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     if undetermined:
         summary += f", {undetermined} undetermined (the export does not hold all thread time)"
     click.echo(
-        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt",
+        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
+        f" ({result.engine} engine)",
         err=True,
     )
 

@@ -13,12 +13,13 @@ from kquota.documents.quotas import entity_document
 
 
 def audit_document(
-    findings: Sequence[Mapping[str, Any]], quality: Mapping[str, Any], brokers: Mapping[str, Any]
+    findings: Sequence[Mapping[str, Any]], quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
 ) -> Document:
-    """The findings (rows of the findings table), the account of the data, and the enforcement that was assumed."""
+    """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it."""
     return {
         "kind": "kquota.audit",
         "version": 1,
+        "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
         "findings": [_finding(row) for row in findings],
@@ -38,6 +39,7 @@ def _finding(row: Mapping[str, Any]) -> Document:
         "level": row["level"],
         "level_name": Level(row["level"]).label,
         "limit": int(row["limit"]) if key.value_type.integral else row["limit"],
+        "limit_changes": row["limit_changes"],
         "verdict": row["verdict"],
         "events": events,
         "throttled_events": throttled,
@@ -63,6 +65,7 @@ def _finding(row: Mapping[str, Any]) -> Document:
                 "client-id": client["client_id"],
                 "events": client["events"],
                 "value": client["value"],
+                "throttled_events": client["throttled_events"],
             }
             for client in row["clients"]
         ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import job
+from kquota.audit import spark as job
 from tests.cli.conftest import kquota
 
 __all__ = ["kquota", "spark"]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.enforcement.replay import replay_bytes, replay_requests
+from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
 from kquota.core.entity import DEFAULT, Entity
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
@@ -50,35 +51,45 @@ class Expected:
     logged_ms: int
 
 
+_KINDS = {
+    QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,
+    QuotaKey.CONSUMER_BYTE_RATE: FETCH,
+    QuotaKey.REQUEST_PERCENTAGE: REQUEST,
+}
+
+
 def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str, str, str], Expected]:
     """The expected findings by (broker, key, sensor); events of one moment in the order given."""
     keys = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
-    resolvers = {key: Resolver.of(settings.quotas, key) for key in (*keys.values(), QuotaKey.REQUEST_PERCENTAGE)}
-    charged: dict[tuple[str, QuotaKey, str], list[tuple[int, int, int]]] = defaultdict(list)
+    charged: dict[tuple[str, QuotaKey, str], list[tuple[int, int, int, float]]] = defaultdict(list)
     limits: dict[tuple[str, QuotaKey, str], float] = {}
     for event in sorted(events, key=lambda event: event.time_ms):
         uses = [(QuotaKey.REQUEST_PERCENTAGE, event.request_ns)]
         if event.api in keys:
             uses.append((keys[event.api], event.bytes))
         for key, value in uses:
-            resolution = resolvers[key].resolve(event.user, event.client_id)
+            resolution = Resolver.of(settings.quotas.at(event.time_ms), key).resolve(event.user, event.client_id)
             if resolution.limit is not None:
                 name = (event.broker, key, str(resolution.sensor))
-                limits[name] = resolution.limit
-                charged[name].append((event.time_ms, value, event.throttle_ms))
+                limits[name] = float(resolution.limit)
+                charged[name].append((event.time_ms, value, event.throttle_ms, float(resolution.limit)))
     found = {}
     for (broker, key, sensor), rows in charged.items():
-        times, values, logged = [list(column) for column in zip(*rows, strict=True)]
-        common: dict[str, Any] = {
-            "windows": settings.windows,
-            "generation": settings.generation,
-            "using": kernel(Mode.PLAIN),
-        }
+        times, values, logged, each = [list(column) for column in zip(*rows, strict=True)]
         limit = limits[broker, key, sensor]
-        if key is QuotaKey.REQUEST_PERCENTAGE:
-            summary = replay_requests(times, values, limit, **common)
-        else:
-            summary = replay_bytes(times, values, limit, unrecord=key is QuotaKey.CONSUMER_BYTE_RATE, **common)
+        using = kernel(Mode.PLAIN)
+        summary = using.replay_sensor(
+            using.new_rate(settings.windows, settings.generation),
+            0,
+            len(times),
+            times,
+            [float(value) for value in values],
+            _KINDS[key],
+            0.0,
+            None,
+            None,
+            each,
+        )
         found[broker, key.value, sensor] = Expected(
             limit=limit,
             events=len(rows),
@@ -163,6 +174,14 @@ def event_lists(draw: st.DrawFn) -> list[Event]:
         )
         for time in times
     ]
+
+
+@st.composite
+def quota_histories(draw: st.DrawFn) -> QuotaHistory:
+    """Quotas that change a few times while the events happen, or never."""
+    moments = sorted(draw(st.sets(st.integers(0, 120_000), max_size=3)))
+    snapshots = tuple(draw(quota_snapshots()) for _ in range(len(moments) + 1))
+    return QuotaHistory(snapshots, tuple(START_MS + moment for moment in moments))
 
 
 @st.composite

@@ -8,16 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kquota.audit import job, sources
+from kquota.audit import local, replay, sources
+from kquota.audit import spark as job
+from kquota.audit.batch import FETCH, UNKNOWN, Batch, Column
 from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.pack import Packer
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.entity import DEFAULT, Entity
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
@@ -76,7 +83,7 @@ def write_json_lines(events: list[Event], folder: Path) -> Path:
 @pytest.mark.parametrize("write", [write_parquet, write_csv, write_json_lines])
 def test_every_form_of_the_usage_table(spark: Any, tmp_path: Path, write: Callable[[list[Event], Path], Path]) -> None:
     """The findings are those of a plain replay, whatever the file."""
-    events, audit_settings = many_events(), AuditSettings(QUOTAS)
+    events, audit_settings = many_events(), AuditSettings(QuotaHistory.of(QUOTAS))
 
     result = run(spark, write(events, tmp_path), audit_settings)
 
@@ -88,9 +95,35 @@ def test_every_form_of_the_usage_table(spark: Any, tmp_path: Path, write: Callab
     assert (result.quality.first_ms, result.quality.last_ms) == (events[0].time_ms, events[-1].time_ms)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_without_spark_the_findings_are_the_same(tmp_path: Path, processes: int) -> None:
+    """In this process and in two others; in two variants; the engine is named."""
+    events = many_events()
+    later = QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 900}})
+    history = QuotaHistory((QUOTAS, later), (oracle.START_MS + 60_000,))
+    audit_settings = AuditSettings(history, against=QuotaHistory.of(later))
+    splits = plan_splits([str(write_parquet(events, tmp_path))], "auto")
+    steps: list[tuple[int, int]] = []
+
+    result = local.audit(
+        splits,
+        audit_settings,
+        "usage",
+        processes=processes,
+        progress=lambda done, known: steps.append((done, known)),
+    )
+
+    assert oracle.as_expected(result.findings) == oracle.findings(events, audit_settings)
+    assert oracle.as_expected(result.before) == oracle.findings(events, AuditSettings(QuotaHistory.of(later)))
+    assert {row["limit_changes"] for row in result.findings.to_pylist()} == {0}
+    assert (result.engine, result.quality.events) == ("local", len(events))
+    assert (steps == []) == (processes == 1)
+    assert steps == [] or steps[-1][0] == steps[-1][1]
+
+
 def test_findings_are_in_order(spark: Any, tmp_path: Path) -> None:
     """Throttled first, the most throttle time first."""
-    found = run(spark, write_csv(many_events(), tmp_path), AuditSettings(QUOTAS)).findings
+    found = run(spark, write_csv(many_events(), tmp_path), AuditSettings(QuotaHistory.of(QUOTAS))).findings
 
     totals = found.column("throttle_time_ms").to_pylist()
     assert totals == sorted(totals, reverse=True)
@@ -180,9 +213,9 @@ def test_a_throttled_fetch_without_a_size_takes_that_of_its_retry(spark: Any, tm
         Event(oracle.START_MS + time, tmp_path.name, "alice", "", "fetch", size or 8000, 0, 0) for time, size, _ in rows
     ]
 
-    (row,) = run(spark, path, AuditSettings(quotas)).findings.to_pylist()
+    (row,) = run(spark, path, AuditSettings(QuotaHistory.of(quotas))).findings.to_pylist()
 
-    (expected,) = oracle.findings(full, AuditSettings(quotas)).values()
+    (expected,) = oracle.findings(full, AuditSettings(QuotaHistory.of(quotas))).values()
     assert row["estimated_events"] == 1
     assert (row["throttled_events"], row["throttle_time_ms"]) == (expected.throttled, expected.total_ms)
     assert expected.throttled == 2
@@ -193,7 +226,7 @@ def test_a_table_without_thread_time_leaves_the_request_quota_undetermined(spark
     table = oracle.usage_table(many_events()).drop_columns(["request_time_ns"])
     pq.write_table(table, tmp_path / "usage.parquet")
 
-    rows = run(spark, tmp_path / "usage.parquet", AuditSettings(QUOTAS)).findings.to_pylist()
+    rows = run(spark, tmp_path / "usage.parquet", AuditSettings(QuotaHistory.of(QUOTAS))).findings.to_pylist()
 
     requests = [row for row in rows if row["key"] == "request_percentage"]
     assert requests
@@ -217,7 +250,7 @@ def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes,
     (tmp_path / name).write_bytes(content)
 
     with pytest.raises(InputError, match=says):
-        run(spark, tmp_path / name, AuditSettings(QUOTAS))
+        run(spark, tmp_path / name, AuditSettings(QuotaHistory.of(QUOTAS)))
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,3 +274,42 @@ def test_text_is_cut_without_losing_a_line(tmp_path: Path, monkeypatch: pytest.M
     found = [line for split in plan_splits([str(path)], "auto") for _, line in sources.lines(split)]
 
     assert found == wanted
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+@settings(max_examples=30)
+def test_throttled_fetches_have_the_same_sizes_however_the_replay_is_cut(seed: int, parts: int) -> None:
+    """What a retry tells is looked for beyond the end of a part, and what was read last before its beginning."""
+    random = np.random.default_rng(seed)
+    count = 400
+    times = oracle.START_MS + np.cumsum(random.choice([5, 900, 40_000], count, p=[0.6, 0.35, 0.05]))
+    size = np.where(random.random(count) < 0.3, UNKNOWN, random.integers(100, 4000, count))
+    column = Column.constant("x", count)
+    batch = Batch(
+        broker=column,
+        user=column,
+        client_id=Column(random.integers(0, 2, count).astype(np.int32), ["a", "b"]),
+        kind=np.full(count, FETCH, np.uint8),
+        time_ms=times,
+        bytes=size,
+        connection=random.integers(1, 4, count),
+        detail=random.integers(0, 3, count),
+        shows_outcome=bool(seed % 2),
+    )
+    audit_settings = AuditSettings(
+        QuotaHistory.of(QuotaSnapshot({Entity(user="x"): {QuotaKey.CONSUMER_BYTE_RATE: 1500}}))
+    )
+    pieces = np.array_split(np.arange(count), parts)
+
+    def findings(flush: int) -> list[dict[str, Any]]:
+        packer = Packer(audit_settings.quotas, 1)
+        segments = [
+            segment for number, rows in enumerate(pieces) for _, segment in packer.pack(batch.take(rows), (number, 0))
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replay, "FLUSH_ROWS", flush)
+            (table,) = replay.find(segments, audit_settings)
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
+    assert findings(1) == findings(10**9)

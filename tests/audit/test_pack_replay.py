@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -12,28 +13,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import kernels
+from kquota.audit import kernels, replay
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer, Segment
 from kquota.audit.replay import find
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 
 
-def audit(parts: Sequence[Sequence[Event]], audit_settings: AuditSettings, buckets: int) -> pa.Table:
+def audit(parts: Sequence[Sequence[Event]], audit_settings: AuditSettings, buckets: int) -> list[pa.Table]:
     """Both sides of the job without Spark: a packer for every second part, as if on two executors."""
     shuffled: dict[int, list[Segment]] = defaultdict(list)
-    packers = [Packer(audit_settings.quotas, buckets) for _ in range(2)]
+    packers = [
+        [
+            Packer(quotas, buckets, variant, audit_settings.per_client)
+            for variant, quotas in enumerate(audit_settings.variants)
+        ]
+        for _ in range(2)
+    ]
     for number, part in enumerate(parts):
-        for bucket, segment in packers[number % 2].pack(oracle.batch(part), (number, 0)):
-            shuffled[bucket].append(Segment.loads(segment.dumps()))
-    tables = [find(list(reversed(segments)), audit_settings) for segments in shuffled.values()]
-    return pa.concat_tables([SCHEMA.empty_table(), *tables])
+        for packer in packers[number % 2]:
+            for bucket, segment in packer.pack(oracle.batch(part), (number, 0)):
+                shuffled[bucket].append(Segment.loads(segment.dumps()))
+    tables = [find(reversed(segments), audit_settings) for segments in shuffled.values()]
+    return [
+        pa.concat_tables([SCHEMA.empty_table(), *(table[variant] for table in tables)])
+        for variant in range(len(audit_settings.variants))
+    ]
 
 
 @pytest.fixture(params=["compiled", "numpy"])
@@ -46,7 +58,9 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("loops")
 @given(
     events=oracle.event_lists(),
-    quotas=oracle.quota_snapshots(),
+    quotas=oracle.quota_histories(),
+    against=st.none() | oracle.quota_histories(),
+    flush=st.sampled_from([1, 30, replay.FLUSH_ROWS]),
     cuts=st.lists(st.integers(0, 120), max_size=4),
     buckets=st.integers(1, 5),
     generation=st.sampled_from(Generation),
@@ -55,20 +69,26 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @settings(max_examples=60, deadline=None)
 def test_equals_a_plain_replay(
     events: list[Event],
-    quotas: QuotaSnapshot,
+    quotas: QuotaHistory,
+    against: QuotaHistory | None,
+    flush: int,
     cuts: list[int],
     buckets: int,
     generation: Generation,
     windows: QuotaWindows,
 ) -> None:
-    """However the events are cut into batches and the counters into buckets."""
-    audit_settings = AuditSettings(quotas, generation, windows)
+    """However the events are cut into batches, the counters into buckets and the replay into parts."""
+    audit_settings = AuditSettings(quotas, generation, windows, against=against)
     edges = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
     parts = [events[begin:end] for begin, end in pairwise(edges)]
 
-    found = audit(parts, audit_settings, buckets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "FLUSH_ROWS", flush)
+        found = audit(parts, audit_settings, buckets)
 
-    assert oracle.as_expected(found) == oracle.findings(events, audit_settings)
+    for variant, table in zip(audit_settings.variants, found, strict=True):
+        expected = oracle.findings(events, replace(audit_settings, quotas=variant, against=None))
+        assert oracle.as_expected(table) == expected
 
 
 def test_names_the_busiest_clients_of_a_shared_counter() -> None:
@@ -79,29 +99,30 @@ def test_names_the_busiest_clients_of_a_shared_counter() -> None:
         for number in range(6)
     ]
 
-    (row,) = audit([events[:2], events[2:]], AuditSettings(quotas, top_clients=2), 3).to_pylist()
+    audit_settings = AuditSettings(QuotaHistory.of(quotas), top_clients=2, per_client=True)
+    (row,) = audit([events[:2], events[2:]], audit_settings, 3)[0].to_pylist()
 
     assert row["sensor"] == "alice:"
     assert row["client_count"] == 3
     assert row["clients"] == [
-        {"user": "alice", "client_id": "app2", "events": 2, "value": 6000},
-        {"user": "alice", "client_id": "app1", "events": 2, "value": 4000},
+        {"user": "alice", "client_id": "app2", "events": 2, "value": 6000, "throttled_events": 2},
+        {"user": "alice", "client_id": "app1", "events": 2, "value": 4000, "throttled_events": 2},
     ]
 
 
 def test_counts_events_without_a_quota() -> None:
     """They are charged to nobody."""
-    packer = Packer(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 1}}), 1)
+    packer = Packer(QuotaHistory.of(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})), 1)
     events = [Event(oracle.START_MS, "1", user, "app1", "produce", 1, 0, 0) for user in ("alice", "bob", "alice")]
 
     segments = list(packer.pack(oracle.batch(events), (0, 0)))
 
     assert packer.ungoverned == 2
-    assert [ref.sensor for _, segment in segments for ref in segment.sensors] == ["bob:"]
+    assert [ref.sensor for _, segment in segments for ref in segment.counters.values()] == ["bob:"]
 
 
 def test_settings_travel() -> None:
     """Executors get the settings by pickle."""
-    sent = AuditSettings(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 1}}))
+    sent = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})))
 
     assert pickle.loads(pickle.dumps(sent)) == sent

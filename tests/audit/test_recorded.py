@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.audit import job
+from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.history import QuotaHistory
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit import recorded
@@ -64,7 +65,7 @@ def test_the_request_quota_is_undetermined() -> None:
 
 def test_spark_finds_the_same(spark: Any) -> None:
     """Distributed or not."""
-    settings = AuditSettings(read_quotas(recorded.QUOTAS), read=ReadSettings(broker="1"))
+    settings = AuditSettings(QuotaHistory.of(read_quotas(recorded.QUOTAS)), read=ReadSettings(broker="1"))
 
     result = job.audit(spark, plan_splits([str(recorded.LOG)], "auto"), settings, "the log")
 
@@ -95,6 +96,7 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
     document = json.loads(shell.out)
     Draft202012Validator(schema("audit")).validate(document)
     assert submitted.returncode == 0, submitted.stderr[-2000:]
-    assert json.loads(submitted.stdout) == document
+    assert document["engine"] == "local"
+    assert json.loads(submitted.stdout) == document | {"engine": "spark"}
     assert pq.read_table(tmp_path / "out" / "findings.parquet").equals(recorded.findings())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]

@@ -89,7 +89,8 @@ def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
         assert found is not None
         (tools / name).symlink_to(found)
 
-    done = kquota("audit", "broker-7", "--quotas", "quotas.json", PATH=str(tools), JAVA_HOME="")
+    arguments = ["audit", "broker-7", "--quotas", "quotas.json", "--engine", "spark"]
+    done = kquota(*arguments, PATH=str(tools), JAVA_HOME="")
 
     assert (done.code, done.out) == (8, "")
     assert "apt-get install openjdk-17-jdk-headless" in done.complaint
@@ -97,7 +98,7 @@ def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
 
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C, here while Spark starts: code 130, no traceback, no process left."""
-    command = [sys.executable, "-m", "kquota", "audit", "broker-7", "--quotas", "quotas.json"]
+    command = [sys.executable, "-m", "kquota", "audit", "broker-7", "--quotas", "quotas.json", "--engine", "spark"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
@@ -143,7 +144,9 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
     warning, *rest = done.err.splitlines()
     assert "1 record cannot be read, quarantined in kquota-quarantine.jsonl" in warning
     assert rest == (
-        ["1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt"] if output == "table" else []
+        ["1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt (local engine)"]
+        if output == "table"
+        else []
     )
     (reject,) = map(json.loads, (tmp_path / "kquota-quarantine.jsonl").read_text().splitlines())
     assert reject["place"] == "line 10"

@@ -65,7 +65,7 @@ def _batch(events: list[UsageEvent], broker: str) -> Batch:
         request_complete=False,
         throttle_ms=column(event.throttle_ms for event in events),
         connection=column(_fingerprint(event.connection) for event in events),
-        position=column(event.position for event in events),
+        detail=column(event.position for event in events),
         shows_outcome=True,
     )
 

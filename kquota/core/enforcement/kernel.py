@@ -142,6 +142,7 @@ def _compiled_kernel() -> Kernel:
         twin = FunctionType(function.__code__, namespace, f"{function.__name__}_{fingerprint}")
         twin.__qualname__ = twin.__name__
         twin.__module__ = function.__module__
+        twin.__defaults__ = function.__defaults__
         # No kernel allocates, so none needs the reference counts of its arrays: atomic, and ten times the whole work.
         options = {
             "error_model": "numpy",
@@ -209,7 +210,8 @@ def _fingerprint(functions: Sequence[FunctionType]) -> str:
     digest = hashlib.sha256(sys.version.encode())
     for function in functions:
         code = function.__code__
-        digest.update(f"{function.__module__}.{function.__name__}{code.co_consts!r}{code.co_varnames!r}".encode())
+        named = f"{function.__module__}.{function.__name__}{function.__defaults__!r}"
+        digest.update(f"{named}{code.co_consts!r}{code.co_varnames!r}".encode())
         digest.update(code.co_code + bytes([function in _INLINED]))
         for name in code.co_names:
             value = function.__globals__.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from kquota.core.enforcement import (
     replay_bytes,
     replay_requests,
 )
-from kquota.core.enforcement.replay import FETCH, NEVER, PRODUCE, REQUEST
+from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.mutation import MutationSensor
+from kquota.core.enforcement.replay import FETCH, MUTATION, NEVER, PRODUCE, RECORDED, REQUEST, Summaries, state_size
 from kquota.core.quota import Value
 from tests.core.enforcement import strategies as given_
 
@@ -42,11 +45,48 @@ def sensors(draw: st.DrawFn) -> Sensor:
     return kind, limit, events
 
 
+@st.composite
+def mutations(draw: st.DrawFn) -> Sensor:
+    """Topics of strict (checked) and permissive requests; the limit is one that clusters accept."""
+    gaps = draw(st.lists(given_.gaps, max_size=40))
+    events = [(now, draw(st.integers(0, 50)), draw(st.booleans())) for now in given_.times(gaps)]
+    return MUTATION, draw(st.sampled_from([0.5, 1, 3.7, 20])), events
+
+
+def mutations_one_by_one(sensor: Sensor, windows: QuotaWindows, *, all_checked: bool) -> tuple[Summary, list[int]]:
+    """The summary and the raw delays by the object, a request a topic."""
+    _, limit, events = sensor
+    assert limit is not None
+    counter = MutationSensor(limit, windows=windows)
+    full = windows.samples * windows.window_seconds * float(limit)
+    outcomes = []
+    for now, partitions, strict in events:
+        quota = counter.quota(now, strict=strict or all_checked)
+        outcomes.append((now, quota.record(now, partitions)))
+    hit = [(now, mutation) for now, mutation in outcomes if not mutation.accepted or mutation.throttle_ms > 0]
+    rates = [(limit * (full - mutation.tokens) / full, now) for now, mutation in outcomes]
+    peak = max((rate for rate, _ in rates), default=0.0)
+    delays = [mutation.throttle_ms for _, mutation in outcomes]
+    summary = Summary(
+        throttled=len(hit),
+        violated=sum(mutation.violated for _, mutation in outcomes),
+        total_ms=sum(max(delay, 0) for delay in delays),
+        max_ms=max([0, *delays]),
+        first_ms=hit[0][0] if hit else NEVER,
+        last_ms=hit[-1][0] if hit else NEVER,
+        peak_rate=max(peak, 0.0),
+        peak_ms=next((now for rate, now in rates if rate == peak and peak > 0), NEVER),
+    )
+    return summary, delays
+
+
 def event_by_event(
     sensor: Sensor, windows: QuotaWindows, generation: Generation, *, all_checked: bool
 ) -> tuple[Summary, list[int]]:
     """The summary and the raw delays by the objects."""
     kind, limit, events = sensor
+    if kind == MUTATION:
+        return mutations_one_by_one(sensor, windows, all_checked=all_checked)
     verdicts: list[tuple[int, Verdict]] = []
     delays: list[int] = []
     counter = {PRODUCE: ProduceSensor, FETCH: FetchSensor, REQUEST: RequestSensor}[kind](
@@ -84,38 +124,76 @@ def event_by_event(
     return summary, delays
 
 
-def columns(using: Kernel, many: list[Sensor]) -> dict[str, Any]:
-    offsets = [0]
-    for _, _, events in many:
-        offsets.append(offsets[-1] + len(events))
-    flat = [event for _, _, events in many for event in events]
-    return {
-        "offsets": using.column(offsets, "int64"),
-        "times": using.column([now for now, _, _ in flat], "int64"),
-        "values": using.column([value for _, value, _ in flat], "float64"),
-        "kinds": using.column([kind for kind, _, _ in many], "int8"),
-        "limits": using.column([UNLIMITED if limit is None else float(limit) for _, limit, _ in many], "float64"),
-        "checked": using.column([checked for _, _, checked in flat], "bool"),
-        "delays": using.column([0] * len(flat), "int64"),
-    }
+def in_parts(
+    using: Kernel,
+    many: list[Sensor],
+    cut: int,
+    windows: QuotaWindows,
+    generation: Generation,
+    *,
+    all_checked: bool,
+    by_event: bool,
+) -> tuple[Summaries, list[list[int]]]:
+    """The summaries and delays of two calls: each sensor's first `cut` events, then the rest of all in turned order."""
+    slots = generation.slots(windows.samples)
+    whole, floats = (
+        using.table(len(many), size, kind) for size, kind in zip(state_size(slots), ("int64", "float64"), strict=True)
+    )
+    for row in whole:
+        row[RECORDED] = LONG_MAX
+    out = using.new_summaries(len(many))
+    delays: list[list[int]] = [[] for _ in many]
+    for part, order in ((slice(0, cut), range(len(many))), (slice(cut, None), reversed(range(len(many))))):
+        sensors_ = list(order)
+        events = [many[sensor][2][part] for sensor in sensors_]
+        limits = [UNLIMITED if (limit := many[sensor][1]) is None else float(limit) for sensor in sensors_]
+        offsets = [0, *itertools.accumulate(len(mine) for mine in events)]
+        flat = [event for mine in events for event in mine]
+        each = [limit for limit, mine in zip(limits, events, strict=True) for _ in mine]
+        found, rates = using.column([0] * len(flat), "int64"), using.column([0.0] * len(flat), "float64")
+        using.replay_many(
+            using.new_rate(windows, generation),
+            using.new_token_bucket(windows),
+            using.column(sensors_, "int64"),
+            using.column(offsets, "int64"),
+            using.column([now for now, _, _ in flat], "int64"),
+            using.column([value for _, value, _ in flat], "float64"),
+            using.column([many[sensor][0] for sensor in sensors_], "int8"),
+            using.column([0.0] * len(limits) if by_event else limits, "float64"),
+            None if all_checked else using.column([checked for _, _, checked in flat], "bool"),
+            using.column(each, "float64") if by_event else None,
+            found,
+            rates,
+            whole,
+            floats,
+            out,
+        )
+        assert max(rates, default=0.0) <= max(out.peak_rate, default=0.0)
+        for sensor, begin, end in zip(sensors_, offsets, offsets[1:], strict=False):
+            delays[sensor] += list(found[begin:end])
+    return out, delays
 
 
 @pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
 @pytest.mark.parametrize("all_checked", [True, False])
 @settings(deadline=None)
-@given(st.lists(sensors(), max_size=6), given_.windows, given_.generations)
-def test_many_sensors_at_once(
-    using: Kernel, all_checked: bool, many: list[Sensor], windows: QuotaWindows, generation: Generation
+@given(
+    st.lists(sensors() | mutations(), max_size=6), given_.windows, given_.generations, st.integers(0, 40), st.booleans()
+)
+def test_many_sensors_at_once_and_in_parts(
+    using: Kernel,
+    all_checked: bool,
+    many: list[Sensor],
+    windows: QuotaWindows,
+    generation: Generation,
+    cut: int,
+    by_event: bool,
 ) -> None:
+    """Wherever the recording is cut; with a limit for each sensor or for each event."""
     expected = [event_by_event(sensor, windows, generation, all_checked=all_checked) for sensor in many]
-    given_columns = columns(using, many)
-    if all_checked:
-        given_columns["checked"] = None
-    delays = given_columns["delays"]
-    out = using.new_summaries(len(many))
-    using.replay_many(using.new_rate(windows, generation), *given_columns.values(), out)
+    out, delays = in_parts(using, many, cut, windows, generation, all_checked=all_checked, by_event=by_event)
     assert [Summary(*row) for row in zip(*out, strict=True)] == [summary for summary, _ in expected]
-    assert list(delays) == [delay for _, row in expected for delay in row]
+    assert delays == [row for _, row in expected]
 
 
 @pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)

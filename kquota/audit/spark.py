@@ -1,4 +1,4 @@
-"""The Spark job: splits → pack on the executors → shuffle of segments by counter → replay → findings.
+"""The audit on Spark: splits → pack on the executors → shuffle of segments by counter → replay → findings.
 
 Spark distributes; the executors read, resolve, order and enforce. What crosses the shuffle are packed segments, which
 cost a tenth of what rows of strings do.
@@ -20,17 +20,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
-from kquota.audit.findings import AuditResult, DataQuality, ordered
+from kquota.audit import stages
+from kquota.audit.engines import under_spark_submit
+from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split, read
-from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
+from kquota.audit.sources import Split
+from kquota.errors import KquotaError, MissingDependency, Unreachable
 
-ROWS_PER_BUCKET = 4_000_000
-"""Bounds a reducer's memory: some 40 bytes a row."""
-
-_PACKED = pa.schema([("bucket", pa.int32()), ("blob", pa.binary())])
-_REPLAYED = pa.schema([("kind", pa.string()), ("blob", pa.binary())])
+_PACKED = "bucket int, start_ms long, data binary"
+_PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
+_OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
 
 def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: str) -> AuditResult:
@@ -38,15 +37,17 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 
     Raises InputError when there is nothing to audit: not one record, or not one that can be read.
     """
-    tasks = _tasks(splits, 4 * _cores(session))
-    buckets = max(2 * _cores(session), -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
+    cores = _cores(session)
+    tasks = stages.deal(splits, 4 * cores)
+    buckets = stages.bucket_count(splits, cores)
     plan = session.createDataFrame(
         [(number, pickle.dumps(task, protocol=5)) for number, task in enumerate(tasks)], "id int, task binary"
     )
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
-    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), "bucket int, blob binary")
-    rows = packed.repartitionById(buckets, "bucket").mapInArrow(_reducer(settings), "kind string, blob binary")
-    return _result(_collect(rows), what)
+    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), _PACKED)
+    by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
+    rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
+    return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
 
 
 def _collect(rows: Any) -> pa.Table:
@@ -64,52 +65,25 @@ def _collect(rows: Any) -> pa.Table:
         raise RuntimeError(f"the Spark job failed: {lines[-1].strip() if lines else type(error).__name__}") from error
 
 
-def _tasks(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
-    """The splits, numbered in the order of the export, dealt to at most that many tasks."""
-    count = min(most, len(splits))
-    tasks: list[list[tuple[int, Split]]] = [[] for _ in range(count)]
-    for number, split in enumerate(splits):
-        tasks[number % count].append((number, split))
-    return tasks
-
-
 def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from kquota.audit.pack import Packer
-
-        packer = Packer(settings.quotas, buckets)
-        tally = Tally()
-        for batch in batches:
-            for blob in batch.column("task"):
-                for number, split in pickle.loads(blob.as_py()):  # noqa: S301 - written by this job's own driver
-                    for part, events in enumerate(read(split, settings.read, tally)):
-                        for bucket, segment in packer.pack(events, (number, part)):
-                            yield _row(_PACKED, bucket, segment.dumps())
-        account = (DataQuality.of(tally, packer.ungoverned), tally.rejects)
-        yield _row(_PACKED, 0, pickle.dumps(account, protocol=5))
+        splits = (
+            split
+            for batch in batches
+            for task in batch.column("task")
+            for split in pickle.loads(task.as_py())  # noqa: S301 - written by this job's own driver
+        )
+        for blob in stages.pack_splits(splits, settings, buckets):
+            yield _row(_PACKED_SCHEMA, *blob)
 
     return run
 
 
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from kquota.audit.pack import Segment
-        from kquota.audit.replay import find
-
-        segments = []
-        for batch in batches:
-            for blob in batch.column("blob"):
-                item = pickle.loads(blob.as_buffer())  # noqa: S301 - written by this job's own workers
-                if isinstance(item, Segment):
-                    segments.append(item)
-                else:
-                    yield _row(_REPLAYED, "account", blob.as_py())
-        if segments:
-            sink = pa.BufferOutputStream()
-            table = find(segments, settings)
-            with pa.ipc.new_stream(sink, table.schema) as stream:
-                stream.write_table(table)
-            yield _row(_REPLAYED, "findings", sink.getvalue().to_pybytes())
+        blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
+        for output in stages.replay_blobs(blobs, settings):
+            yield _row(_OUTPUT_SCHEMA, output)
 
     return run
 
@@ -120,36 +94,8 @@ def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
     )
 
 
-def _result(rows: pa.Table, what: str) -> AuditResult:
-    quality = DataQuality()
-    rejects: list[Reject] = []
-    tables = []
-    for kind, blob in zip(rows.column("kind").to_pylist(), rows.column("blob"), strict=True):
-        if kind == "findings":
-            tables.append(pa.ipc.open_stream(blob.as_buffer()).read_all())
-        else:
-            part, rejected = pickle.loads(blob.as_buffer())  # noqa: S301 - written by this job's own workers
-            quality += part
-            rejects += rejected
-    if quality.events == 0:
-        if quality.rejected:
-            first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
-            raise InputError(
-                f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), or a usage table in Parquet, CSV or JSON lines",
-            )
-        raise InputError(f"{what}: no usage events in it")
-    rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
-    return AuditResult(ordered(tables), quality, tuple(rejects))
-
-
 def _cores(session: Any) -> int:
     return max(1, int(session.sparkContext.defaultParallelism))
-
-
-def under_spark_submit() -> bool:
-    """Whether spark-submit started this process and has configured Spark."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def progress(session: Any) -> tuple[int, int]:

@@ -1,0 +1,103 @@
+"""The two stages of an audit, whatever runs them: splits → packed blobs by bucket → findings.
+
+An engine (`kquota.audit.local`, `kquota.audit.spark`) gives each map task some of the splits, brings the blobs of one
+bucket together in the order of their times, gives them to one reduce task, and hands all outputs to `result`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kquota.audit.batch import Reject, Tally
+from kquota.audit.findings import AuditResult, DataQuality, ordered
+from kquota.audit.pack import Packer, Segment
+from kquota.audit.replay import Replay
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import Split, read
+from kquota.errors import InputError
+
+ROWS_PER_BUCKET = 4_000_000
+"""A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
+
+
+class Blob(NamedTuple):
+    """What goes from the map side to the reduce side."""
+
+    bucket: int
+    start_ms: int
+    """The time of its first event; blobs of a bucket go to the reduce task in this order."""
+    data: bytes
+
+
+def deal(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
+    """The splits, numbered in the order of the export, dealt to at most that many tasks."""
+    count = max(1, min(most, len(splits)))
+    tasks: list[list[tuple[int, Split]]] = [[] for _ in range(count)]
+    for number, split in enumerate(splits):
+        tasks[number % count].append((number, split))
+    return tasks
+
+
+def bucket_count(splits: Sequence[Split], cores: int) -> int:
+    """How many buckets an audit of these splits needs on that many cores."""
+    return max(2 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
+
+
+def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
+    """The map side: reads the splits of one task."""
+    packers = [
+        Packer(quotas, buckets, variant, settings.per_client) for variant, quotas in enumerate(settings.variants)
+    ]
+    tally = Tally()
+    for number, split in splits:
+        for part, events in enumerate(read(split, settings.read, tally)):
+            for packer in packers:
+                for bucket, segment in packer.pack(events, (number, part)):
+                    yield Blob(bucket, segment.base_ms, segment.dumps())
+    account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
+    yield Blob(0, 0, pickle.dumps(account, protocol=5))
+
+
+def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
+    """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
+    replayed = Replay(settings)
+    for blob in blobs:
+        item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
+        if isinstance(item, Segment):
+            replayed.add(item)
+        else:
+            yield pickle.dumps(item, protocol=5)
+    for variant, table in enumerate(replayed.finish()):
+        yield pickle.dumps((variant, table), protocol=5)
+
+
+def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
+    """Puts the outputs of all reduce tasks together; errors call the input `what`.
+
+    Raises InputError when there was nothing to audit: not one record, or not one that can be read.
+    """
+    quality = DataQuality()
+    rejects: list[Reject] = []
+    tables: list[list[pa.Table]] = [[] for _ in settings.variants]
+    for output in outputs:
+        head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
+        if isinstance(head, DataQuality):
+            quality += head
+            rejects += tail
+        else:
+            tables[head].append(tail)
+    if quality.events == 0:
+        if quality.rejected:
+            first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
+            raise InputError(
+                f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
+                hint="expected Kafka's request log (2.8 or later), or a usage table in Parquet, CSV or JSON lines",
+            )
+        raise InputError(f"{what}: no usage events in it")
+    rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
+    findings, *before = (ordered(mine) for mine in tables)
+    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine)
