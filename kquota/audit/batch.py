@@ -68,6 +68,8 @@ class Batch:
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
+    bytes_complete: bool = True
+    """Whether `bytes` is all that is charged. Where it is not, nothing is said about the counters of these events."""
     shows_outcome: bool = False
     """Whether the export tells which fetches the broker took back: those of UNKNOWN size, and no other."""
 
