@@ -95,9 +95,9 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage table.
-    Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods ('kquota
-    schema quota-history'), or by --quotas-journal.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
 
     \b
     Examples:
