@@ -87,16 +87,24 @@ def print_table(
 
 def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table as GitHub's Markdown has it."""
+    click.echo(markdown_table(headings, rows))
+
+
+def markdown_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: frozenset[str] = frozenset()
+) -> str:
+    """A table as GitHub's Markdown has it; the columns of numbers are aligned to the right."""
 
     def line(cells: Iterable[object]) -> str:
-        # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
-        escaped = (re.sub(r"([\\|`*<])", r"\\\1", safe(cell)) for cell in cells)
-        return f"| {' | '.join(escaped)} |"
+        return f"| {' | '.join(map(markdown_text, cells))} |"
 
-    click.echo(line(headings))
-    click.echo(f"|{'---|' * len(headings)}")
-    for row in rows:
-        click.echo(line(row))
+    rule = "".join("---:|" if heading in numbers else "---|" for heading in headings)
+    return "\n".join([line(headings), f"|{rule}", *map(line, rows)])
+
+
+def markdown_text(text: object) -> str:
+    """A text that Markdown reads as nothing but text: a name may hold a bar, which ends a cell, a tag or a link."""
+    return re.sub(r"([\\|`*<[])", r"\\\1", safe(text))
 
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
