@@ -91,7 +91,7 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
     """
     start = line.find(_START)
     if start >= 0:
-        moment = _moment(line, start, zone)
+        moment = moment_before(line, start, zone)
     else:
         line, start, moment = _locate(line, zone)
     if moment is None:
@@ -198,7 +198,7 @@ def client_address(connection: str) -> str:
     return match["client"]
 
 
-def _moment(line: str, end: int, zone: tzinfo) -> float | None:
+def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
     """The last timestamp before `end` in epoch ms, or None."""
     # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
     if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
@@ -244,7 +244,7 @@ def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     start = line.find(_COMPLETED)
     if start < 0:
         return _unwrap(line, zone)
-    return line, start + len(_COMPLETED), _moment(line, start, zone)
+    return line, start + len(_COMPLETED), moment_before(line, start, zone)
 
 
 def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
@@ -264,7 +264,7 @@ def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
         if start < 0 and _COMPLETED in message:
             start = message.find(_COMPLETED) + len(_COMPLETED)
         if start >= 0:
-            inner = _moment(message, start, zone)
+            inner = moment_before(message, start, zone)
             return message, start, _outer_moment(outer, zone) if inner is None else inner
     raise ValueError(reason)
 
