@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
+    "--quotas-journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
+)
+@click.option(
     "--source",
     type=click.Choice(["auto", "request-log", "usage"]),
     default="auto",
@@ -89,14 +95,17 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log, or
-    a usage table. Times are per broker; every quota holds per broker.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
 
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
+      kquota audit usage.parquet --quotas history.yaml
+      kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
     settings = _settings(options)
@@ -122,18 +131,16 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas = session.load_quotas(options)
+    quotas = session.load_history(options)
     if broker is not None:
-        quotas = broker.static.added_to(quotas)
-    from kquota.core.history import QuotaHistory
-
+        quotas = quotas.each(broker.static.added_to)
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
     return AuditSettings(
-        quotas=QuotaHistory.of(quotas),
+        quotas=quotas,
         generation=generation,
         windows=QuotaWindows(
             options["quota_window_num"] or windows.samples,

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.sandbox import Sandbox
-from tests.brokers.record import check_private
+from tests.brokers.recording import check_private
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 QUOTAS = (

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
-from kquota.audit.sources.request_line import UNKNOWN, client_address, moment_before
+from kquota.audit.sources.request_line import UNKNOWN, UNTOLD_MS, client_address, moment_before
 
 try:
     from orjson import loads
@@ -219,7 +219,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         if type(throttle_ms) is not int or size < UNKNOWN:
             raise ValueError("out of range")
         return pack(
-            floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]),
+            floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - UNTOLD_MS),
             kind,
             users[fields["principal"]],
             clients[client_id],

@@ -21,10 +21,20 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
+from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.exempt import exempt_apis
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""
+
+
+class ControllerLine(NamedTuple):
+    """A line that tells of topics, or which listener is a controller's: what a `TopicBook` is to see."""
+
+    begun_ms: float
+    """When the request was begun with, epoch ms: that is about when a controller charges its topics."""
+    fields: Mapping[str, Any]
+    """The whole JSON object."""
 
 
 class UsageEvent(NamedTuple):
@@ -63,11 +73,17 @@ class UsageEvent(NamedTuple):
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
     sized: bool = True
     """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
+    controller: ControllerLine | None = None
 
 
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
 _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
+
+# What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
+# before it queues it, and the whole line into text when all is sent. In logs with microseconds 0.2 ms fit best, of 0 to
+# 0.8, with Kafka 3.9 and with 4.4.
+UNTOLD_MS: Final = 0.2
 
 _START: Final = '{"isForwarded"'
 _COMPLETED: Final = "Completed request:"
@@ -140,6 +156,11 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
             charged = fetch_response_size(header["requestApiVersion"], response)
     elif api in _EXEMPT_APIS:
         exempt = True
+    # Besides sending and queueing, which the line tells.
+    charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - UNTOLD_MS
+    controller = None
+    if api in TOLD_APIS or fields["isForwarded"]:
+        controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
         raise TypeError
     _, colon, user = fields["principal"].partition(":")
@@ -149,7 +170,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     client_id = header["clientId"]
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
-        math.floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]),
+        math.floor(charged_ms),
         broker,
         user,
         "" if client_id is None else client_id + "",
@@ -162,6 +183,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         acks,
         exempt,
         position,
+        controller=controller,
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from struct import error as StructError
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
+from kquota.audit.batch import API_KINDS, MUTATION, OTHER, Batch, Column, Tally
 from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
 from kquota.audit.sources.request_fast import ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
 
@@ -28,6 +31,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The charged requests of one split, in the order of the log."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
+    topics = TopicBook(settings.num_partitions)
     rows = _Rows(zone, broker)
     for block in blocks(split):
         read_usual, usual = rows.read_usual, rows.usual
@@ -40,6 +44,9 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
                     continue
             try:
                 event = parse_line(line.decode(), broker, zone)
+                if event.controller is not None:
+                    charges = topics.read(event.controller.fields)
+                    rows.mutations += [Mutation(event.controller.begun_ms, event, charge) for charge in charges]
                 if event.exempt:
                     tally.exempt += 1
                 else:
@@ -53,6 +60,14 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     yield from rows.batches()
 
 
+class Mutation(NamedTuple):
+    """A charge of the mutation quota."""
+
+    time_ms: float
+    event: UsageEvent
+    charge: Charge
+
+
 class _Rows:
     """The rows of a batch, or of a few: a batch knows its sizes, and what brokers answered, or it does not."""
 
@@ -63,9 +78,10 @@ class _Rows:
         self.usual = bytearray()
         """Rows with both."""
         self._groups = {(True, True): self.usual}
+        self.mutations: list[Mutation] = []
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values())) // ROW.size
+        return sum(map(len, self._groups.values())) // ROW.size + len(self.mutations)
 
     def add(self, event: UsageEvent) -> None:
         """Adds what is not usual. Raises ValueError for a number that is out of range."""
@@ -93,6 +109,12 @@ class _Rows:
         for (sized, answered), rows in self._groups.items():
             if rows:
                 yield self._batch(rows, sized, answered)
+        # An accepted request is answered, and logged, later than one that is rejected. The order is that of charges.
+        self.mutations.sort(key=lambda mutation: mutation.time_ms)
+        for known in (True, False):
+            some = [mutation for mutation in self.mutations if (mutation.charge.partitions != UNKNOWN) is known]
+            if some:
+                yield _mutations(some, self._broker, complete=known)
 
     def _batch(self, rows: bytearray, sized: bool, answered: bool) -> Batch:
         table = np.frombuffer(rows, np.int64).reshape(-1, ROW.size // 8)
@@ -114,3 +136,19 @@ class _Rows:
             detail=position,
             shows_outcome=True,
         )
+
+
+def _mutations(mutations: list[Mutation], broker: str, *, complete: bool) -> Batch:
+    rows = len(mutations)
+    charges = [mutation.charge for mutation in mutations]
+    return Batch(
+        broker=Column.constant(broker, rows),
+        user=Column.encode([mutation.event.user for mutation in mutations]),
+        client_id=Column.encode([mutation.event.client_id for mutation in mutations]),
+        kind=np.full(rows, MUTATION, np.uint8),
+        time_ms=np.array([math.floor(mutation.time_ms) for mutation in mutations], np.int64),
+        bytes=np.array([max(charge.partitions, 0) for charge in charges], np.int64),
+        bytes_complete=complete,
+        throttle_ms=np.array([charge.throttle_ms for charge in charges], np.int64),
+        detail=np.array([not charge.strict for charge in charges], np.int64),
+    )
