@@ -57,7 +57,7 @@ def slow(text: bytes, zone: Any = UTC) -> tuple[Any, ...]:
         event.throttle_ms,
         Names().connections[event.connection],
         event.position,
-        event.request_ns if event.acks == 0 else 0,
+        event.request_ns if event.acks == 0 else request_fast.NOT_EXEMPT,
     )
 
 

@@ -28,7 +28,8 @@ except ImportError:  # slower, and the same
 
 ROW: Final = Struct("=10q")
 """A row: time_ms, kind, user and client-id (codes of `Names`), bytes, request_ns, throttle_ms, connection, position, as
-in a `Batch`; and the ns of thread time that are exempt."""
+in a `Batch`; and the ns of thread time that are exempt, or NOT_EXEMPT."""
+NOT_EXEMPT: Final = -1
 
 UNUSUAL: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, StructError)
 """What `reader` raises for a line that it does not read."""
@@ -161,7 +162,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         api, version, client_id = header["requestApiKeyName"], header["requestApiVersion"], header["clientId"]
         throttle_ms = fields["throttleTimeMs"]
         request_ns = round(fields["localTimeMs"] * 1e6)
-        position = exempt_ns = 0
+        position, exempt_ns = 0, NOT_EXEMPT
         if api == "PRODUCE":
             kind = PRODUCE
             if version not in _PRODUCE_VERSIONS:

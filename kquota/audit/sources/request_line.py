@@ -75,10 +75,21 @@ class UsageEvent(NamedTuple):
     """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
     controller: ControllerLine | None = None
 
+    @property
+    def exemption(self) -> str | None:
+        """Why it is exempt, None where it is charged."""
+        if not self.exempt:
+            return None
+        if self.controller is not None and self.controller.fields["isForwarded"]:
+            return "forwarded"
+        return "follower_fetch" if self.api == "fetch" else "inter_broker"
+
 
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
 _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
+
+_CLUSTER_AUTHORIZATION_FAILED: Final = 31
 
 # What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
 # before it queues it, and the whole line into text when all is sent. In logs with microseconds 0.2 ms fit best, of 0 to
@@ -154,7 +165,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
             charged = UNKNOWN
         else:
             charged = fetch_response_size(header["requestApiVersion"], response)
-    elif api in _EXEMPT_APIS:
+    elif api in _EXEMPT_APIS and not _is_refused(fields["response"]):
         exempt = True
     # Besides sending and queueing, which the line tells.
     charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - UNTOLD_MS
@@ -206,6 +217,11 @@ def _is_follower(request: Mapping[str, Any]) -> bool:
     state = request.get("replicaState")
     replica: int = request.get("replicaId", -1) if state is None else state["replicaId"]
     return replica >= 0
+
+
+def _is_refused(response: Any) -> bool:
+    """Whether the authorization for ClusterAction failed: then a request is charged as anybody's."""
+    return isinstance(response, dict) and response.get("errorCode") == _CLUSTER_AUTHORIZATION_FAILED
 
 
 @lru_cache(maxsize=16384)

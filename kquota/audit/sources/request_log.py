@@ -14,7 +14,7 @@ import numpy as np
 from kquota.audit.batch import API_KINDS, MUTATION, OTHER, Batch, Column, Tally
 from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
-from kquota.audit.sources.request_fast import ROW, UNUSUAL, Names, reader
+from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
 
 DIALECT = "request-log"
@@ -47,17 +47,18 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
                 if event.controller is not None:
                     charges = topics.read(event.controller.fields)
                     rows.mutations += [Mutation(event.controller.begun_ms, event, charge) for charge in charges]
-                if event.exempt:
-                    tally.exempt += 1
-                else:
+                reason = event.exemption
+                if reason is None:
                     rows.add(event)
+                else:
+                    tally.spare(reason, 1, event.request_ns, whole=True)
             except ValueError as error:  # UnicodeDecodeError is one
                 reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
                 tally.reject(split.path, block.place(index), reason, line.decode(errors="replace").rstrip("\r\n"))
         if len(rows) >= BATCH_ROWS:
-            yield from rows.batches()
+            yield from rows.batches(tally)
             rows = _Rows(zone, broker)
-    yield from rows.batches()
+    yield from rows.batches(tally)
 
 
 class Mutation(NamedTuple):
@@ -96,7 +97,7 @@ class _Rows:
             event.throttle_ms or 0,
             self._names.connections[event.connection],
             event.position,
-            event.request_ns if event.acks == 0 else 0,
+            event.request_ns if event.acks == 0 else NOT_EXEMPT,
         )
         group = self._groups.setdefault((event.sized, event.throttle_ms is not None), bytearray())
         try:
@@ -104,11 +105,11 @@ class _Rows:
         except StructError:
             raise ValueError("a number is out of range") from None
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self, tally: Tally) -> Iterator[Batch]:
         """What was added."""
         for (sized, answered), rows in self._groups.items():
             if rows:
-                yield self._batch(rows, sized, answered)
+                yield self._batch(rows, sized, answered, tally)
         # An accepted request is answered, and logged, later than one that is rejected. The order is that of charges.
         self.mutations.sort(key=lambda mutation: mutation.time_ms)
         for known in (True, False):
@@ -116,11 +117,14 @@ class _Rows:
             if some:
                 yield _mutations(some, self._broker, complete=known)
 
-    def _batch(self, rows: bytearray, sized: bool, answered: bool) -> Batch:
+    def _batch(self, rows: bytearray, sized: bool, answered: bool, tally: Tally) -> Batch:
         table = np.frombuffer(rows, np.int64).reshape(-1, ROW.size // 8)
-        time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, _ = np.ascontiguousarray(
-            table.T
+        time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
+            np.ascontiguousarray(table.T)
         )
+        exempt_ns = exempt_ns[exempt_ns != NOT_EXEMPT]
+        if len(exempt_ns):
+            tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)
         return Batch(
             broker=Column.constant(self._broker, len(table)),
             user=Column(user.astype(np.int32), self._names.users.names),
