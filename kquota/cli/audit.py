@@ -59,6 +59,14 @@ if TYPE_CHECKING:
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
@@ -146,8 +154,9 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         top_clients=options["top"],
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
@@ -299,7 +308,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all thread time)"
+        summary += f", {undetermined} undetermined (the export does not hold all that is charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
         f" ({result.engine} engine)",
