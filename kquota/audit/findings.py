@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.audit.timeline import Timeline
 
 
 class Verdict(enum.Enum):
@@ -113,6 +116,8 @@ class AuditResult:
     """The findings under the quotas that `AuditSettings.against` names."""
     engine: str = ""
     """What ran it: `local` or `spark`."""
+    timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
+    """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
 
     @property
     def throttled(self) -> bool:

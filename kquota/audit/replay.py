@@ -341,11 +341,11 @@ class Replay:
         rows = _added_up(self._members)
         client_count = np.bincount(rows[:, 0], minlength=count)
         hits = {(row[0], row[1]): row[2] for row in _added_up(self._throttled_members).tolist()}
-        counted = self.settings.per_client
+        counted, incomplete = self.settings.per_client, self._totals["incomplete"]
         clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
         for counter, member, events, value in rows[np.isin(rows[:, 0], named)].tolist():
             user, client_id = self._names[member]
-            throttled = hits.get((counter, member), 0) if counted else None
+            throttled = hits.get((counter, member), 0) if counted and not incomplete[counter] else None
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
             clients[counter].append(client | {"throttled_events": throttled})
         for mine in clients:

@@ -24,6 +24,8 @@ class AuditSettings:
     """How many clients of a counter a finding names, the busiest first; None: all of them."""
     per_client: bool = False
     """Whether to count the throttled events of each client of a shared counter."""
+    timelines: int = 0
+    """Of how many of the most throttled counters to tell what happened when."""
     read: ReadSettings = field(default_factory=ReadSettings)
 
     @property

@@ -18,6 +18,7 @@ from kquota.audit.pack import Packer, Segment
 from kquota.audit.replay import Replay
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
+from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
 
 ROWS_PER_BUCKET = 4_000_000
@@ -64,15 +65,19 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
-    replayed = Replay(settings)
+    watched = Timelines() if settings.timelines else None
+    replayed = Replay(settings, [] if watched is None else [watched])
     for blob in blobs:
         item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
         if isinstance(item, Segment):
             replayed.add(item)
         else:
             yield pickle.dumps(item, protocol=5)
-    for variant, table in enumerate(replayed.finish()):
+    tables = replayed.finish()
+    for variant, table in enumerate(tables):
         yield pickle.dumps((variant, table), protocol=5)
+    if watched is not None:
+        yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
 
 
 def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
@@ -83,11 +88,14 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     quality = DataQuality()
     rejects: list[Reject] = []
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
+    timelines: dict[CounterName, Timeline] = {}
     for output in outputs:
         head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
         if isinstance(head, DataQuality):
             quality += head
             rejects += tail
+        elif head is None:
+            timelines |= tail
         else:
             tables[head].append(tail)
     if quality.events == 0:
@@ -100,4 +108,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         raise InputError(f"{what}: no usage events in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     findings, *before = (ordered(mine) for mine in tables)
-    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine)
+    if timelines:
+        assert quality.first_ms is not None
+        assert quality.last_ms is not None
+        timelines = in_step(timelines, findings, settings.timelines, quality.first_ms, quality.last_ms)
+    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines)

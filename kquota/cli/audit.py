@@ -103,9 +103,9 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log in its
-    JSON form (2.8 and later), or a usage table. Times are per broker; every quota holds per broker. The quotas may
-    also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
 
     \b
     Examples:
@@ -308,7 +308,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all that is charged)"
+        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
         f" ({result.engine} engine)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -153,10 +154,7 @@ def load_quotas(options: dict[str, Any], wanted: QuotaFilter | None = None) -> Q
         snapshot = read_quotas(file)
         warn_problems(snapshot)
         return snapshot
-    options = settled(options)
-    if not _controller(options) and not any(_cluster(options)):
-        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
-    with open_backend(options) as backend:
+    with _open_live(options) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
     warn_problems(snapshot)
     return snapshot
@@ -200,6 +198,33 @@ def read_history_file(file: Path) -> QuotaHistory:
     history = read_history(file)
     _warn(problems_of(history))
     return history
+
+
+def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int | None]:
+    """What `load_quotas` reads, and how many brokers the live cluster has; None for a file, and where it does not tell.
+
+    (An ensemble that no broker is registered at does not.)
+    """
+    from kquota.backends import KnowsBrokers
+    from kquota.errors import KquotaError
+
+    if options["quotas"] is not None:
+        return load_quotas(options), None
+    brokers = None
+    with _open_live(options) as backend:
+        snapshot = backend.describe()
+        if isinstance(backend, KnowsBrokers):
+            with contextlib.suppress(KquotaError):
+                brokers = backend.broker_count() or None
+    warn_problems(snapshot)
+    return snapshot, brokers
+
+
+def _open_live(options: dict[str, Any]) -> QuotaBackend:
+    options = settled(options)
+    if not _controller(options) and not any(_cluster(options)):
+        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
+    return open_backend(options)
 
 
 def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from kquota.audit.sources.mutations import TopicBook
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+from kquota.audit.sources.request_log import Mutation, in_order
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.mutation import MutationSensor
@@ -184,7 +185,7 @@ def measure(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accurac
     for (api, sensor), mine in sorted(groups.items(), key=lambda item: (item[0][0], str(item[0][1]))):
         mine.sort(key=lambda item: item[0].time_ms)
         charged, bounds = [event for event, _ in mine], [limit for _, limit in mine]
-        logged = [event.throttle_ms for event in charged]
+        logged = [event.throttle_ms or 0 for event in charged]
         also = any(requests.of(event, event.time_ms) is not None for event in charged)
         for open_loop in (False, True) if api == "fetch" else (True,):
             delays = predict(charged, bounds, open_loop)
@@ -200,13 +201,15 @@ def measure_mutations(events: Iterable[UsageEvent], history: QuotaHistory) -> li
     for event in events:
         if event.controller is not None:
             charges = book.read(event.controller.fields)
-            found = limits.of(event, event.controller.begun_ms)
-            if charges and found is not None:
-                requests.append((event.controller.begun_ms, event, charges, *found))
-    requests.sort(key=lambda request: request[0])
+            if charges:
+                requests.append(Mutation(event.controller.begun_ms, event, charges))
     sensors: dict[Sensor, MutationSensor] = defaultdict(MutationSensor)
     rows: dict[Sensor, list[tuple[UsageEvent, float, int, int]]] = defaultdict(list)
-    for begun_ms, event, charges, sensor, limit in requests:
+    for begun_ms, event, charges in in_order(requests):
+        found = limits.of(event, begun_ms)
+        if found is None:
+            continue
+        sensor, limit = found
         sensors[sensor].limit = limit
         quota = sensors[sensor].quota(math.floor(begun_ms), strict=charges[0].strict)
         for charge in charges:

@@ -1,9 +1,10 @@
-"""Kafka's JSON request log, line by line: what each request was charged, when, to whom, and what the broker answered.
+"""Kafka's request log, line by line: what each request was charged, when, to whom, and what the broker answered.
 
 The logger `kafka.request.logger` at DEBUG writes a line for each completed request: `Completed request:` and a JSON
 object (KIP-673, Kafka 2.8 and later; `RequestConvertToJson.requestDescMetrics`). In front of it stands what the layout
 of the logger and the collectors behind it put there; the last timestamp before the object counts. An object in a JSON
-layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too.
+layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too. The text form of older
+releases is read by `request_text`.
 
 Pure parsing: no files, no Spark.
 """
@@ -54,12 +55,14 @@ class UsageEvent(NamedTuple):
     api: str
     """`produce`, `fetch`, or another API's name in lower case, such as `list_offsets`."""
     bytes: int
-    """What the byte-rate quota of `produce` or `fetch` is charged, exact; 0 for other APIs; UNKNOWN (-1) for a fetch
-    that was throttled: the broker logs the empty response it sent, not the one it charged and took back."""
+    """What the byte-rate quota of `produce` or `fetch` is charged, exact (but see `sized`); 0 for other APIs; UNKNOWN
+    (-1) for a fetch that was throttled: the broker logs the empty response it sent, not the one it charged and took
+    back."""
     request_ns: int
     """Time on the request handler thread; the network threads' share, also charged, is not logged."""
-    throttle_ms: int
-    """The throttle time that the broker applied: the larger of bandwidth and request quota."""
+    throttle_ms: int | None
+    """The throttle time that the broker applied: the larger of bandwidth and request quota. None where old logs do not
+    tell."""
     acks: int | None
     """Of a produce request; with 0 its request time is exempt, its bytes are not."""
     exempt: bool
@@ -68,6 +71,8 @@ class UsageEvent(NamedTuple):
     position: int = 0
     """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
+    sized: bool = True
+    """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
     controller: ControllerLine | None = None
 
 
@@ -82,13 +87,13 @@ _UNTOLD_MS: Final = 0.2
 _UNTOLD_FETCH_MS: Final = 0.25
 
 _START: Final = '{"isForwarded"'
-_TEXT_FORM: Final = "Completed request:RequestHeader("
+_COMPLETED: Final = "Completed request:"
 _DECODE: Final = json.JSONDecoder().raw_decode
 _STAMP: Final = re.compile(
     r"(?<![0-9])(?P<second>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]{1,9}))?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9])"
 )
-_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+-(?:[0-9]+-)?[0-9]+")
+_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
 _MESSAGES: Final = ("message", "log", "msg")
 _TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
 
@@ -98,16 +103,20 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
 
     `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
 
-    Raises ValueError with a short reason for whatever is not a JSON request-log line: no such line, the text form of
-    Kafka 2.7 and older, no timestamp, a truncated or foreign JSON object, an API version whose sizes are not known.
+    Raises ValueError with a short reason for whatever is not a request-log line: no such line, no timestamp, a
+    truncated or foreign JSON object, an API version whose sizes are not known.
     """
     start = line.find(_START)
     if start >= 0:
         moment = _moment(line, start, zone)
     else:
-        line, start, moment = _unwrap(line, zone)
+        line, start, moment = _locate(line, zone)
     if moment is None:
-        raise ValueError("no timestamp before the JSON")
+        raise ValueError("no timestamp before the request")
+    if not line.startswith(_START, start):
+        from kquota.audit.sources.request_text import parse_text  # which builds on this module
+
+        return parse_text(line[start:], moment, broker)
     try:
         fields, _ = _DECODE(line, start)
         return _event(fields, moment, broker)
@@ -167,7 +176,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         broker,
         user,
         "" if client_id is None else client_id + "",
-        _client_address(connection),
+        client_address(connection),
         connection,
         api.lower(),
         charged,
@@ -176,17 +185,22 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         acks,
         exempt,
         position,
-        controller,
+        controller=controller,
     )
 
 
 def _position(topics: Sequence[Mapping[str, Any]]) -> int:
-    """A number for the first partition in a fetch and its offset; the same in every process."""
     for topic in topics:
         for partition in topic["partitions"]:
-            name = topic.get("topicId") or topic.get("topic")
-            return crc32(f"{name} {partition['partition']} {partition['fetchOffset']}".encode())
+            return position_of(
+                topic.get("topicId") or topic.get("topic"), partition["partition"], partition["fetchOffset"]
+            )
     return 0
+
+
+def position_of(topic: Any, partition: Any, offset: Any) -> int:
+    """A number for the first partition in a fetch and its offset; the same in every process."""
+    return crc32(f"{topic} {partition} {offset}".encode())
 
 
 def _is_follower(request: Mapping[str, Any]) -> bool:
@@ -197,10 +211,10 @@ def _is_follower(request: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=16384)
-def _client_address(connection: str) -> str:
+def client_address(connection: str) -> str:
     """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
 
-    IPv6 addresses stand there without brackets.
+    Before 1.0 there is no index. IPv6 addresses stand there without brackets.
     """
     match = _ADDRESSES.fullmatch(connection)
     if match is None:
@@ -243,12 +257,24 @@ def _second(text: str, offset: str | None, zone: tzinfo) -> float:
         raise ValueError(f"{text!r} is not a time") from None
 
 
+def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
+    """For a line without a JSON request of its own: where the request is, and when it was logged. Raises ValueError.
+
+    That is behind `Completed request:` in the line itself (the text form), or in the message of a JSON layout (either
+    form): (message, start in it, moment).
+    """
+    if line.lstrip().startswith("{"):
+        return _unwrap(line, zone)
+    start = line.find(_COMPLETED)
+    if start < 0:
+        return _unwrap(line, zone)
+    return line, start + len(_COMPLETED), _moment(line, start, zone)
+
+
 def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     """For a line of a JSON layout: its message, where the request starts in it, and the moment. Raises ValueError."""
-    reason = "not a line of a JSON request log"
-    if _TEXT_FORM in line:
-        raise ValueError("the text form of Kafka 2.7 and older is not supported")
-    if '{\\"isForwarded\\"' not in line:
+    reason = "not a line of a request log"
+    if '{\\"isForwarded\\"' not in line and _COMPLETED not in line:
         raise ValueError(reason)
     try:
         outer, _ = _DECODE(line, line.index("{"))
@@ -259,6 +285,8 @@ def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     messages = [outer[name] for name in _MESSAGES if isinstance(outer.get(name), str)]
     for message in messages:
         start = message.find(_START)
+        if start < 0 and _COMPLETED in message:
+            start = message.find(_COMPLETED) + len(_COMPLETED)
         if start >= 0:
             inner = _moment(message, start, zone)
             return message, start, _outer_moment(outer, zone) if inner is None else inner

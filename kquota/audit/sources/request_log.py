@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -31,57 +31,84 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The charged requests of one split, in the order of the log."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
-    events: list[UsageEvent] = []
+    rows = 0
+    groups: dict[tuple[bool, bool], list[UsageEvent]] = {}
     topics = TopicBook(settings.num_partitions)
     mutations: list[Mutation] = []
     for place, raw in lines(split):
         try:
             event = parse_line(raw.decode(), broker, zone)
-            charges = () if event.controller is None else topics.read(event.controller.fields)
+            charges = [] if event.controller is None else topics.read(event.controller.fields)
         except ValueError as error:  # UnicodeDecodeError is one
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
             tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
             continue
-        if event.controller is not None:
-            mutations += [Mutation(event.controller.begun_ms, event, charge) for charge in charges]
+        if event.controller is not None and charges:
+            mutations.append(Mutation(event.controller.begun_ms, event, charges))
         if event.exempt:
             tally.exempt += 1
             continue
-        events.append(event)
-        if len(events) + len(mutations) >= BATCH_ROWS:
-            yield from _batches(events, mutations, broker)
-            events, mutations = [], []
-    yield from _batches(events, mutations, broker)
+        # A batch knows its sizes, and what brokers answered, or it does not: rows of old logs may differ in that.
+        groups.setdefault((event.sized, event.throttle_ms is not None), []).append(event)
+        rows += 1
+        if rows == BATCH_ROWS:
+            yield from _batches(groups, mutations, broker)
+            groups, mutations, rows = {}, [], 0
+    yield from _batches(groups, mutations, broker)
 
 
 class Mutation(NamedTuple):
-    """A charge of the mutation quota."""
+    """A request that the mutation quota is charged for."""
 
     time_ms: float
     event: UsageEvent
-    charge: Charge
+    charges: list[Charge]
 
 
-def _batches(events: list[UsageEvent], mutations: list[Mutation], broker: str) -> Iterator[Batch]:
-    if events:
-        yield _batch(events, broker)
-    # A request that is accepted is answered, and logged, later than one that is rejected. The order is that of charges.
-    mutations.sort(key=lambda mutation: mutation.time_ms)
+TIE_MS = 1.0
+"""A controller charges about this long after it began with a request, but for what nobody can tell."""
+
+
+def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
+    """The requests in the order of their charges, and with times in that order.
+
+    Lines are in the order of the answers, and a request that is accepted is answered when its records are committed,
+    long after one that is rejected at once. Clients of one counter are let go at the same moment, so their requests
+    come together: of those that began within TIE_MS of each other, what was accepted came before what was rejected.
+    """
+    ordered: list[Mutation] = []
+    tied: list[Mutation] = []
+    for mutation in [*sorted(mutations, key=lambda each: each.time_ms), None]:
+        if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
+            times = [each.time_ms for each in tied]
+            tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
+            ordered += [each._replace(time_ms=time_ms) for each, time_ms in zip(tied, times, strict=True)]
+            tied = []
+        if mutation is not None:
+            tied.append(mutation)
+    return ordered
+
+
+def _batches(
+    groups: dict[tuple[bool, bool], list[UsageEvent]], mutations: list[Mutation], broker: str
+) -> Iterator[Batch]:
+    for (sized, answered), events in groups.items():
+        yield _batch(events, broker, sized, answered)
+    rows = [(each.time_ms, each.event, charge) for each in in_order(mutations) for charge in each.charges]
     for known in (True, False):
-        some = [mutation for mutation in mutations if (mutation.charge.partitions != UNKNOWN) is known]
+        some = [row for row in rows if (row[2].partitions != UNKNOWN) is known]
         if some:
             yield _mutations(some, broker, complete=known)
 
 
-def _mutations(mutations: list[Mutation], broker: str, *, complete: bool) -> Batch:
-    rows = len(mutations)
-    charges = [mutation.charge for mutation in mutations]
+def _mutations(rows: list[tuple[float, UsageEvent, Charge]], broker: str, *, complete: bool) -> Batch:
+    times, events, charges = zip(*rows, strict=True)
     return Batch(
-        broker=Column.constant(broker, rows),
-        user=Column.encode([mutation.event.user for mutation in mutations]),
-        client_id=Column.encode([mutation.event.client_id for mutation in mutations]),
-        kind=np.full(rows, MUTATION, np.uint8),
-        time_ms=np.array([math.floor(mutation.time_ms) for mutation in mutations], np.int64),
+        broker=Column.constant(broker, len(rows)),
+        user=Column.encode([event.user for event in events]),
+        client_id=Column.encode([event.client_id for event in events]),
+        kind=np.full(len(rows), MUTATION, np.uint8),
+        time_ms=np.array([math.floor(time_ms) for time_ms in times], np.int64),
         bytes=np.array([max(charge.partitions, 0) for charge in charges], np.int64),
         bytes_complete=complete,
         throttle_ms=np.array([charge.throttle_ms for charge in charges], np.int64),
@@ -89,10 +116,10 @@ def _mutations(mutations: list[Mutation], broker: str, *, complete: bool) -> Bat
     )
 
 
-def _batch(events: list[UsageEvent], broker: str) -> Batch:
+def _batch(events: list[UsageEvent], broker: str, sized: bool, answered: bool) -> Batch:
     rows = len(events)
 
-    def column(values: Iterator[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def column(values: Iterator[int | None]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.fromiter(values, np.int64, rows)
 
     return Batch(
@@ -105,7 +132,8 @@ def _batch(events: list[UsageEvent], broker: str) -> Batch:
         # acks=0: the broker counts the thread time as exempt, the bytes as any other.
         request_ns=column(0 if event.acks == 0 else event.request_ns for event in events),
         request_complete=False,
-        throttle_ms=column(event.throttle_ms for event in events),
+        bytes_complete=sized,
+        throttle_ms=column(event.throttle_ms for event in events) if answered else None,
         connection=column(_fingerprint(event.connection) for event in events),
         detail=column(event.position for event in events),
         shows_outcome=True,
