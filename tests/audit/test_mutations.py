@@ -273,8 +273,8 @@ def audit(folder: Path, *lines: tuple[str, dict[str, Any]]) -> list[dict[str, An
     segments = [segment for part, batch in enumerate(batches) for _, segment in packer.pack(batch, (0, part))]
     (table,) = find(segments, settings)
     assert tally.exempt == len(lines)  # the controller's copies are no requests of their own
-    found: list[dict[str, Any]] = ordered([table]).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = ordered([table]).to_pylist()
+    return rows
 
 
 def test_the_audit_of_a_controllers_log(tmp_path: Path) -> None:

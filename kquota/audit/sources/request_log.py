@@ -47,11 +47,11 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
             mutations.append(Mutation(event.controller.begun_ms, event, charges))
         if event.exempt:
             tally.exempt += 1
-            continue
-        # A batch knows its sizes, and what brokers answered, or it does not: rows of old logs may differ in that.
-        groups.setdefault((event.sized, event.throttle_ms is not None), []).append(event)
-        rows += 1
-        if rows == BATCH_ROWS:
+        else:
+            # A batch knows its sizes, and what brokers answered, or it does not: rows of old logs may differ in that.
+            groups.setdefault((event.sized, event.throttle_ms is not None), []).append(event)
+            rows += 1
+        if rows + len(mutations) >= BATCH_ROWS:
             yield from _batches(groups, mutations, broker)
             groups, mutations, rows = {}, [], 0
     yield from _batches(groups, mutations, broker)
