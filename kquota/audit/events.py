@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, MUTATION, PRODUCE, UNKNOWN, Batch, Int64s, Tally
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 from kquota.errors import InputError
@@ -43,7 +43,10 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
     `brokers` gives the windows; the names are those of the events.
     """
     tally = Tally()
-    batches = [batch for split in plan_splits(paths, dialect) for batch in read(split, settings, tally) if len(batch)]
+    batches = [batch for split in plan_splits(paths, dialect) for batch in read(split, settings, tally)]
+    # The topics of a request are no requests of their own.
+    batches = [batch.take(batch.kind != MUTATION) for batch in batches]
+    batches = [batch for batch in batches if len(batch)]
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
     names: dict[tuple[str, str, str, str], int] = {}
