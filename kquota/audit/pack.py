@@ -16,6 +16,7 @@ import numpy as np
 
 from kquota.audit import kernels
 from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Column, Int64s
+from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
@@ -196,11 +197,29 @@ class _Period:
 
     def __init__(self, number: int, quotas: QuotaSnapshot) -> None:
         self.number = number
-        self.resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
-        self.times_requests = bool(self.resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
         self.charged = _Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
         self.governing: dict[int, Governing] = {}
+        self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
+        self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
+        self._texts: dict[Entity, str] = {}
+        self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
+
+    def resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        """The counter of a client and what limits it, the same on all brokers; None where nothing does."""
+        client = (key, user, client_id)
+        if client not in self._resolved:
+            self._resolved[client] = self._resolve(*client)
+        return self._resolved[client]
+
+    def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        found = self._resolvers[key].resolve(user, client_id)
+        if found.limit is None or found.entity is None or found.level is None:
+            return None
+        text = self._texts.get(found.entity)
+        if text is None:
+            text = self._texts[found.entity] = str(found.entity)
+        return str(found.sensor), Governing(self.number, text, int(found.level), float(found.limit))
 
 
 @dataclass
@@ -255,7 +274,8 @@ class Packer:
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
             complete = known and batch.request_complete
             yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
-        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=True)
+        complete = batch.bytes_complete
+        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
 
     def _charge(self, key: int, period: _Period) -> tuple[int, int]:
         """The numbers of the two counters that one distinct client is charged to; -1 for none."""
@@ -271,19 +291,17 @@ class Packer:
         return bytes_, request
 
     def _counter(self, broker: str, key: QuotaKey, user: str, client_id: str, period: _Period) -> int:
-        resolution = period.resolvers[key].resolve(user, client_id)
-        if resolution.limit is None or resolution.entity is None or resolution.level is None:
+        resolved = period.resolve(key, user, client_id)
+        if resolved is None:
             return -1
-        reference = CounterRef(self.variant, broker, key, str(resolution.sensor))
+        sensor, governing = resolved
+        reference = CounterRef(self.variant, broker, key, sensor)
         number = self._numbers.get(reference)
         if number is None:
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
-            self._ids.append(_fingerprint(str(self.variant), broker, key.value, reference.sensor))
-        if number not in period.governing:
-            period.governing[number] = Governing(
-                period.number, str(resolution.entity), int(resolution.level), float(resolution.limit)
-            )
+            self._ids.append(_fingerprint(str(self.variant), broker, key.value, sensor))
+        period.governing.setdefault(number, governing)
         return number
 
     def _segments(

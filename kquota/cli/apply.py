@@ -12,6 +12,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import console, note, shows_progress
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -199,9 +200,10 @@ def _conclude(report: ApplyReport) -> int:
     }
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
     entry = f"; 'kquota undo {report.entry}' takes it back" if report.applied else ""
-    click.echo(f"{text}{entry}", err=True)
     if report.outcome == "applied":
+        note(f"{text}{entry}")
         return ExitCode.OK
+    click.echo(f"{text}{entry}", err=True)
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
@@ -219,12 +221,11 @@ class _progress:
 
     def __enter__(self) -> Callable[[int, int], None]:
         self._bar: Any = None
-        if not sys.stderr.isatty():
+        if not shows_progress():
             return lambda done, total: None
-        from rich.console import Console
         from rich.progress import Progress
 
-        self._bar = Progress(console=Console(stderr=True), transient=True)
+        self._bar = Progress(console=console(sys.stderr), transient=True)
         self._bar.start()
         task = self._bar.add_task("applying", total=None)
         return lambda done, total: self._bar.update(task, completed=done, total=total)

@@ -40,6 +40,12 @@ _CALLED = "kquota.audit.called"
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
+    "--quotas-journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
+)
+@click.option(
     "--source",
     type=click.Choice(["auto", "request-log", "usage"]),
     default="auto",
@@ -109,8 +115,9 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log in its
-    JSON form (2.8 and later), or a usage table. Times are per broker; every quota holds per broker.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
 
     \b
     Examples:
@@ -118,6 +125,8 @@ def command(
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
       kquota audit kafka-request.log --quotas quotas.yaml --report report.html
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
+      kquota audit usage.parquet --quotas history.yaml
+      kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
     if report is not None:
@@ -149,11 +158,10 @@ def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas = session.load_quotas(options)
+    quotas = session.load_history(options)
     if broker is not None:
-        quotas = broker.static.added_to(quotas)
+        quotas = quotas.each(broker.static.added_to)
     from kquota.cli.report import MOST
-    from kquota.core.history import QuotaHistory
 
     try:
         from kquota.audit.settings import AuditSettings
@@ -161,7 +169,7 @@ def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
     except ImportError as error:
         raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
     return AuditSettings(
-        quotas=QuotaHistory.of(quotas),
+        quotas=quotas,
         generation=generation,
         windows=QuotaWindows(
             options["quota_window_num"] or windows.samples,
@@ -344,7 +352,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all thread time)"
+        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
         f" ({result.engine} engine)",

@@ -155,9 +155,16 @@ def _parse_json(path: object, text: str) -> Any:
 
 def _parse_yaml(path: object, text: str) -> Any:
     from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import SafeConstructor
 
+    class Constructor(SafeConstructor):
+        """A time is text, as in JSON."""
+
+    Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+    yaml = YAML(typ="safe")
+    yaml.Constructor = Constructor
     with _yaml_errors(path):
-        return YAML(typ="safe").load(text)
+        return yaml.load(text)
 
 
 @contextlib.contextmanager

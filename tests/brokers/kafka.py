@@ -130,6 +130,8 @@ class KafkaBroker:
     of the broker's output when it does not start within `ready_seconds`.
     """
 
+    version = VERSION
+
     def __init__(
         self,
         *,
@@ -139,7 +141,6 @@ class KafkaBroker:
         heap: str = "512m",
         ready_seconds: float = 60,
     ) -> None:
-        self.version = VERSION
         self._settings = dict(settings or {})
         self._listeners = (
             Listener("PLAINTEXT", "PLAINTEXT"),

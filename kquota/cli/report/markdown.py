@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import Row, words
-from kquota.cli.text import markdown_table, markdown_text
+from kquota.cli.text import markdown, markdown_table
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
@@ -39,8 +39,8 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
     if undetermined:
         named = [f"{words.who(row)} ({row['key']}, peak {words.peak(row)})" for row in undetermined[:MOST_ROWS]]
         rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
-        what = "Undetermined, as the export does not hold all thread time"
-        lines += ["", f"{what}: {', '.join(map(markdown_text, named))}{rest}."]
+        what = "Undetermined, as the export does not hold all that is charged"
+        lines += ["", f"{what}: {', '.join(map(markdown, named))}{rest}."]
     if quality.rejected:
         lines += ["", f"{words.many(quality.rejected, 'record')} could not be read."]
     return "\n".join(lines)

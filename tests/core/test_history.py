@@ -1,0 +1,42 @@
+"""Quotas over time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+
+NONE = QuotaSnapshot({})
+LOW, HIGH = (QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: value}}) for value in (10, 20))
+
+
+def test_a_snapshot_holds_from_its_moment_on() -> None:
+    """The first from ever; a change holds at its own ms."""
+    history = QuotaHistory((NONE, LOW, HIGH), (1000, 2000))
+
+    assert [history.at(moment) for moment in (-1, 999, 1000, 1999, 2000, 10**15)] == [NONE, NONE, LOW, LOW, HIGH, HIGH]
+    assert list(history) == [(None, NONE), (1000, LOW), (2000, HIGH)]
+    assert history.latest is HIGH
+
+
+def test_it_is_empty_when_nothing_was_ever_set() -> None:
+    """One period with a quota is enough."""
+    assert not QuotaHistory((NONE, NONE), (5,))
+    assert QuotaHistory((NONE, LOW, NONE), (5, 6))
+
+
+@pytest.mark.parametrize("moments", [(5, 5), (6, 5)])
+def test_time_goes_on(moments: tuple[int, int]) -> None:
+    """Two snapshots cannot hold from the same moment."""
+    with pytest.raises(InputError, match="must increase"):
+        QuotaHistory((NONE, LOW, HIGH), moments)
+
+
+def test_each_change_has_its_snapshot() -> None:
+    """A mistake of the caller."""
+    with pytest.raises(ValueError, match="one snapshot more"):
+        QuotaHistory((NONE, LOW))
