@@ -17,10 +17,13 @@ from kquota.audit import local
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.cli.report import MOST, Change, Comparison, Report, charts, words, write_report
+from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
 from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.documents.quotas import read_quotas
 from tests.audit.recorded import LOG, QUOTAS
 from tests.browser import Browser
@@ -166,10 +169,14 @@ def hostile() -> Report:
         row |= {"sensor": sensor, "broker": broker}
         timelines[broker, row["key"], sensor] = line
     rows[0]["clients"] = [{**client, "user": EVIL, "client_id": "x" * 249} for client in rows[0]["clients"]]
-    less = [{**row, "throttled_events": 1, "throttle_time_ms": 3} for row in rows[:6]]
-    comparison = Comparison(
-        [Change(None, rows[0])], [Change(rows[5], None)], [Change(rows[3], less[3]), Change(rows[8], rows[8])]
+    free, held = Standing(), Standing("throttled", 7, 1234, (EVIL,), ":", Entity(user=EVIL), 1000)
+    unknown = Standing("undetermined", None, None)
+    changes = (
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, EVIL, "x" * 249, 9, free, held, Outcome.NEWLY_THROTTLED),
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", "", 9, held, free, Outcome.NO_LONGER_THROTTLED),
+        ClientChange(QuotaKey.REQUEST_PERCENTAGE, "", "app", 9, unknown, held, Outcome.UNDETERMINED),
     )
+    comparison = Comparison(changes, (), 5)
     return replace(
         report,
         findings=rows,
@@ -194,8 +201,9 @@ def test_names_are_text(tmp_path: Path, browser: Browser, width: int) -> None:
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     text = browser.evaluate("document.body.innerText")
     assert text.count(EVIL) > 8
-    for heading in ("Delayed, and not today", "No longer delayed", "Delayed more or less than today"):
+    for heading in ("Newly delayed", "No longer delayed", "Undetermined"):
         assert heading in text
+    assert "1 client newly delayed; 5 clients delayed, or undetermined, as before." in text
     assert "no limit" in text
 
 
@@ -279,9 +287,9 @@ def test_as_markdown() -> None:
         f" {result.quality.events:,} requests, 2026-11-20, 14:22:46 to 14:27:06 UTC."
     )
     table = [line for line in lines if line.startswith("|")]
-    assert [line.split(" | ")[1] for line in table[2:4]] == ["user alice", "user carol"]
+    assert [line.split(" | ")[1] for line in table[2:4]] == ["`user alice`", "`user carol`"]
     assert len(table) == 2 + 6
-    assert re.match("Undetermined, .*: user frank", lines[-1])
+    assert re.match("Undetermined, .*: `user frank`", lines[-1])
 
 
 def test_a_name_in_markdown_is_text() -> None:
@@ -289,7 +297,7 @@ def test_a_name_in_markdown_is_text() -> None:
     rows = [{**row, "sensor": ":a|b<img>[x](y)`", "broker": "b|c"} for row in recorded_report().findings[:1]]
 
     *_, line = findings_table(rows).splitlines()
-    assert line.startswith(r"| b\|c | client-id a\|b\<img>[x\](y)\` | producer_byte_rate of")
+    assert line.startswith(r"| b\|c | `` client-id a\|b<img>[x](y)` `` | producer_byte_rate of `user=alice` |")
 
 
 @pytest.mark.parametrize(
