@@ -173,7 +173,7 @@ def command(
     if out is not None:
         result.write(out)
     if report is not None:
-        _write_report(report, result, settings, quarantine)
+        _write_report(report, result, settings, comparison, quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
@@ -336,7 +336,9 @@ def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
     return Counter(reject.reason for reject in rejects).most_common()
 
 
-def _write_report(path: Path, result: AuditResult, settings: AuditSettings, quarantine: Path) -> None:
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
     from kquota.cli.report import Report, write_report
 
     report = Report(
@@ -348,6 +350,7 @@ def _write_report(path: Path, result: AuditResult, settings: AuditSettings, quar
         result.engine,
         click.get_current_context().meta[_CALLED],
         str(quarantine),
+        comparison,
     )
     write_report(report, path)
 
