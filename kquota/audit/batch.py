@@ -144,7 +144,8 @@ class Tally:
         """Counts the events of a batch and widens the time range."""
         if len(batch) == 0:
             return
-        self.events += len(batch)
+        # A topic is no request of its own.
+        self.events += int(np.count_nonzero(batch.kind != MUTATION))
         first, last = int(batch.time_ms.min()), int(batch.time_ms.max())
         self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
         self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
