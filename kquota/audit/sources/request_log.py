@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from struct import error as StructError
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -13,6 +12,7 @@ import numpy as np
 
 from kquota.audit.batch import API_KINDS, MUTATION, OTHER, Batch, Column, Tally
 from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
@@ -22,7 +22,7 @@ BATCH_ROWS = 200_000
 _BYTES_PER_LINE = 900
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """Pieces of a plain file; a gzip file whole. Raises InputError when it cannot be opened."""
     return line_splits(DIALECT, file, _BYTES_PER_LINE)
 
