@@ -120,11 +120,11 @@ class Tally:
         if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
             self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
 
-    def saw(self, batch: Batch) -> None:
-        """Counts the events of a batch and widens the time range."""
-        if len(batch) == 0:
+    def saw(self, times_ms: Int64s) -> None:
+        """Counts events, or samples, and widens the time range."""
+        if len(times_ms) == 0:
             return
-        self.events += len(batch)
-        first, last = int(batch.time_ms.min()), int(batch.time_ms.max())
+        self.events += len(times_ms)
+        first, last = int(times_ms.min()), int(times_ms.max())
         self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
         self.last_ms = last if self.last_ms is None else max(last, self.last_ms)

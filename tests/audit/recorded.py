@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kquota.audit import sources
-from kquota.audit.batch import Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.findings import ordered
 from kquota.audit.pack import Packer
 from kquota.audit.replay import find
@@ -30,6 +30,7 @@ def findings() -> pa.Table:
     packer, segments = Packer(settings.quotas, 1), []
     for number, split in enumerate(plan_splits([str(LOG)], "request-log")):
         for part, batch in enumerate(sources.read(split, settings.read, Tally())):
+            assert isinstance(batch, Batch)
             segments += [segment for _, segment in packer.pack(batch, (number, part))]
     return ordered(find(segments, settings))
 

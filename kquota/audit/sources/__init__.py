@@ -1,7 +1,7 @@
-"""Where usage events come from: one module per export dialect.
+"""Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into batches. Everything about files that dialects share is here.
+piece into batches, or samples. Everything about files that dialects share is here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gzip
 import importlib
 import io
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import IO
 
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.samples import Samples
 from kquota.errors import InputError
 
 MAX_LINE_BYTES = 16 << 20
@@ -25,7 +27,15 @@ MAX_LINE_BYTES = 16 << 20
 LINE_SPLIT_BYTES = 32 << 20
 """Uncompressed text is cut into pieces of this size, so that one large file is many tasks."""
 
-DIALECTS = {"request-log": "request_log", "usage": "usage"}
+DIALECTS = {
+    "request-log": "request_log",
+    "usage": "usage",
+    "prometheus": "prometheus",
+    "openmetrics": "openmetrics",
+    "kafka-jmx": "kafka_jmx",
+    "rpk-connections": "rpk_connections",
+    "confluent-metrics": "confluent_metrics",
+}
 """The dialects and their modules in this folder."""
 
 
@@ -73,12 +83,12 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
-    """The batches of one split; what cannot be read goes to the tally."""
-    batches: Iterator[Batch] = module(split.dialect).read(split, settings, tally)
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
+    """The batches, or the samples, of one split; what cannot be read goes to the tally."""
+    batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
-            tally.saw(batch)
+            tally.saw(batch.end_ms if isinstance(batch, Samples) else batch.time_ms)
             yield batch
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
@@ -107,13 +117,30 @@ def _files(path: Path) -> list[Path]:
 
 
 def _detect(file: Path) -> str:
+    """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
-    if name.endswith((".parquet", ".csv", ".jsonl", ".ndjson")):
-        if name.endswith((".jsonl", ".ndjson")):
-            with open_text(str(file)) as stream:
-                return "request-log" if b'"isForwarded"' in stream.read(4096) else "usage"
+    if name.endswith(".parquet"):
         return "usage"
-    return "request-log"
+    try:
+        with open_text(str(file)) as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (OSError, EOFError):
+        head = b""  # the dialect's own reader says what is wrong
+    for dialect, sign in _SIGNS.items():
+        if sign.search(head):
+            return dialect
+    return "usage" if name.endswith((".csv", ".jsonl", ".ndjson")) else "request-log"
+
+
+_HEAD_BYTES = 1 << 16
+_SIGNS = {
+    "request-log": re.compile(rb'"isForwarded"'),
+    "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
+    "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
+    "rpk-connections": re.compile(rb'\A\s*[\[{].*"(?:request_statistics_all|[a-z]+_?[rR]equest_?[sS]tatistics)"', re.S),
+    "confluent-metrics": re.compile(rb'\A\s*\{.*"(?:metric\.principal_id|io\.confluent\.kafka\.server/)', re.S),
+    "openmetrics": re.compile(rb"\A\s*(?:# (?:TYPE|HELP) |[A-Za-z_:][A-Za-z0-9_:]*\{)"),
+}
 
 
 def line_splits(dialect: str, file: Path, bytes_per_row: int) -> list[Split]:
