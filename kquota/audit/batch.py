@@ -65,6 +65,8 @@ class Batch:
     request_ns: Int64s | None = None
     request_complete: bool = False
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
+    bytes_complete: bool = True
+    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None

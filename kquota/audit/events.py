@@ -31,7 +31,7 @@ class Recording:
     rejected: int
     """Records that cannot be read."""
     unsized: int
-    """Throttled fetches whose size the export does not tell; they are left out."""
+    """Requests whose size the export does not tell, such as throttled fetches; they are left out."""
     complete: bool
     """Whether all thread time is known; a request log lacks the network threads' share."""
     grid_ms: int
@@ -56,7 +56,7 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
     names: dict[tuple[str, str, str, str], int] = {}
     owners = np.concatenate([_owners(batch, names) for batch in batches])
     times = np.concatenate([batch.time_ms for batch in batches])
-    sizes = np.concatenate([batch.bytes for batch in batches])
+    sizes = np.concatenate([_sizes(batch) for batch in batches])
     nanos = np.concatenate(
         [np.zeros(len(batch), np.int64) if batch.request_ns is None else batch.request_ns for batch in batches]
     )
@@ -91,6 +91,14 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         all(batch.request_complete for batch in batches),
         gcd(*map(int, distances)),
     )
+
+
+def _sizes(batch: Batch) -> Int64s:
+    """The bytes charged; UNKNOWN where they are not known exactly."""
+    if batch.bytes_complete:
+        return batch.bytes
+    sizes: Int64s = np.where(np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
+    return sizes
 
 
 def _owners(batch: Batch, names: dict[tuple[str, str, str, str], int]) -> Int64s:

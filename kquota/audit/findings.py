@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ _CLIENT = pa.struct(
         pa.field("events", pa.int64(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
+        pa.field("throttle_time_ms", pa.int64()),
     ]
 )
 
@@ -85,7 +86,8 @@ per broker; `peak_rate`, the highest rate that a request was checked at, is a lo
 the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
 broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
 estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
-or partitions; their `throttled_events` are null unless asked for.
+or partitions; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is
+undetermined.
 
 Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
@@ -145,6 +147,16 @@ class AuditResult:
         """Whether any counter would be throttled."""
         return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
 
+    @property
+    def undetermined(self) -> bool:
+        """Whether that cannot be told of any counter."""
+        return Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+
+    def naming(self, clients: int) -> AuditResult:
+        """The result with at most that many clients of each counter."""
+        before = None if self.before is None else _naming(self.before, clients)
+        return replace(self, findings=_naming(self.findings, clients), before=before)
+
     def write(self, folder: Path) -> None:
         """Writes `findings.parquet` into a folder, which is made. Raises InputError when that cannot be."""
         import pyarrow.parquet as pq
@@ -157,6 +169,12 @@ class AuditResult:
             aside.replace(folder / "findings.parquet")
         except OSError as error:
             raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
+
+
+def _naming(table: pa.Table, clients: int) -> pa.Table:
+    index = table.schema.get_field_index("clients")
+    cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
+    return table.set_column(index, SCHEMA.field(index), cut)
 
 
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:

@@ -274,7 +274,8 @@ class Packer:
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
             complete = known and batch.request_complete
             yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
-        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=True)
+        complete = batch.bytes_complete
+        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
 
     def _charge(self, key: int, period: _Period) -> tuple[int, int]:
         """The numbers of the two counters that one distinct client is charged to; -1 for none."""

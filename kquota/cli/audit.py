@@ -19,8 +19,10 @@ from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
+    from kquota.core.history import QuotaHistory
+    from kquota.core.whatif import Comparison
 
 
 @click.command("audit")
@@ -70,7 +72,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Where records that cannot be read go; written only when there are some.",
 )
-@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option(
+    "--against",
+    metavar="live|FILE",
+    help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
+    multiple=True,
+    help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
+    " under --against. May be given several times.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
@@ -80,13 +93,13 @@ if TYPE_CHECKING:
 )
 @click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
 @params.cluster_options
-@params.output_option("table", "json", "csv")
+@params.output_option("table", "json", "csv", "markdown")
 def command(
     paths: tuple[str, ...],
     source: str,
     out: Path | None,
     quarantine: Path,
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     engine: str,
     master: str | None,
     show_all: bool,
@@ -95,26 +108,57 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log in its
-    JSON form (2.8 and later), or a usage table. Times are per broker; every quota holds per broker. The quotas may
-    also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
+
+    With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
+    by who they are, as a quota on another level gives them another counter.
 
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
+      kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
+      kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
+    if options["against"] is None and ("newly-throttled" in fail_on or output == "markdown"):
+        raise click.UsageError("what would change is known with --against live|FILE only")
     settings = _settings(options)
     result = _run(paths, source, settings, engine, master)
     _keep_rejects(result, quarantine)
+    comparison = None
+    if settings.against is not None:
+        from kquota.audit.whatif import compare
+
+        comparison = compare(result, settings)
+        result = result.naming(options["top"])
     if out is not None:
         result.write(out)
-    print_result(result, settings, output, show_all=show_all)
-    return ExitCode.DIFFERENT if fail_on == "throttled" and result.throttled else ExitCode.OK
+    if comparison is None or output == "json":
+        print_result(result, settings, output, comparison, show_all=show_all)
+    else:
+        _print_comparison(comparison, result, output, options)
+    return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
+
+
+def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
+    """What is true of what `--fail-on` can name."""
+    if comparison is None:
+        answers = {"throttled": result.throttled, "undetermined": result.undetermined}
+    else:
+        from kquota.core.whatif import Outcome
+
+        answers = {
+            "throttled": result.throttled,
+            "undetermined": comparison.count(Outcome.UNDETERMINED) > 0,
+            "newly-throttled": comparison.count(Outcome.NEWLY_THROTTLED) > 0,
+        }
+    return {answer for answer, true in answers.items() if true}
 
 
 def _settings(options: dict[str, Any]) -> AuditSettings:
@@ -131,9 +175,10 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas = session.load_history(options)
+    quotas, against = _quotas(options)
     if broker is not None:
         quotas = quotas.each(broker.static.added_to)
+        against = against.each(broker.static.added_to) if against is not None else None
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -146,16 +191,31 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
-        top_clients=options["top"],
+        against=against,
+        top_clients=options["top"] if against is None else None,
+        per_client=against is not None,
         read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
     )
+
+
+def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
+    """The quotas to audit, and those that they are compared with."""
+    against: str | None = options["against"]
+    if against is None:
+        return session.load_history(options), None
+    if against != "live":
+        return session.load_history(options), session.read_history_file(Path(against))
+    if options["quotas"] is None or options["quotas_journal"] is not None:
+        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
+    file = session.read_history_file(options["quotas"])
+    return file, session.load_history({**options, "quotas": None})
 
 
 def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
     from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
-    if not settings.quotas:
+    if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
@@ -236,7 +296,42 @@ def _why(rejects: tuple[Reject, ...]) -> str:
     return "; ".join(f"{count} × {reason}" for reason, count in busiest)
 
 
-def print_result(result: AuditResult, settings: AuditSettings, output: str, *, show_all: bool) -> None:
+def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+    """Prints what changes."""
+    from kquota.cli import whatif
+    from kquota.cli.text import code
+
+    quality = result.quality
+    if output == "csv":
+        whatif.print_comparison_csv(comparison)
+    elif output == "markdown":
+        file, against = options["quotas"], options["against"]
+        live = "the live quotas"
+        whatif.print_comparison_markdown(
+            comparison,
+            whatif.Replayed(
+                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+            ),
+        )
+    else:
+        whatif.print_comparison(comparison)
+        click.echo(
+            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
+            err=True,
+        )
+
+
+def replayed_usage(quality: DataQuality) -> str:
+    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
+    from kquota.cli.text import period
+
+    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
+    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+
+
+def print_result(
+    result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
+) -> None:
     """Prints the findings in one of audit's formats."""
     rows: list[dict[str, Any]] = result.findings.to_pylist()
     if output == "json":
@@ -248,7 +343,9 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
             "quota_window_num": settings.windows.samples,
             "quota_window_size_seconds": settings.windows.window_seconds,
         }
-        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine)), nl=False)
+        click.echo(
+            to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
+        )
         return
     if output == "csv":
         from kquota.cli.text import print_csv
@@ -299,7 +396,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all thread time)"
+        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
         f" ({result.engine} engine)",

@@ -14,6 +14,7 @@ from kquota.audit.pack import Packer
 from kquota.audit.replay import find
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.enforcement.generation import Generation
 from kquota.core.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from tests.brokers import accuracy
@@ -26,9 +27,14 @@ QUOTAS = FOLDER / "quotas.json"
 @cache
 def findings() -> pa.Table:
     """What the audit finds in the recorded log, under the quotas that were in force."""
-    settings = AuditSettings(QuotaHistory.of(read_quotas(QUOTAS)), read=ReadSettings(broker="1"))
+    return audit(LOG, QUOTAS)
+
+
+def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> pa.Table:
+    """What the audit finds in a request log, in one process."""
+    settings = AuditSettings(QuotaHistory.of(read_quotas(quotas)), generation, read=ReadSettings(broker="1"))
     packer, segments = Packer(settings.quotas, 1), []
-    for number, split in enumerate(plan_splits([str(LOG)], "request-log")):
+    for number, split in enumerate(plan_splits([str(log)], "request-log")):
         for part, batch in enumerate(sources.read(split, settings.read, Tally())):
             assert isinstance(batch, Batch)
             segments += [segment for _, segment in packer.pack(batch, (number, part))]

@@ -183,7 +183,7 @@ def _compare(
     requests: Resolver,
     open_loop: bool,
 ) -> Accuracy:
-    logged = [event.throttle_ms for event in events]
+    logged = [event.throttle_ms or 0 for event in events]
 
     def share(of: Sequence[int], by: Sequence[int], least: int) -> float:
         chosen = [other > 0 for value, other in zip(of, by, strict=True) if value >= least]

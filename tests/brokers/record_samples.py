@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.kafka import USERS, VERSION, KafkaBroker, free_ports, password_of
 from tests.brokers.maven import class_path, retrieve
-from tests.brokers.record import Traffic
+from tests.brokers.traffic import Traffic
 
 EXPORTER = "1.0.1"
 ODD_USER, ODD_CLIENT = "team a/ci*", 'ingest,"eu"'

@@ -60,6 +60,8 @@ class ReadSettings:
     """The broker's name; None: the name of the file's folder."""
     zone: str = "UTC"
     """The time zone of log4j's prefix, as an IANA name."""
+    num_partitions: int = 1
+    """The controller's `num.partitions`: what a topic gets that is created without a number."""
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
