@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
@@ -178,6 +180,14 @@ def usage_table(events: Sequence[Event]) -> pa.Table:
     return pa.table({names.get(name, name): [getattr(event, name) for event in events] for name in Event._fields})
 
 
+def write_files(events: Sequence[Event], folder: Path, count: int) -> None:
+    """The events as that many Parquet files of several row groups each."""
+    for number, rows in enumerate(np.array_split(np.arange(len(events)), count)):
+        if len(rows):
+            table = usage_table(events[rows[0] : rows[-1] + 1])
+            pq.write_table(table, folder / f"{number:04}.parquet", row_group_size=200)
+
+
 USERS, CLIENTS, BROKERS = ["alice", "bob", "CN=c,O=x"], ["app1", "app2", ""], ["1", "2"]
 START_MS = 1_700_000_000_000
 
@@ -203,6 +213,13 @@ def event_lists(draw: st.DrawFn) -> list[Event]:
         )
         for time in times
     ]
+
+
+@st.composite
+def many_logs(draw: st.DrawFn) -> list[Event]:
+    """Twenty such logs in one, each of brokers of its own; in the order of a folder that is read file by file."""
+    logs = draw(st.lists(event_lists(), min_size=20, max_size=20))
+    return [event._replace(broker=f"{number}-{event.broker}") for number, events in enumerate(logs) for event in events]
 
 
 @st.composite
