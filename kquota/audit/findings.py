@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.audit.demand import Measured
+    from kquota.audit.pack import CounterRef
 
 
 class Verdict(enum.Enum):
@@ -113,6 +117,8 @@ class AuditResult:
     """The findings under the quotas that `AuditSettings.against` names."""
     engine: str = ""
     """What ran it: `local` or `spark`."""
+    measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
+    """The seconds of each counter, where `AuditSettings.question` asks for them."""
 
     @property
     def throttled(self) -> bool:

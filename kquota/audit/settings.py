@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
+from kquota.audit.demand import Question
 from kquota.audit.sources import ReadSettings
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.history import QuotaHistory
+
+
+class Together(enum.Enum):
+    """Which counters of one broker are replayed by the same task."""
+
+    COUNTER = "counter"
+    """Each goes where there is room."""
+    USER = "user"
+    """Those of one user; none may be a client-id's."""
+    CLIENT_ID = "client-id"
+    """Those of one client-id; none may be a user's."""
+    BROKER = "broker"
+    """All."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +39,10 @@ class AuditSettings:
     """How many clients of a counter a finding names, the busiest first; None: all of them."""
     per_client: bool = False
     """Whether to count the throttled events of each client of a shared counter."""
+    question: Question | None = None
+    """What to tell of counters without a limit (those that UNLIMITED is set for), and to count the seconds of all."""
+    together: Together = Together.COUNTER
+    """A request's counters must be in one task where what one does to it matters to another."""
     read: ReadSettings = field(default_factory=ReadSettings)
 
     @property

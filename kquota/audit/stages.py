@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
+from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
-from kquota.audit.pack import Packer, Segment
+from kquota.audit.pack import CounterRef, Packer, Segment
 from kquota.audit.replay import Replay
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
 from kquota.errors import InputError
+
+_MEASURED = "measured"
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -50,7 +53,8 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
     packers = [
-        Packer(quotas, buckets, variant, settings.per_client) for variant, quotas in enumerate(settings.variants)
+        Packer(quotas, buckets, variant, settings.per_client, settings.together)
+        for variant, quotas in enumerate(settings.variants)
     ]
     tally = Tally()
     for number, split in splits:
@@ -64,7 +68,8 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
-    replayed = Replay(settings)
+    demand = None if settings.question is None else DemandCollector(settings, settings.question)
+    replayed = Replay(settings, () if demand is None else (demand,))
     for blob in blobs:
         item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
         if isinstance(item, Segment):
@@ -73,6 +78,9 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
             yield pickle.dumps(item, protocol=5)
     for variant, table in enumerate(replayed.finish()):
         yield pickle.dumps((variant, table), protocol=5)
+    if demand is not None:
+        measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
+        yield pickle.dumps((_MEASURED, measured), protocol=5)
 
 
 def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
@@ -82,12 +90,15 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     """
     quality = DataQuality()
     rejects: list[Reject] = []
+    measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
     for output in outputs:
         head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
         if isinstance(head, DataQuality):
             quality += head
             rejects += tail
+        elif head == _MEASURED:
+            measured |= tail
         else:
             tables[head].append(tail)
     if quality.events == 0:
@@ -100,4 +111,4 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         raise InputError(f"{what}: no usage events in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     findings, *before = (ordered(mine) for mine in tables)
-    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine)
+    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, measured)

@@ -99,16 +99,17 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    settings = _settings(options)
+    settings = settings_of(options)
     result = _run(paths, source, settings, engine, master)
-    _keep_rejects(result, quarantine)
+    keep_rejects(result, quarantine)
     if out is not None:
         result.write(out)
     print_result(result, settings, output, show_all=show_all)
     return ExitCode.DIFFERENT if fail_on == "throttled" and result.throttled else ExitCode.OK
 
 
-def _settings(options: dict[str, Any]) -> AuditSettings:
+def settings_of(options: dict[str, Any]) -> AuditSettings:
+    """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -145,29 +146,50 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
 
 
 def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+    if not settings.quotas:
+        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+    with auditor(paths, source, engine, master) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def auditor(
+    paths: tuple[str, ...], source: str, engine: str, master: str | None
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    """Finds the export and the engine; yields a function that audits the one on the other."""
     from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
-    if not settings.quotas:
-        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
     what = ", ".join(paths)
     if engines.choose(engine, splits, master) == "local":
         from kquota.audit import local
 
-        with _progress("auditing") as show:
-            counts = [(0, 0)]
-            show(lambda: counts[-1])
-            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
     from kquota.audit import spark
 
-    with _progress("starting Spark") as show:
-        session = spark.open_session(master)
-        show(lambda: spark.progress(session))
-        try:
+    session = None
+
+    def run_on_spark(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
             return spark.audit(session, splits, settings, what)
-        finally:
+
+    try:
+        yield run_on_spark
+    finally:
+        if session is not None:
             session.stop()
 
 
@@ -204,7 +226,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
-def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
     rejected = result.quality.rejected
     if not rejected:
         return
@@ -229,6 +252,15 @@ def _why(rejects: tuple[Reject, ...]) -> str:
     return "; ".join(f"{count} × {reason}" for reason, count in busiest)
 
 
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
+
+
 def print_result(result: AuditResult, settings: AuditSettings, output: str, *, show_all: bool) -> None:
     """Prints the findings in one of audit's formats."""
     rows: list[dict[str, Any]] = result.findings.to_pylist()
@@ -236,11 +268,7 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = {
-            "generation": settings.generation.value,
-            "quota_window_num": settings.windows.samples,
-            "quota_window_size_seconds": settings.windows.window_seconds,
-        }
+        enforcement = enforcement_of(settings)
         click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine)), nl=False)
         return
     if output == "csv":
