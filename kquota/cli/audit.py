@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,12 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult, DataQuality
+    from kquota.audit.findings import AuditResult
     from kquota.audit.settings import AuditSettings
     from kquota.core.history import QuotaHistory
     from kquota.core.whatif import Comparison
@@ -129,7 +130,7 @@ def command(
     if options["against"] is None and ("newly-throttled" in fail_on or output == "markdown"):
         raise click.UsageError("what would change is known with --against live|FILE only")
     settings = _settings(options)
-    result = _run(paths, source, settings, engine, master)
+    result = run(paths, source, settings, engine, master)
     _keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -211,7 +212,10 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
     return file, session.load_history({**options, "quotas": None})
 
 
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+def run(
+    paths: Sequence[str], source: str, settings: AuditSettings, engine: str = "auto", master: str | None = None
+) -> AuditResult:
+    """Runs an audit on the engine that its size asks for, with its progress on a terminal. Raises InputError."""
     from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
@@ -283,12 +287,13 @@ def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
     what = "record" if rejected == 1 else "records"
     click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
+        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {why(result.rejects)}",
         err=True,
     )
 
 
-def _why(rejects: tuple[Reject, ...]) -> str:
+def why(rejects: Sequence[Reject]) -> str:
+    """`3 × not JSON; 1 × time_ms is missing`: the busiest reasons."""
     counts: dict[str, int] = {}
     for reject in rejects:
         counts[reject.reason] = counts.get(reject.reason, 0) + 1
@@ -310,23 +315,12 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
     else:
         whatif.print_comparison(comparison)
-        click.echo(
-            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
-            err=True,
-        )
-
-
-def replayed_usage(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
-
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
 
 
 def print_result(
