@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +25,17 @@ class Verdict(enum.Enum):
     NOT_THROTTLED = "not throttled"
     UNDETERMINED = "undetermined"
     """The export does not hold what the answer depends on."""
+
+
+class Basis(enum.Enum):
+    """What a finding rests on."""
+
+    REQUESTS = "requests"
+    """Each request, replayed."""
+    RATES = "rates"
+    """Readings of the broker's own rates."""
+    TOTALS = "totals"
+    """What was charged in intervals."""
 
 
 _CLIENT = pa.struct(
@@ -48,11 +59,14 @@ SCHEMA = pa.schema(
         pa.field("limit", pa.float64(), nullable=False),
         pa.field("limit_changes", pa.int64(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("basis", pa.string(), nullable=False),
         pa.field("events", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
         pa.field("throttle_time_ms", pa.int64()),
         pa.field("throttle_time_max_ms", pa.int64()),
         pa.field("peak_rate", pa.float64(), nullable=False),
+        pa.field("peak_rate_max", pa.float64()),
         pa.field("first_throttled_ms", pa.int64()),
         pa.field("last_throttled_ms", pa.int64()),
         pa.field("logged_throttled_events", pa.int64()),
@@ -67,11 +81,18 @@ SCHEMA = pa.schema(
 
 `level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
 quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
-per broker; `peak_rate` of an undetermined counter is a lower bound. `throttled_*` is the prediction (null when
-undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the broker itself answered, null
-where the export does not say. `estimated_events` counts throttled fetches whose size was estimated. `clients` are the
-busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time, or partitions; their
-`throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is undetermined.
+per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
+`peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
+the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
+estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
+or partitions; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is
+undetermined.
+
+Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
+but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
+and `logged_*` counts readings of the broker's throttle time above 0, with the longest mean. A series that adds up
+several counters is one finding, under the lowest of their limits.
 """
 
 
@@ -81,16 +102,21 @@ class DataQuality:
 
     events: int = 0
     ungoverned: int = 0
-    """Events of clients without a limit."""
+    """Events and samples of clients without a limit."""
     exempt: int = 0
+    """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
-        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+        return cls(
+            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+        )
 
     def __add__(self, other: DataQuality) -> DataQuality:
         def pick(choose: Any, *times: int | None) -> int | None:
@@ -104,6 +130,10 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            {
+                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
+                for reason in sorted({*self.exemptions, *other.exemptions})
+            },
         )
 
 
@@ -159,8 +189,10 @@ def _naming(table: pa.Table, clients: int) -> pa.Table:
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:
     """All findings as one table: throttled first, most throttle time first; then by name, so that runs compare."""
     table = pa.concat_tables([SCHEMA.empty_table(), *tables])
-    return table.sort_by(
+    throttled = pc.equal(table.column("verdict"), Verdict.THROTTLED.value).cast(pa.int8())
+    table = table.append_column("throttled", throttled).sort_by(
         [
+            ("throttled", "descending"),
             ("throttle_time_ms", "descending"),
             ("peak_rate", "descending"),
             ("broker", "ascending"),
@@ -168,3 +200,4 @@ def ordered(tables: Iterable[pa.Table]) -> pa.Table:
             ("sensor", "ascending"),
         ]
     )
+    return table.drop_columns(["throttled"])

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA, Verdict
+from kquota.audit.findings import SCHEMA, Basis, Verdict
 from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.settings import AuditSettings
@@ -37,6 +37,7 @@ _KINDS = {
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
+_INCOMPLETE = "the export does not hold all thread time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +319,14 @@ class Replay:
                 pa.array([quota.limit for quota in governing], pa.float64()),
                 pa.array(changes, pa.int64()),
                 pa.array(verdicts.tolist(), pa.string()),
+                pa.array([None if each else _INCOMPLETE for each in known.tolist()], pa.string()),
+                pa.array([Basis.REQUESTS.value] * count, pa.string()),
                 pa.array(totals["events"]),
                 whole(throttled, known),
                 whole(summaries["total_ms"], known),
                 whole(summaries["max_ms"], known),
                 pa.array(summaries["peak_rate"], pa.float64()),
+                pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
                 whole(summaries["first_ms"], happened),
                 whole(summaries["last_ms"], happened),
                 *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),

@@ -26,6 +26,8 @@ class AuditSettings:
     """Whether to count the throttled events of each client of a shared counter."""
     timelines: int = 0
     """Of how many of the most throttled counters to tell what happened when."""
+    in_force: bool = False
+    """Whether the quotas are those that were in force: what a broker says it throttled is then throttled."""
     read: ReadSettings = field(default_factory=ReadSettings)
 
     @property

@@ -9,13 +9,16 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
 from kquota.audit.findings import AuditResult, DataQuality, ordered
+from kquota.audit.judge import judge
 from kquota.audit.pack import Packer, Segment
 from kquota.audit.replay import Replay
+from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
@@ -55,10 +58,16 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
     ]
     tally = Tally()
     for number, split in splits:
+        sampled: dict[int, list[Samples]] = {}
         for part, events in enumerate(read(split, settings.read, tally)):
+            if isinstance(events, Samples):
+                sampled.setdefault(crc32(events.series.broker.encode()) % buckets, []).append(events)
+                continue
             for packer in packers:
                 for bucket, segment in packer.pack(events, (number, part)):
                     yield Blob(bucket, segment.base_ms, segment.dumps())
+        for bucket, samples in sampled.items():
+            yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
 
@@ -67,12 +76,20 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
     watched = Timelines() if settings.timelines else None
     replayed = Replay(settings, [] if watched is None else [watched])
+    samples: list[Samples] = []
     for blob in blobs:
         item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
         if isinstance(item, Segment):
             replayed.add(item)
+        elif isinstance(item, list):
+            samples += item
         else:
             yield pickle.dumps(item, protocol=5)
+    if samples:
+        judged, ungoverned = judge(samples, settings)
+        for variant, table in enumerate(judged):
+            yield pickle.dumps((variant, table), protocol=5)
+        yield pickle.dumps((DataQuality(ungoverned=ungoverned), []), protocol=5)
     tables = replayed.finish()
     for variant, table in enumerate(tables):
         yield pickle.dumps((variant, table), protocol=5)
@@ -98,12 +115,12 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             timelines |= tail
         else:
             tables[head].append(tail)
-    if quality.events == 0:
+    if quality.events == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), or a usage table in Parquet, CSV or JSON lines",
+                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))

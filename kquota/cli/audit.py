@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,13 +22,24 @@ from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.core.history import QuotaHistory
     from kquota.core.whatif import Comparison
 
 
-@click.command("audit")
+class _Remembering(click.Command):
+    """A command that knows how it was called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_CALLED] = shlex.join(["kquota", "audit", *args])
+        return super().parse_args(ctx, args)
+
+
+_CALLED = "kquota.audit.called"
+
+
+@click.command("audit", cls=_Remembering)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
@@ -62,9 +75,23 @@ if TYPE_CHECKING:
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
+)
 @click.option(
     "--quarantine",
     type=click.Path(path_type=Path),
@@ -99,6 +126,7 @@ def command(
     paths: tuple[str, ...],
     source: str,
     out: Path | None,
+    report: Path | None,
     quarantine: Path,
     fail_on: tuple[str, ...],
     engine: str,
@@ -120,6 +148,7 @@ def command(
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
+      kquota audit kafka-request.log --quotas quotas.yaml --report report.html
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
@@ -127,9 +156,13 @@ def command(
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    if options["against"] is None and ("newly-throttled" in fail_on or output == "markdown"):
+    if options["against"] is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
-    settings = _settings(options)
+    if report is not None:
+        from kquota.cli.report import check_report
+
+        check_report(report)
+    settings = _settings(options, report is not None)
     result = run(paths, source, settings, engine, master)
     _keep_rejects(result, quarantine)
     comparison = None
@@ -140,6 +173,8 @@ def command(
         result = result.naming(options["top"])
     if out is not None:
         result.write(out)
+    if report is not None:
+        _write_report(report, result, settings, comparison, quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
@@ -162,7 +197,7 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any]) -> AuditSettings:
+def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
     from zoneinfo import ZoneInfo
 
     try:
@@ -180,6 +215,8 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     if broker is not None:
         quotas = quotas.each(broker.static.added_to)
         against = against.each(broker.static.added_to) if against is not None else None
+    from kquota.cli.report import MOST
+
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -192,10 +229,12 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         top_clients=options["top"] if against is None else None,
-        per_client=against is not None,
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        per_client=reported or against is not None,
+        timelines=MOST if reported else 0,
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
@@ -293,12 +332,32 @@ def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 
 def why(rejects: Sequence[Reject]) -> str:
-    """`3 × not JSON; 1 × time_ms is missing`: the busiest reasons."""
-    counts: dict[str, int] = {}
-    for reject in rejects:
-        counts[reject.reason] = counts.get(reject.reason, 0) + 1
-    busiest = sorted(counts.items(), key=lambda item: -item[1])[:3]
-    return "; ".join(f"{count} × {reason}" for reason, count in busiest)
+    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
+    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
+
+
+def _reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
+    """Why records could not be read, the most frequent reason first."""
+    return Counter(reject.reason for reject in rejects).most_common()
+
+
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
+    from kquota.cli.report import Report, write_report
+
+    report = Report(
+        result.findings.to_pylist(),
+        result.timelines,
+        result.quality,
+        _reasons(result.rejects),
+        settings,
+        result.engine,
+        click.get_current_context().meta[_CALLED],
+        str(quarantine),
+        comparison,
+    )
+    write_report(report, path)
 
 
 def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
@@ -347,6 +406,11 @@ def print_result(
         headings = [name for name in result.findings.schema.names if name != "clients"]
         print_csv(headings, [[row[name] for name in headings] for row in rows])
         return
+    if output == "markdown":
+        from kquota.cli.report.markdown import summary
+
+        click.echo(summary(rows, result.quality))
+        return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
 
@@ -393,9 +457,29 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
+        f"{_spared(quality)}"
         f" ({result.engine} engine)",
         err=True,
     )
+
+
+_EXEMPTIONS = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
 def _peak(row: dict[str, Any]) -> str:
