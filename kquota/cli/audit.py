@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shlex
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +19,30 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
+    from kquota.core.history import QuotaHistory
+    from kquota.core.whatif import Comparison
 
 
-@click.command("audit")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
+class _Remembering(click.Command):
+    """A command that knows how it was called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_CALLED] = shlex.join(["kquota", "audit", *args])
+        return super().parse_args(ctx, args)
+
+
+_CALLED = "kquota.audit.called"
+
+
+@click.command("audit", cls=_Remembering)
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
     "--quotas-journal",
@@ -34,10 +52,41 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--source",
-    type=click.Choice(["auto", "request-log", "usage"]),
+    type=click.Choice(
+        [
+            "auto",
+            "request-log",
+            "usage",
+            "prometheus",
+            "openmetrics",
+            "kafka-jmx",
+            "rpk-connections",
+            "confluent-metrics",
+        ]
+    ),
     default="auto",
     show_default=True,
-    help="What the files are: Kafka's request log, or usage tables (Parquet, CSV, JSON lines).",
+    help="What the files are: Kafka's request log, usage tables (Parquet, CSV, JSON lines), or samples of the brokers'"
+    " quota metrics.",
+)
+@click.option("--prometheus", metavar="URL", help="Ask a Prometheus for samples of the brokers' quota metrics.")
+@click.option(
+    "--prometheus-match",
+    "matchers",
+    metavar="MATCHERS",
+    help="Which series of it, besides their names: 'cluster=\"prod\"'.",
+)
+@click.option("--last", type=params.DURATION, default="1h", show_default=True, metavar="TIME", help="How much of it.")
+@click.option(
+    "--step",
+    type=params.DURATION,
+    metavar="TIME",
+    help="A value in each step only, and not every sample: less to fetch, but then nobody is found not throttled.",
+)
+@click.option(
+    "--in-force",
+    is_flag=True,
+    help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
 )
 @click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
 @click.option(
@@ -59,9 +108,23 @@ if TYPE_CHECKING:
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
+)
 @click.option(
     "--quarantine",
     type=click.Path(path_type=Path),
@@ -70,7 +133,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Where records that cannot be read go; written only when there are some.",
 )
-@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option(
+    "--against",
+    metavar="live|FILE",
+    help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
+    multiple=True,
+    help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
+    " under --against. May be given several times.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
@@ -80,13 +154,14 @@ if TYPE_CHECKING:
 )
 @click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
 @params.cluster_options
-@params.output_option("table", "json", "csv")
+@params.output_option("table", "json", "csv", "markdown")
 def command(
     paths: tuple[str, ...],
     source: str,
     out: Path | None,
+    report: Path | None,
     quarantine: Path,
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     engine: str,
     master: str | None,
     show_all: bool,
@@ -99,25 +174,87 @@ def command(
     table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
     ('kquota schema quota-history'), or by --quotas-journal.
 
+    Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
+    counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
+
+    With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
+    by who they are, as a quota on another level gives them another counter.
+
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
+      kquota audit kafka-request.log --quotas quotas.yaml --report report.html
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
+      kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
+      kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    settings = _settings(options)
-    result = _run(paths, source, settings, engine, master)
-    _keep_rejects(result, quarantine)
+    url = options["prometheus"]
+    if not paths and url is None:
+        raise click.UsageError("missing PATH… (or --prometheus URL)")
+    if options["against"] is None and "newly-throttled" in fail_on:
+        raise click.UsageError("what would change is known with --against live|FILE only")
+    if report is not None:
+        from kquota.cli.report import check_report
+
+        check_report(report)
+    settings = settings_of(options, reported=report is not None)
+    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
+        fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
+        what = ", ".join((*paths, *([url] if url else ())))
+        result = run((*paths, *fetched), source, settings, engine, master, what)
+    keep_rejects(result, quarantine)
+    comparison = None
+    if settings.against is not None:
+        from kquota.audit.whatif import compare
+
+        comparison = compare(result, settings)
+        result = result.naming(options["top"])
     if out is not None:
         result.write(out)
-    print_result(result, settings, output, show_all=show_all)
-    return ExitCode.DIFFERENT if fail_on == "throttled" and result.throttled else ExitCode.OK
+    if report is not None:
+        _write_report(report, result, settings, comparison, quarantine)
+    if comparison is None or output == "json":
+        print_result(result, settings, output, comparison, show_all=show_all)
+    else:
+        _print_comparison(comparison, result, output, options)
+    return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
 
 
-def _settings(options: dict[str, Any]) -> AuditSettings:
+def _ask_prometheus(options: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """The files with what `--prometheus` answered."""
+    import time
+
+    from kquota.audit.sources import prometheus_api
+
+    credentials = prometheus_api.Credentials.of(os.environ)
+    now, last, step = int(time.time()), options["last"] // 1000, options["step"]
+    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
+    selector = prometheus_api.selector(options["matchers"])
+    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
+
+
+def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
+    """What is true of what `--fail-on` can name."""
+    if comparison is None:
+        answers = {"throttled": result.throttled, "undetermined": result.undetermined}
+    else:
+        from kquota.core.whatif import Outcome
+
+        answers = {
+            "throttled": result.throttled,
+            "undetermined": comparison.count(Outcome.UNDETERMINED) > 0,
+            "newly-throttled": comparison.count(Outcome.NEWLY_THROTTLED) > 0,
+        }
+    return {answer for answer, true in answers.items() if true}
+
+
+def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
+    """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -131,9 +268,12 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas = session.load_history(options)
+    quotas, against = _quotas(options)
     if broker is not None:
         quotas = quotas.each(broker.static.added_to)
+        against = against.each(broker.static.added_to) if against is not None else None
+    from kquota.cli.report import MOST
+
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -146,35 +286,85 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
-        top_clients=options["top"],
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
+        against=against,
+        top_clients=options["top"] if against is None else None,
+        per_client=reported or against is not None,
+        in_force=options["in_force"],
+        timelines=MOST if reported else 0,
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
+    """The quotas to audit, and those that they are compared with."""
+    against: str | None = options["against"]
+    if against is None:
+        return session.load_history(options), None
+    if against != "live":
+        return session.load_history(options), session.read_history_file(Path(against))
+    if options["quotas"] is None or options["quotas_journal"] is not None:
+        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
+    file = session.read_history_file(options["quotas"])
+    return file, session.load_history({**options, "quotas": None})
+
+
+def run(
+    paths: Sequence[str],
+    source: str,
+    settings: AuditSettings,
+    engine: str = "auto",
+    master: str | None = None,
+    what: str | None = None,
+) -> AuditResult:
+    """Runs an audit on the engine that its size asks for, with its progress on a terminal. Raises InputError.
+
+    Errors call the input `what`, by default by its paths.
+    """
+    if not any(settings.variants):
+        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+    with auditor(paths, source, engine, master, what) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def auditor(
+    paths: Sequence[str], source: str, engine: str, master: str | None, what: str | None = None
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    """Finds the export and the engine; yields a function that audits the one on the other."""
     from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
-    if not settings.quotas:
-        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
-    what = ", ".join(paths)
+    what = ", ".join(paths) if what is None else what
     if engines.choose(engine, splits, master) == "local":
         from kquota.audit import local
 
-        with _progress("auditing") as show:
-            counts = [(0, 0)]
-            show(lambda: counts[-1])
-            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
     from kquota.audit import spark
 
-    with _progress("starting Spark") as show:
-        session = spark.open_session(master)
-        show(lambda: spark.progress(session))
-        try:
+    session = None
+
+    def run_on_spark(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
             return spark.audit(session, splits, settings, what)
-        finally:
+
+    try:
+        yield run_on_spark
+    finally:
+        if session is not None:
             session.stop()
 
 
@@ -211,7 +401,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
-def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
     rejected = result.quality.rejected
     if not rejected:
         return
@@ -223,32 +414,84 @@ def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
     what = "record" if rejected == 1 else "records"
     click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
+        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {why(result.rejects)}",
         err=True,
     )
 
 
-def _why(rejects: tuple[Reject, ...]) -> str:
-    counts: dict[str, int] = {}
-    for reject in rejects:
-        counts[reject.reason] = counts.get(reject.reason, 0) + 1
-    busiest = sorted(counts.items(), key=lambda item: -item[1])[:3]
-    return "; ".join(f"{count} × {reason}" for reason, count in busiest)
+def why(rejects: Sequence[Reject]) -> str:
+    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
+    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
 
 
-def print_result(result: AuditResult, settings: AuditSettings, output: str, *, show_all: bool) -> None:
+def _reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
+    """Why records could not be read, the most frequent reason first."""
+    return Counter(reject.reason for reject in rejects).most_common()
+
+
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
+    from kquota.cli.report import Report, write_report
+
+    report = Report(
+        result.findings.to_pylist(),
+        result.timelines,
+        result.quality,
+        _reasons(result.rejects),
+        settings,
+        result.engine,
+        click.get_current_context().meta[_CALLED],
+        str(quarantine),
+        comparison,
+    )
+    write_report(report, path)
+
+
+def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+    """Prints what changes."""
+    from kquota.cli import whatif
+    from kquota.cli.text import code
+
+    quality = result.quality
+    if output == "csv":
+        whatif.print_comparison_csv(comparison)
+    elif output == "markdown":
+        file, against = options["quotas"], options["against"]
+        live = "the live quotas"
+        whatif.print_comparison_markdown(
+            comparison,
+            whatif.Replayed(
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
+            ),
+        )
+    else:
+        whatif.print_comparison(comparison)
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
+
+
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
+
+
+def print_result(
+    result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
+) -> None:
     """Prints the findings in one of audit's formats."""
     rows: list[dict[str, Any]] = result.findings.to_pylist()
     if output == "json":
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = {
-            "generation": settings.generation.value,
-            "quota_window_num": settings.windows.samples,
-            "quota_window_size_seconds": settings.windows.window_seconds,
-        }
-        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine)), nl=False)
+        enforcement = enforcement_of(settings)
+        click.echo(
+            to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
+        )
         return
     if output == "csv":
         from kquota.cli.text import print_csv
@@ -256,11 +499,16 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
         headings = [name for name in result.findings.schema.names if name != "clients"]
         print_csv(headings, [[row[name] for name in headings] for row in rows])
         return
+    if output == "markdown":
+        from kquota.cli.report.markdown import summary
+
+        click.echo(summary(rows, result.quality))
+        return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, duration, period, print_table
+    from kquota.cli.text import Column, period, print_table
     from kquota.core.quota import QuotaKey, humanize
 
     if shown:
@@ -284,9 +532,9 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                     row["sensor"],
                     _quota(row),
                     (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
-                    _throttled(row["throttled_events"], row["events"]),
+                    _throttled(row),
                     _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
-                    *([(row["logged_throttled_events"], duration(row["logged_throttle_time_ms"]))] if logs else []),
+                    *([_logged(row)] if logs else []),
                     period(row["first_throttled_ms"], row["last_throttled_ms"]),
                     _clients(row),
                 )
@@ -299,17 +547,59 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
+        summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     click.echo(
-        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
-        f" ({result.engine} engine)",
+        f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
         err=True,
     )
 
 
+_EXEMPTIONS = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; exempt thread time: {', '.join(told)}" if told else ""
+
+
 def _peak(row: dict[str, Any]) -> str:
-    share = f"{100 * row['peak_rate'] / row['limit']:.0f}%"
-    return f"peak ≥ {share}" if row["verdict"] == "undetermined" else f"peak {share}"
+    least, most = (None if row[name] is None else f"{100 * row[name] / row['limit']:.0f}%" for name in _PEAKS)
+    if least == most:
+        return f"peak {least}"
+    return f"peak ≥ {least}" if most is None else f"peak {least} to {most}"
+
+
+_PEAKS = ("peak_rate", "peak_rate_max")
+_UNITS = {"requests": "requests", "rates": "samples", "totals": "samples"}
+
+
+def _bases(rows: list[dict[str, Any]]) -> str:
+    """What all findings rest on; empty where that differs."""
+    bases = {row["basis"] for row in rows} or {"requests"}
+    return bases.pop() if len(bases) == 1 else ""
+
+
+def _why_undetermined(rows: list[dict[str, Any]]) -> str:
+    """Why counters are undetermined."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row["reason"] is not None:
+            counts[row["reason"]] = counts.get(row["reason"], 0) + 1
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _quota(row: dict[str, Any]) -> tuple[str, ...]:
@@ -319,10 +609,23 @@ def _quota(row: dict[str, Any]) -> tuple[str, ...]:
     return row["key"], *(f"{kind.value}={name if isinstance(name, str) else name.value}" for kind, name in entity.parts)
 
 
-def _throttled(throttled: int | None, events: int) -> tuple[str, str]:
+def _throttled(row: dict[str, Any]) -> tuple[str, str]:
+    throttled, events = row["throttled_events"], row["events"]
+    if row["basis"] != "requests":
+        return row["verdict"], f"by {events} {row['basis']}"
     if throttled is None:
         return "undetermined", f"of {events}"
     return f"{throttled} ({100 * throttled / events:.0f}%)", f"of {events}"
+
+
+def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the broker itself said."""
+    from kquota.cli.text import duration
+
+    total, longest = row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"]
+    if row["logged_throttled_events"] is None:
+        return ("-",)
+    return str(row["logged_throttled_events"]), duration(total) if total is not None else f"mean ≤ {duration(longest)}"
 
 
 def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
