@@ -26,6 +26,8 @@ from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
 
 _MEASURED = "measured"
+_SEGMENT, _OTHER = b"s", b"o"
+"""The first byte of a blob: what follows."""
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -56,10 +58,7 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
-    packers = [
-        Packer(quotas, buckets, variant, settings.per_client, settings.together)
-        for variant, quotas in enumerate(settings.variants)
-    ]
+    packers = _packers(settings, buckets)
     tally = Tally()
     for number, split in splits:
         sampled: dict[int, list[Samples]] = {}
@@ -69,11 +68,29 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
                 continue
             for packer in packers:
                 for bucket, segment in packer.pack(events, (number, part)):
-                    yield Blob(bucket, segment.base_ms, segment.dumps())
+                    yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
         for bucket, samples in sampled.items():
-            yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
+            yield Blob(bucket, 0, _OTHER + pickle.dumps(samples, protocol=5))
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
-    yield Blob(0, 0, pickle.dumps(account, protocol=5))
+    yield Blob(0, 0, _OTHER + pickle.dumps(account, protocol=5))
+
+
+_kept: list[tuple[AuditSettings, int, list[Packer]]] = []
+"""The packers of the task before, in this process."""
+
+
+def _packers(settings: AuditSettings, buckets: int) -> list[Packer]:
+    """A packer for each variant; within an audit they keep what they resolved for the task before."""
+    if not _kept or _kept[0][:2] != (settings, buckets):
+        packers = [
+            Packer(quotas, buckets, variant, settings.per_client, settings.together)
+            for variant, quotas in enumerate(settings.variants)
+        ]
+        _kept[:] = [(settings, buckets, packers)]
+    packers = _kept[0][2]
+    for packer in packers:
+        packer.begin()
+    return packers
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
@@ -83,10 +100,12 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
     samples: list[Samples] = []
     for blob in blobs:
-        item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
-        if isinstance(item, Segment):
-            replayed.add(item)
-        elif isinstance(item, list):
+        kind, data = bytes(blob[:1]), memoryview(blob)[1:]
+        if kind == _SEGMENT:
+            replayed.add(Segment.loads(data))
+            continue
+        item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
+        if isinstance(item, list):
             samples += item
         else:
             yield pickle.dumps(item, protocol=5)
