@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _CLIENT = pa.struct(
         pa.field("events", pa.int64(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
+        pa.field("throttle_time_ms", pa.int64()),
     ]
 )
 
@@ -69,7 +71,7 @@ per broker; `peak_rate` of an undetermined counter is a lower bound. `throttled_
 undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the broker itself answered, null
 where the export does not say. `estimated_events` counts throttled fetches whose size was estimated. `clients` are the
 busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time, or partitions; their
-`throttled_events` are null unless asked for.
+`throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is undetermined.
 """
 
 
@@ -81,14 +83,19 @@ class DataQuality:
     ungoverned: int = 0
     """Events of clients without a limit."""
     exempt: int = 0
+    """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
-        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+        return cls(
+            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+        )
 
     def __add__(self, other: DataQuality) -> DataQuality:
         def pick(choose: Any, *times: int | None) -> int | None:
@@ -102,6 +109,10 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            {
+                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
+                for reason in sorted({*self.exemptions, *other.exemptions})
+            },
         )
 
 
@@ -124,6 +135,16 @@ class AuditResult:
         """Whether any counter would be throttled."""
         return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
 
+    @property
+    def undetermined(self) -> bool:
+        """Whether that cannot be told of any counter."""
+        return Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+
+    def naming(self, clients: int) -> AuditResult:
+        """The result with at most that many clients of each counter."""
+        before = None if self.before is None else _naming(self.before, clients)
+        return replace(self, findings=_naming(self.findings, clients), before=before)
+
     def write(self, folder: Path) -> None:
         """Writes `findings.parquet` into a folder, which is made. Raises InputError when that cannot be."""
         import pyarrow.parquet as pq
@@ -136,6 +157,12 @@ class AuditResult:
             aside.replace(folder / "findings.parquet")
         except OSError as error:
             raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
+
+
+def _naming(table: pa.Table, clients: int) -> pa.Table:
+    index = table.schema.get_field_index("clients")
+    cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
+    return table.set_column(index, SCHEMA.field(index), cut)
 
 
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:

@@ -281,8 +281,7 @@ class Replay:
         if part.member is not None:
             hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
-            zero = np.zeros(len(hits), np.int64)
-            found = np.column_stack([numbers, part.member[hits], zero + 1, zero])
+            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), told[hits]])
             self._throttled_members = [_added_up([*self._throttled_members, found])]
         for collector in self._collectors:
             collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
@@ -340,14 +339,15 @@ class Replay:
         """The busiest clients of the named counters, and how many share each of all."""
         rows = _added_up(self._members)
         client_count = np.bincount(rows[:, 0], minlength=count)
-        hits = {(row[0], row[1]): row[2] for row in _added_up(self._throttled_members).tolist()}
+        hits = {(row[0], row[1]): (row[2], row[3]) for row in _added_up(self._throttled_members).tolist()}
         counted, incomplete = self.settings.per_client, self._totals["incomplete"]
         clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
         for counter, member, events, value in rows[np.isin(rows[:, 0], named)].tolist():
             user, client_id = self._names[member]
-            throttled = hits.get((counter, member), 0) if counted and not incomplete[counter] else None
+            told = counted and not incomplete[counter]
+            throttled, time_ms = hits.get((counter, member), (0, 0)) if told else (None, None)
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
-            clients[counter].append(client | {"throttled_events": throttled})
+            clients[counter].append(client | {"throttled_events": throttled, "throttle_time_ms": time_ms})
         for mine in clients:
             mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
         return [mine[: self.settings.top_clients] for mine in clients], client_count

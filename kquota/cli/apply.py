@@ -185,11 +185,14 @@ def _conclude(report: ApplyReport) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
-    for entity, error in report.failed:
-        click.echo(f"kquota: {entity_text(entity)}: {safe(error.message)}", err=True)
+    complaints = [(entity, safe(error.message)) for entity, error in report.failed]
+    known = {entity for entity, _ in complaints}
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
-        for entity in entities:
-            click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+        complaints += [(entity, what) for entity in entities if entity not in known]
+    for entity, what in complaints[:_MOST_COMPLAINTS]:
+        click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+    if len(complaints) > _MOST_COMPLAINTS:
+        click.echo(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more", err=True)
     counts = {
         "applied": len(report.applied),
         "already there": len(report.already),
@@ -199,7 +202,10 @@ def _conclude(report: ApplyReport) -> int:
         "unknown": len(report.unknown),
     }
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
-    entry = f"; 'kquota undo {report.entry}' takes it back" if report.applied else ""
+    entry = ""
+    if report.applied or report.unknown:
+        again = "the same once more completes it, " if report.outcome != "applied" else ""
+        entry = f"; {again}'kquota undo {report.entry}' takes it back"
     if report.outcome == "applied":
         note(f"{text}{entry}")
         return ExitCode.OK
@@ -207,6 +213,10 @@ def _conclude(report: ApplyReport) -> int:
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
+
+
+_MOST_COMPLAINTS = 20
+"""A line for each of 10,000 entities says no more than that."""
 
 
 def _print_json(report: ApplyReport, planned: Plan) -> None:
