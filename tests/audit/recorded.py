@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kquota.audit import sources
-from kquota.audit.batch import Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.findings import ordered
 from kquota.audit.pack import Packer
 from kquota.audit.replay import find
@@ -76,6 +76,7 @@ def _audit(logs: Sequence[Path], settings: AuditSettings) -> pa.Table:
     packer, segments = Packer(settings.quotas, 1), []
     for number, split in enumerate(plan_splits([str(log) for log in logs], "request-log")):
         for part, batch in enumerate(sources.read(split, settings.read, Tally())):
+            assert isinstance(batch, Batch)
             segments += [segment for _, segment in packer.pack(batch, (number, part))]
     return ordered(find(segments, settings))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.batch import MUTATION, Tally
+from kquota.audit.batch import MUTATION, Batch, Tally
 from kquota.audit.findings import ordered
 from kquota.audit.pack import Packer
 from kquota.audit.replay import find
@@ -268,7 +268,8 @@ def audit(folder: Path, *lines: tuple[str, dict[str, Any]]) -> list[dict[str, An
     log.write_text("\n".join(text) + "\n")
     settings = AuditSettings(QuotaHistory.of(IVAN), read=ReadSettings())
     packer, tally = Packer(settings.quotas, 1), Tally()
-    batches = [batch for split in plan_splits([str(log)], "auto") for batch in read(split, settings.read, tally)]
+    splits = plan_splits([str(log)], "auto")
+    batches = [each for split in splits for each in read(split, settings.read, tally) if isinstance(each, Batch)]
     assert all((batch.kind == MUTATION).all() for batch in batches)
     segments = [segment for part, batch in enumerate(batches) for _, segment in packer.pack(batch, (0, part))]
     (table,) = find(segments, settings)
