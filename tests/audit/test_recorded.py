@@ -103,6 +103,20 @@ def test_both_kinds_of_client(recording: Recording) -> None:
     assert min(rejected, delayed) > 10
 
 
+@pytest.mark.parametrize("recording", CLUSTERS, ids=lambda recording: recording.name)
+def test_a_cluster_from_the_shell(kquota: Kquota, tmp_path: Path, recording: Recording) -> None:
+    """A folder of logs for each node, and the history of the quotas."""
+    nodes = [str(log.parent) for log in logs_of(recording.folder).values()]
+    quotas = str(recording.folder / "quotas.json")
+
+    done = kquota(
+        "audit", *nodes, "--quotas", quotas, "--num-partitions", "3", "--engine", "local", "--out", "out", "-o", "json"
+    )
+
+    assert done.code == 0
+    assert pq.read_table(tmp_path / "out" / "findings.parquet").equals(recorded.findings_of(recording))
+
+
 def test_the_request_quota_is_undetermined() -> None:
     """Half of it is time that no log holds: no number is given, only a lower bound of the peak."""
     (row,) = [row for row in ROWS if row["key"] == "request_percentage"]
