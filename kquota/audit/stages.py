@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.pack import Packer, Segment
 from kquota.audit.replay import Replay
@@ -50,15 +50,26 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
+    tally = Tally()
+    events = (
+        ((number, part), batch)
+        for number, split in splits
+        for part, batch in enumerate(read(split, settings.read, tally))
+    )
+    return pack_events(events, tally, settings, buckets)
+
+
+def pack_events(
+    events: Iterable[tuple[tuple[int, int], Batch]], tally: Tally, settings: AuditSettings, buckets: int
+) -> Iterator[Blob]:
+    """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
     packers = [
         Packer(quotas, buckets, variant, settings.per_client) for variant, quotas in enumerate(settings.variants)
     ]
-    tally = Tally()
-    for number, split in splits:
-        for part, events in enumerate(read(split, settings.read, tally)):
-            for packer in packers:
-                for bucket, segment in packer.pack(events, (number, part)):
-                    yield Blob(bucket, segment.base_ms, segment.dumps())
+    for ordinal, batch in events:
+        for packer in packers:
+            for bucket, segment in packer.pack(batch, ordinal):
+                yield Blob(bucket, segment.base_ms, segment.dumps())
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
 

@@ -39,7 +39,13 @@ _CALLED = "kquota.audit.called"
 
 
 @click.command("audit", cls=_Remembering)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="PATH…")
+@click.option("--table", metavar="NAME", help="Instead of files: a usage table of Spark's catalogue.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    help="Instead of files: a topic of usage records in JSON, on --bootstrap-server, up to its end of now.",
+)
 @params.quotas_option
 @click.option(
     "--quotas-journal",
@@ -52,7 +58,7 @@ _CALLED = "kquota.audit.called"
     type=click.Choice(["auto", "request-log", "usage"]),
     default="auto",
     show_default=True,
-    help="What the files are: Kafka's request log, or usage tables (Parquet, CSV, JSON lines).",
+    help="What the files are: Kafka's request log, or usage tables (Parquet, ORC, CSV, JSON lines).",
 )
 @click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
 @click.option(
@@ -115,6 +121,8 @@ _CALLED = "kquota.audit.called"
 @params.output_option("table", "json", "csv", "markdown")
 def command(
     paths: tuple[str, ...],
+    table: str | None,
+    topic: str | None,
     source: str,
     out: Path | None,
     report: Path | None,
@@ -144,6 +152,9 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
+      kquota audit s3://logs/broker-1/ --quotas quotas.yaml
+      kquota audit --topic usage --bootstrap-server host:9092 --command-config client.properties
+      kquota audit --table db.usage --quotas quotas.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
@@ -153,8 +164,15 @@ def command(
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(options, report is not None)
-    result = _run(paths, source, settings, engine, master)
+    if bool(paths) + (table is not None) + (topic is not None) != 1:
+        raise click.UsageError("what to audit: give files, --table NAME or --topic NAME, one of them")
+    if table is not None and engine == "local":
+        raise click.UsageError("--table is Spark's: it needs --engine spark")
+    settings = _settings(options, topic, report is not None)
+    if table is not None:
+        result = _run_table(table, settings, master)
+    else:
+        result = _run(paths, topic, source, settings, engine, master)
     _keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -188,7 +206,7 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
+def _settings(options: dict[str, Any], topic: str | None, reported: bool) -> AuditSettings:
     from zoneinfo import ZoneInfo
 
     try:
@@ -202,7 +220,8 @@ def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas, against = _quotas(options)
+    kafka = None if topic is None else _topic_client(options)
+    quotas, against = _quotas(options, topic)
     if broker is not None:
         quotas = quotas.each(broker.static.added_to)
         against = against.each(broker.static.added_to) if against is not None else None
@@ -224,13 +243,25 @@ def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
         top_clients=options["top"] if against is None else None,
         per_client=reported or against is not None,
         timelines=MOST if reported else 0,
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"], kafka=kafka),
     )
 
 
-def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
+def _topic_client(options: dict[str, Any]) -> dict[str, Any]:
+    """How to connect to the cluster with the topic."""
+    from kquota.backends.kafka.librdkafka import settings_of
+    from kquota.cli.contexts import settled
+
+    return settings_of(*session.open_brokers(settled(options)), "kquota-audit")
+
+
+def _quotas(options: dict[str, Any], topic: str | None) -> tuple[QuotaHistory, QuotaHistory | None]:
     """The quotas to audit, and those that they are compared with."""
     against: str | None = options["against"]
+    if topic is not None and options["quotas"] is not None and against != "live":
+        # The cluster is where the topic is then.
+        other = None if against is None else session.read_history_file(Path(against))
+        return session.read_history_file(options["quotas"]), other
     if against is None:
         return session.load_history(options), None
     if against != "live":
@@ -241,15 +272,29 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
     return file, session.load_history({**options, "quotas": None})
 
 
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
-    from kquota.audit import engines
-    from kquota.audit.sources import plan_splits
-
+def _require_quotas(settings: AuditSettings) -> None:
     if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+
+
+def _run_table(table: str, settings: AuditSettings, master: str | None) -> AuditResult:
+    from kquota.audit import spark
+
+    _require_quotas(settings)
+    return _on_spark(lambda session: spark.audit_table(session, table, settings), master)
+
+
+def _run(
+    paths: tuple[str, ...], topic: str | None, source: str, settings: AuditSettings, engine: str, master: str | None
+) -> AuditResult:
+    from kquota.audit import engines
+    from kquota.audit.sources import plan_splits
+    from kquota.audit.sources.usage_topic import plan_topic
+
+    _require_quotas(settings)
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-    splits = plan_splits(paths, source)
-    what = ", ".join(paths)
+    splits = plan_splits(paths, source) if topic is None else plan_topic(topic, settings.read.kafka or {})
+    what = ", ".join(paths) if topic is None else f"topic {topic}"
     if engines.choose(engine, splits, master) == "local":
         from kquota.audit import local
 
@@ -259,11 +304,17 @@ def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: s
             return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
     from kquota.audit import spark
 
+    return _on_spark(lambda session: spark.audit(session, splits, settings, what), master)
+
+
+def _on_spark(run: Callable[[Any], AuditResult], master: str | None) -> AuditResult:
+    from kquota.audit import spark
+
     with _progress("starting Spark") as show:
         session = spark.open_session(master)
         show(lambda: spark.progress(session))
         try:
-            return spark.audit(session, splits, settings, what)
+            return run(session)
         finally:
             session.stop()
 

@@ -10,10 +10,10 @@ import importlib
 import io
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import IO
+from typing import IO, Any
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
@@ -28,7 +28,7 @@ BLOCK_BYTES = 128 << 10
 LINE_SPLIT_BYTES = 32 << 20
 """Uncompressed text is cut into pieces of this size, so that one large file is many tasks."""
 
-DIALECTS = {"request-log": "request_log", "usage": "usage"}
+DIALECTS = {"request-log": "request_log", "usage": "usage", "usage-topic": "usage_topic"}
 """The dialects and their modules in this folder."""
 
 
@@ -40,7 +40,7 @@ class Split:
     path: str
     start: int
     end: int
-    """Bytes for text, row groups for Parquet; end exclusive, -1 for the whole file."""
+    """Bytes for text, row groups for Parquet, stripes for ORC, offsets for a topic; exclusive, -1 for a whole file."""
     rows: int = 0
     """An estimate of its events, for sizing the job."""
     size: int = 0
@@ -57,6 +57,8 @@ class ReadSettings:
     """The time zone of log4j's prefix, as an IANA name."""
     num_partitions: int = 1
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
+    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
+    """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
