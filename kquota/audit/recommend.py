@@ -72,7 +72,7 @@ def recommendations(
             settings,
             against=lifted,
             per_client=bool(settings.quotas),
-            together=_together(settings.quotas, lifted) if settings.quotas else Together.COUNTER,
+            together=together(settings.quotas, lifted) if settings.quotas else Together.COUNTER,
         )
     )
     rows = _rows(measured.before)
@@ -90,7 +90,7 @@ def recommendations(
     return replace(found, quotas=_predicted(found, checked)), measured
 
 
-def _together(*quotas: QuotaHistory) -> Together:
+def together(*quotas: QuotaHistory) -> Together:
     """The smallest groups of counters of which no request has counters in two."""
     kinds = {
         (entity.user is not None, entity.client_id is not None)
