@@ -18,6 +18,7 @@ from kquota.core.alteration import Alteration
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
+from tests.browser import Browser
 
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
@@ -102,6 +103,13 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
         client.stop()
         client.close()
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real browser without a window."""
+    with Browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

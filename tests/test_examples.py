@@ -62,6 +62,13 @@ QUOTAS = APPLIED.replace("5MB", "10MB").replace("version: 1\n", "version: 1\nclu
 )
 PROPOSED = CURRENT.replace("5MB", "10kB")
 BACKFILL = CURRENT.replace("5MB", "50MB")
+HISTORY = """\
+kind: kquota.quota-history
+version: 1
+periods:
+  - file: current.yaml
+  - {from: 2026-03-11T09:00:02Z, file: proposed.yaml}
+"""
 WORKLOAD = """\
 kind: kquota.workload
 version: 1
@@ -149,6 +156,7 @@ def write_files(home: Path) -> None:
         "quotas.yaml": QUOTAS,
         "proposed.yaml": PROPOSED,
         "backfill.yaml": BACKFILL,
+        "history.yaml": HISTORY,
         "workload.yaml": WORKLOAD,
         "usage.csv": USAGE,
         "server.properties": "quota.producer.default=2000000\nquota.window.num=21\n",

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, MUTATION, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 from kquota.errors import InputError
@@ -30,7 +31,7 @@ class Recording:
     rejected: int
     """Records that cannot be read."""
     unsized: int
-    """Throttled fetches whose size the export does not tell; they are left out."""
+    """Requests whose size the export does not tell, such as throttled fetches; they are left out."""
     complete: bool
     """Whether all thread time is known; a request log lacks the network threads' share."""
     grid_ms: int
@@ -43,13 +44,21 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
     `brokers` gives the windows; the names are those of the events.
     """
     tally = Tally()
-    batches = [batch for split in plan_splits(paths, dialect) for batch in read(split, settings, tally) if len(batch)]
+    batches = []
+    for split in plan_splits(paths, dialect):
+        for batch in read(split, settings, tally):
+            if isinstance(batch, Samples):
+                raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
+            # The topics of a request are no requests of their own.
+            requests = batch.take(batch.kind != MUTATION)
+            if len(requests):
+                batches.append(requests)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
     names: dict[tuple[str, str, str, str], int] = {}
     owners = np.concatenate([_owners(batch, names) for batch in batches])
     times = np.concatenate([batch.time_ms for batch in batches])
-    sizes = np.concatenate([batch.bytes for batch in batches])
+    sizes = np.concatenate([_sizes(batch) for batch in batches])
     nanos = np.concatenate(
         [np.zeros(len(batch), np.int64) if batch.request_ns is None else batch.request_ns for batch in batches]
     )
@@ -84,6 +93,14 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         all(batch.request_complete for batch in batches),
         gcd(*map(int, distances)),
     )
+
+
+def _sizes(batch: Batch) -> Int64s:
+    """The bytes charged; UNKNOWN where they are not known exactly."""
+    if batch.bytes_complete:
+        return batch.bytes
+    sizes: Int64s = np.where(np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
+    return sizes
 
 
 def _owners(batch: Batch, names: dict[tuple[str, str, str, str], int]) -> Int64s:

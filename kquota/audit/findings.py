@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.demand import Measured
     from kquota.audit.pack import CounterRef
+    from kquota.audit.timeline import Timeline
 
 
 class Verdict(enum.Enum):
@@ -27,6 +29,17 @@ class Verdict(enum.Enum):
     """The export does not hold what the answer depends on."""
 
 
+class Basis(enum.Enum):
+    """What a finding rests on."""
+
+    REQUESTS = "requests"
+    """Each request, replayed."""
+    RATES = "rates"
+    """Readings of the broker's own rates."""
+    TOTALS = "totals"
+    """What was charged in intervals."""
+
+
 _CLIENT = pa.struct(
     [
         pa.field("user", pa.string(), nullable=False),
@@ -34,6 +47,7 @@ _CLIENT = pa.struct(
         pa.field("events", pa.int64(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
+        pa.field("throttle_time_ms", pa.int64()),
     ]
 )
 
@@ -47,11 +61,14 @@ SCHEMA = pa.schema(
         pa.field("limit", pa.float64(), nullable=False),
         pa.field("limit_changes", pa.int64(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("basis", pa.string(), nullable=False),
         pa.field("events", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
         pa.field("throttle_time_ms", pa.int64()),
         pa.field("throttle_time_max_ms", pa.int64()),
         pa.field("peak_rate", pa.float64(), nullable=False),
+        pa.field("peak_rate_max", pa.float64()),
         pa.field("first_throttled_ms", pa.int64()),
         pa.field("last_throttled_ms", pa.int64()),
         pa.field("logged_throttled_events", pa.int64()),
@@ -66,11 +83,18 @@ SCHEMA = pa.schema(
 
 `level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
 quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
-per broker; `peak_rate` of an undetermined counter is a lower bound. `throttled_*` is the prediction (null when
-undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the broker itself answered, null
-where the export does not say. `estimated_events` counts throttled fetches whose size was estimated. `clients` are the
-busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time, or partitions; their
-`throttled_events` are null unless asked for.
+per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
+`peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
+the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
+estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
+or partitions; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is
+undetermined.
+
+Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
+but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
+and `logged_*` counts readings of the broker's throttle time above 0, with the longest mean. A series that adds up
+several counters is one finding, under the lowest of their limits.
 """
 
 
@@ -80,16 +104,21 @@ class DataQuality:
 
     events: int = 0
     ungoverned: int = 0
-    """Events of clients without a limit."""
+    """Events and samples of clients without a limit."""
     exempt: int = 0
+    """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
-        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+        return cls(
+            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+        )
 
     def __add__(self, other: DataQuality) -> DataQuality:
         def pick(choose: Any, *times: int | None) -> int | None:
@@ -103,6 +132,10 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            {
+                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
+                for reason in sorted({*self.exemptions, *other.exemptions})
+            },
         )
 
 
@@ -117,6 +150,8 @@ class AuditResult:
     """The findings under the quotas that `AuditSettings.against` names."""
     engine: str = ""
     """What ran it: `local` or `spark`."""
+    timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
+    """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
     measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
     """The seconds of each counter, where `AuditSettings.question` asks for them."""
 
@@ -124,6 +159,16 @@ class AuditResult:
     def throttled(self) -> bool:
         """Whether any counter would be throttled."""
         return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether that cannot be told of any counter."""
+        return Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+
+    def naming(self, clients: int) -> AuditResult:
+        """The result with at most that many clients of each counter."""
+        before = None if self.before is None else _naming(self.before, clients)
+        return replace(self, findings=_naming(self.findings, clients), before=before)
 
     def write(self, folder: Path) -> None:
         """Writes `findings.parquet` into a folder, which is made. Raises InputError when that cannot be."""
@@ -139,11 +184,19 @@ class AuditResult:
             raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
 
 
+def _naming(table: pa.Table, clients: int) -> pa.Table:
+    index = table.schema.get_field_index("clients")
+    cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
+    return table.set_column(index, SCHEMA.field(index), cut)
+
+
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:
     """All findings as one table: throttled first, most throttle time first; then by name, so that runs compare."""
     table = pa.concat_tables([SCHEMA.empty_table(), *tables])
-    return table.sort_by(
+    throttled = pc.equal(table.column("verdict"), Verdict.THROTTLED.value).cast(pa.int8())
+    table = table.append_column("throttled", throttled).sort_by(
         [
+            ("throttled", "descending"),
             ("throttle_time_ms", "descending"),
             ("peak_rate", "descending"),
             ("broker", "ascending"),
@@ -151,3 +204,4 @@ def ordered(tables: Iterable[pa.Table]) -> pa.Table:
             ("sensor", "ascending"),
         ]
     )
+    return table.drop_columns(["throttled"])

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from kquota.audit.batch import Int64s
+from kquota.core.enforcement.kernel import jit
 
 
 @cache
 def _compiled() -> Any:
-    """The compiled loops, or None without numba. Compiled code is cached on disk, so workers do not compile again."""
+    """The compiled loops, or None without numba."""
     try:
-        from numba import njit
+        return tuple(jit(loop, nogil=True) for loop in (_dense_codes, _sort_by_rank, _member_totals, _place, _unsorted))
     except ImportError:
         return None
-    jit = njit(cache=True, nogil=True)
-    return jit(_dense_codes), jit(_sort_by_rank), jit(_member_totals), jit(_place), jit(_unsorted)
 
 
 def dense_codes(keys: Int64s) -> tuple[Any, Int64s]:

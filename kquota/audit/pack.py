@@ -271,7 +271,7 @@ class Packer:
         keys = ((broker << 2 | batch.kind) << 2 * _BITS) | (user << _BITS) | client
         codes, members = kernels.dense_codes(keys)
         charged = period.charged.look_up(members, lambda key: self._charge(key, period))
-        free = charged.max(axis=1) < 0
+        free = (charged.max(axis=1) < 0) & (members >> 2 * _BITS & 3 != MUTATION)
         if free.any():
             self.ungoverned += int(np.count_nonzero(free[codes]))
         if period.times_requests:
@@ -280,7 +280,8 @@ class Packer:
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
             complete = known and batch.request_complete
             yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
-        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=True)
+        complete = batch.bytes_complete
+        yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
 
     def _charge(self, key: int, period: _Period) -> tuple[int, int]:
         """The numbers of the two counters that one distinct client is charged to; -1 for none."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA, Verdict
+from kquota.audit.findings import SCHEMA, Basis, Verdict
 from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.settings import AuditSettings
@@ -37,6 +37,7 @@ _KINDS = {
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
+_INCOMPLETE = "the export does not hold all thread time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +288,7 @@ class Replay:
         if part.member is not None:
             hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
-            zero = np.zeros(len(hits), np.int64)
-            found = np.column_stack([numbers, part.member[hits], zero + 1, zero])
+            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), told[hits]])
             self._throttled_members = [_added_up([*self._throttled_members, found])]
         for collector in self._collectors:
             collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
@@ -325,11 +325,14 @@ class Replay:
                 pa.array([quota.limit for quota in governing], pa.float64()),
                 pa.array(changes, pa.int64()),
                 pa.array(verdicts.tolist(), pa.string()),
+                pa.array([None if each else _INCOMPLETE for each in known.tolist()], pa.string()),
+                pa.array([Basis.REQUESTS.value] * count, pa.string()),
                 pa.array(totals["events"]),
                 whole(throttled, known),
                 whole(summaries["total_ms"], known),
                 whole(summaries["max_ms"], known),
                 pa.array(summaries["peak_rate"], pa.float64()),
+                pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
                 whole(summaries["first_ms"], happened),
                 whole(summaries["last_ms"], happened),
                 *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
@@ -346,14 +349,15 @@ class Replay:
         """The busiest clients of the named counters, and how many share each of all."""
         rows = _added_up(self._members)
         client_count = np.bincount(rows[:, 0], minlength=count)
-        hits = {(row[0], row[1]): row[2] for row in _added_up(self._throttled_members).tolist()}
-        counted = self.settings.per_client
+        hits = {(row[0], row[1]): (row[2], row[3]) for row in _added_up(self._throttled_members).tolist()}
+        counted, incomplete = self.settings.per_client, self._totals["incomplete"]
         clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
         for counter, member, events, value in rows[np.isin(rows[:, 0], named)].tolist():
             user, client_id = self._names[member]
-            throttled = hits.get((counter, member), 0) if counted else None
+            told = counted and not incomplete[counter]
+            throttled, time_ms = hits.get((counter, member), (0, 0)) if told else (None, None)
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
-            clients[counter].append(client | {"throttled_events": throttled})
+            clients[counter].append(client | {"throttled_events": throttled, "throttle_time_ms": time_ms})
         for mine in clients:
             mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
         return [mine[: self.settings.top_clients] for mine in clients], client_count

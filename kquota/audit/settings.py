@@ -39,6 +39,10 @@ class AuditSettings:
     """How many clients of a counter a finding names, the busiest first; None: all of them."""
     per_client: bool = False
     """Whether to count the throttled events of each client of a shared counter."""
+    timelines: int = 0
+    """Of how many of the most throttled counters to tell what happened when."""
+    in_force: bool = False
+    """Whether the quotas are those that were in force: what a broker says it throttled is then throttled."""
     question: Question | None = None
     """What to tell of counters without a limit (those that UNLIMITED is set for), and to count the seconds of all."""
     together: Together = Together.COUNTER

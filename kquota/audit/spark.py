@@ -23,6 +23,7 @@ import pyarrow as pa
 from kquota.audit import stages
 from kquota.audit.engines import under_spark_submit
 from kquota.audit.findings import AuditResult
+from kquota.audit.package import is_packed, named_package
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.errors import KquotaError, MissingDependency, Unreachable
@@ -120,7 +121,6 @@ def open_session(master: str | None = None) -> Any:
         raise MissingDependency("the audit needs PySpark", hint="pip install 'kquota[audit]'") from None
     builder = SparkSession.builder.appName("kquota audit").config("spark.ui.showConsoleProgress", False)
     if not under_spark_submit():
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         builder = (
@@ -129,6 +129,7 @@ def open_session(master: str | None = None) -> Any:
             .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
         )
         if (master or "local").startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             # Nothing leaves the machine, so nothing needs its outside name, which may not resolve.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -139,10 +140,26 @@ def open_session(master: str | None = None) -> Any:
             except Exception as error:
                 raise _launch_error(error, said()) from error
         session.sparkContext.setLogLevel("FATAL")
+        _ship(session)
         if interrupted():
             session.stop()
             raise KeyboardInterrupt
     return session
+
+
+def _ship(session: Any) -> None:
+    """Sends the executors this very code, where they are not this process's children on this machine."""
+    from pyspark import SparkFiles
+
+    context = session.sparkContext
+    if is_packed() or context.master == "local" or context.master.startswith("local["):
+        return
+    # Spark serves the file from where it lies for as long as there are executors to come, and removes this folder then.
+    name, content = named_package()
+    folder = Path(SparkFiles.getRootDirectory(), "kquota")
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    context.addPyFile(str(folder / name))
 
 
 def _launch_error(error: Exception, said: str) -> KquotaError:

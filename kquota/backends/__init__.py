@@ -84,6 +84,15 @@ class SeesCredentials(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsBrokers(Protocol):
+    """A backend that can tell how many brokers there are, each of which grants a limit by itself."""
+
+    def broker_count(self) -> int:
+        """How many brokers are alive. Raises Unreachable, Unauthorized, and Rejected by brokers that do not tell."""
+        ...
+
+
 class QuotaWatch(Protocol):
     """Follows the quotas of a backend. It remembers what it read last, through any error."""
 

@@ -11,6 +11,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import note
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import ANY
@@ -256,7 +257,7 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
         if result.error is not None:
             click.echo(f"kquota: {entity_text(result.entity)}: {result.error}", err=True)
     if not different:
-        click.echo("nothing changes", err=True)
+        note("nothing changes")
         return
 
     def shown(key: QuotaKey, value: Value | str | None) -> str:
@@ -268,4 +269,4 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
         styles=["red" if after is None else "green" if before is None else "yellow" for *_, before, after in different],
     )
     if dry_run:
-        click.echo("dry run: nothing was written", err=True)
+        note("dry run: nothing was written")

@@ -12,6 +12,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import console, note, shows_progress
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -184,11 +185,14 @@ def _conclude(report: ApplyReport) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
-    for entity, error in report.failed:
-        click.echo(f"kquota: {entity_text(entity)}: {safe(error.message)}", err=True)
+    complaints = [(entity, safe(error.message)) for entity, error in report.failed]
+    known = {entity for entity, _ in complaints}
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
-        for entity in entities:
-            click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+        complaints += [(entity, what) for entity in entities if entity not in known]
+    for entity, what in complaints[:_MOST_COMPLAINTS]:
+        click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+    if len(complaints) > _MOST_COMPLAINTS:
+        click.echo(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more", err=True)
     counts = {
         "applied": len(report.applied),
         "already there": len(report.already),
@@ -198,13 +202,21 @@ def _conclude(report: ApplyReport) -> int:
         "unknown": len(report.unknown),
     }
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
-    entry = f"; 'kquota undo {report.entry}' takes it back" if report.applied else ""
-    click.echo(f"{text}{entry}", err=True)
+    entry = ""
+    if report.applied or report.unknown:
+        again = "the same once more completes it, " if report.outcome != "applied" else ""
+        entry = f"; {again}'kquota undo {report.entry}' takes it back"
     if report.outcome == "applied":
+        note(f"{text}{entry}")
         return ExitCode.OK
+    click.echo(f"{text}{entry}", err=True)
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
+
+
+_MOST_COMPLAINTS = 20
+"""A line for each of 10,000 entities says no more than that."""
 
 
 def _print_json(report: ApplyReport, planned: Plan) -> None:
@@ -219,12 +231,11 @@ class _progress:
 
     def __enter__(self) -> Callable[[int, int], None]:
         self._bar: Any = None
-        if not sys.stderr.isatty():
+        if not shows_progress():
             return lambda done, total: None
-        from rich.console import Console
         from rich.progress import Progress
 
-        self._bar = Progress(console=Console(stderr=True), transient=True)
+        self._bar = Progress(console=console(sys.stderr), transient=True)
         self._bar.start()
         task = self._bar.add_task("applying", total=None)
         return lambda done, total: self._bar.update(task, completed=done, total=total)

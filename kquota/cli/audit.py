@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,13 +21,32 @@ from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
+    from kquota.core.history import QuotaHistory
+    from kquota.core.whatif import Comparison
 
 
-@click.command("audit")
+class _Remembering(click.Command):
+    """A command that knows how it was called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_CALLED] = shlex.join(["kquota", "audit", *args])
+        return super().parse_args(ctx, args)
+
+
+_CALLED = "kquota.audit.called"
+
+
+@click.command("audit", cls=_Remembering)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @params.quotas_option
+@click.option(
+    "--quotas-journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
+)
 @click.option(
     "--source",
     type=click.Choice(["auto", "request-log", "usage"]),
@@ -53,9 +74,23 @@ if TYPE_CHECKING:
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
+)
 @click.option(
     "--quarantine",
     type=click.Path(path_type=Path),
@@ -64,7 +99,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Where records that cannot be read go; written only when there are some.",
 )
-@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option(
+    "--against",
+    metavar="live|FILE",
+    help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
+    multiple=True,
+    help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
+    " under --against. May be given several times.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
@@ -74,13 +120,14 @@ if TYPE_CHECKING:
 )
 @click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
 @params.cluster_options
-@params.output_option("table", "json", "csv")
+@params.output_option("table", "json", "csv", "markdown")
 def command(
     paths: tuple[str, ...],
     source: str,
     out: Path | None,
+    report: Path | None,
     quarantine: Path,
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     engine: str,
     master: str | None,
     show_all: bool,
@@ -89,26 +136,67 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them, on Spark: Kafka's request log in its
-    JSON form (2.8 and later), or a usage table. Times are per broker; every quota holds per broker.
+    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
+    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
+    ('kquota schema quota-history'), or by --quotas-journal.
+
+    With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
+    by who they are, as a quota on another level gives them another counter.
 
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
+      kquota audit kafka-request.log --quotas quotas.yaml --report report.html
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
+      kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
+      kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
+      kquota audit usage.parquet --quotas history.yaml
+      kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    settings = settings_of(options)
+    if options["against"] is None and "newly-throttled" in fail_on:
+        raise click.UsageError("what would change is known with --against live|FILE only")
+    if report is not None:
+        from kquota.cli.report import check_report
+
+        check_report(report)
+    settings = settings_of(options, reported=report is not None)
     result = _run(paths, source, settings, engine, master)
     keep_rejects(result, quarantine)
+    comparison = None
+    if settings.against is not None:
+        from kquota.audit.whatif import compare
+
+        comparison = compare(result, settings)
+        result = result.naming(options["top"])
     if out is not None:
         result.write(out)
-    print_result(result, settings, output, show_all=show_all)
-    return ExitCode.DIFFERENT if fail_on == "throttled" and result.throttled else ExitCode.OK
+    if report is not None:
+        _write_report(report, result, settings, comparison, quarantine)
+    if comparison is None or output == "json":
+        print_result(result, settings, output, comparison, show_all=show_all)
+    else:
+        _print_comparison(comparison, result, output, options)
+    return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
 
 
-def settings_of(options: dict[str, Any]) -> AuditSettings:
+def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
+    """What is true of what `--fail-on` can name."""
+    if comparison is None:
+        answers = {"throttled": result.throttled, "undetermined": result.undetermined}
+    else:
+        from kquota.core.whatif import Outcome
+
+        answers = {
+            "throttled": result.throttled,
+            "undetermined": comparison.count(Outcome.UNDETERMINED) > 0,
+            "newly-throttled": comparison.count(Outcome.NEWLY_THROTTLED) > 0,
+        }
+    return {answer for answer, true in answers.items() if true}
+
+
+def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
     """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
@@ -123,10 +211,11 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
-    quotas = session.load_quotas(options)
+    quotas, against = _quotas(options)
     if broker is not None:
-        quotas = broker.static.added_to(quotas)
-    from kquota.core.history import QuotaHistory
+        quotas = quotas.each(broker.static.added_to)
+        against = against.each(broker.static.added_to) if against is not None else None
+    from kquota.cli.report import MOST
 
     try:
         from kquota.audit.settings import AuditSettings
@@ -134,19 +223,36 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
     except ImportError as error:
         raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
     return AuditSettings(
-        quotas=QuotaHistory.of(quotas),
+        quotas=quotas,
         generation=generation,
         windows=QuotaWindows(
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
-        top_clients=options["top"],
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
+        against=against,
+        top_clients=options["top"] if against is None else None,
+        per_client=reported or against is not None,
+        timelines=MOST if reported else 0,
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
+def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
+    """The quotas to audit, and those that they are compared with."""
+    against: str | None = options["against"]
+    if against is None:
+        return session.load_history(options), None
+    if against != "live":
+        return session.load_history(options), session.read_history_file(Path(against))
+    if options["quotas"] is None or options["quotas_journal"] is not None:
+        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
+    file = session.read_history_file(options["quotas"])
+    return file, session.load_history({**options, "quotas": None})
+
+
 def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
-    if not settings.quotas:
+    if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     with auditor(paths, source, engine, master) as audit:
         return audit(settings)
@@ -245,11 +351,64 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 
 def _why(rejects: tuple[Reject, ...]) -> str:
-    counts: dict[str, int] = {}
-    for reject in rejects:
-        counts[reject.reason] = counts.get(reject.reason, 0) + 1
-    busiest = sorted(counts.items(), key=lambda item: -item[1])[:3]
-    return "; ".join(f"{count} × {reason}" for reason, count in busiest)
+    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
+
+
+def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
+    """Why records could not be read, the most frequent reason first."""
+    return Counter(reject.reason for reject in rejects).most_common()
+
+
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
+    from kquota.cli.report import Report, write_report
+
+    report = Report(
+        result.findings.to_pylist(),
+        result.timelines,
+        result.quality,
+        _reasons(result.rejects),
+        settings,
+        result.engine,
+        click.get_current_context().meta[_CALLED],
+        str(quarantine),
+        comparison,
+    )
+    write_report(report, path)
+
+
+def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+    """Prints what changes."""
+    from kquota.cli import whatif
+    from kquota.cli.text import code
+
+    quality = result.quality
+    if output == "csv":
+        whatif.print_comparison_csv(comparison)
+    elif output == "markdown":
+        file, against = options["quotas"], options["against"]
+        live = "the live quotas"
+        whatif.print_comparison_markdown(
+            comparison,
+            whatif.Replayed(
+                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+            ),
+        )
+    else:
+        whatif.print_comparison(comparison)
+        click.echo(
+            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
+            err=True,
+        )
+
+
+def replayed_usage(quality: DataQuality) -> str:
+    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
+    from kquota.cli.text import period
+
+    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
+    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
 
 
 def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
@@ -261,7 +420,9 @@ def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
     }
 
 
-def print_result(result: AuditResult, settings: AuditSettings, output: str, *, show_all: bool) -> None:
+def print_result(
+    result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
+) -> None:
     """Prints the findings in one of audit's formats."""
     rows: list[dict[str, Any]] = result.findings.to_pylist()
     if output == "json":
@@ -269,13 +430,20 @@ def print_result(result: AuditResult, settings: AuditSettings, output: str, *, s
         from kquota.documents.encoding import to_json
 
         enforcement = enforcement_of(settings)
-        click.echo(to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine)), nl=False)
+        click.echo(
+            to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
+        )
         return
     if output == "csv":
         from kquota.cli.text import print_csv
 
         headings = [name for name in result.findings.schema.names if name != "clients"]
         print_csv(headings, [[row[name] for name in headings] for row in rows])
+        return
+    if output == "markdown":
+        from kquota.cli.report.markdown import summary
+
+        click.echo(summary(rows, result.quality))
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
@@ -320,12 +488,32 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all thread time)"
+        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
+        f"{_spared(quality)}"
         f" ({result.engine} engine)",
         err=True,
     )
+
+
+_EXEMPTIONS = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
 def _peak(row: dict[str, Any]) -> str:

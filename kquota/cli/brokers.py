@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import session
+from kquota.cli.streams import note
 from kquota.core.broker import (
     Broker,
     BrokerAlteration,
@@ -91,7 +92,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
         print_csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
         return
     if not any(snapshot.values()):
-        click.echo("no configs are set", err=True)
+        note("no configs are set")
         return
     if output == "wide":
         names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
@@ -147,7 +148,7 @@ def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> N
         return
     different = [change for change in changes if change[1] != change[2]]
     if not different:
-        click.echo("nothing changes", err=True)
+        note("nothing changes")
         return
     print_table(
         [Column("BROKER", style="cyan"), Column("CONFIG"), Column("BEFORE", number=True), Column("AFTER", number=True)],
@@ -155,7 +156,7 @@ def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> N
         styles=["red" if after is None else "green" if before is None else "yellow" for _, before, after in different],
     )
     if dry_run:
-        click.echo("dry run: nothing was written", err=True)
+        note("dry run: nothing was written")
 
 
 def _print_document(document: dict[str, Any], output: str) -> None:

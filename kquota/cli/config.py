@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import contexts, params
+from kquota.cli.streams import note
 from kquota.errors import InputError
 
 
@@ -54,7 +55,7 @@ def get_contexts(output: str) -> None:
         click.echo(to_json(contexts_document(config, current)), nl=False)
         return
     if not config.contexts:
-        click.echo(f"no contexts in {config.path}", err=True)
+        note(f"no contexts in {config.path}")
         return
     from kquota.cli.text import Column, print_table
 
@@ -85,7 +86,7 @@ def use_context(name: str) -> None:
 
     path = contexts.config_path()
     use_context(path, name)
-    click.echo(f"{name} is the current context of {path}", err=True)
+    note(f"{name} is the current context of {path}")
     shadowing = os.environ.get("KQUOTA_CONTEXT")
     if shadowing and shadowing != name:
         click.echo(f"kquota: warning: KQUOTA_CONTEXT says {shadowing}, and comes before the file", err=True)

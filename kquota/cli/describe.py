@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.streams import note
 from kquota.core.filter import ANY
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def print_snapshot(
             click.echo(entity_text(entity))
         return
     if not snapshot and not mechanisms:
-        click.echo("no quotas are set", err=True)
+        note("no quotas are set")
         return
     if output == "wide":
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]

@@ -11,6 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.snapshot import Problem, QuotaSnapshot
@@ -72,7 +73,7 @@ def command(strict: bool, format_: str, update: Path | None, cluster: str | None
             write_text(update.resolve(), change.text)
         counts = {"added": change.added, "changed": change.changed, "removed": change.removed}
         text = ", ".join(f"{len(entities)} {what}" for what, entities in counts.items())
-        click.echo(f"{update}: {text if change else 'nothing changes'}", err=True)
+        note(f"{update}: {text if change else 'nothing changes'}")
         return _name_unsaid(change.unsaid)
     exported = export(snapshot, format_)
     click.echo(exported.text, nl=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli import params
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.documents.journal import Entry
@@ -40,7 +41,7 @@ def command(id: str | None, journal: Path, output: str) -> None:
         )
         return
     if not entries:
-        click.echo("nothing was done yet", err=True)
+        note("nothing was done yet")
         return
     _print(entries)
     if id is not None:

@@ -10,6 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.lint import Facts, Finding
@@ -127,20 +128,28 @@ def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, o
             text = f"{subject(found)}: {found.message}. {found.proof}. {found.hint}."
             click.echo(f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}")
         return
-    colours = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
     for found in findings:
         at = line(found.entity)
-        where = f"{file}:{at}: " if at is not None else ""
-        word = click.style(str(found.severity), fg=colours[found.severity], bold=True)
-        click.echo(f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]")
-        click.echo(f"    {safe(found.proof)}")
+        print_finding(found, f"{file}:{at}: " if at is not None else "")
         click.echo(f"    {click.style('hint:', bold=True)} {safe(found.hint)}")
     counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
-    click.echo(
+    note(
         ", ".join(f"{count} {severity}{'' if count == 1 else 's'}" for count, severity in counts if count)
-        or "nothing found",
-        err=True,
+        or "nothing found"
     )
+
+
+def print_finding(found: Finding, where: str = "") -> None:
+    """Prints what is wrong, in a line that begins with where, and the proof in another."""
+    from kquota.cli.text import safe
+    from kquota.documents.lint import subject
+
+    word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
+    click.echo(f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]")
+    click.echo(f"    {safe(found.proof)}")
+
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def _data(text: str) -> str:

@@ -15,6 +15,7 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import global_options, with_global_options
 from kquota.errors import KquotaError
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
@@ -60,7 +61,8 @@ class LazyGroup(click.Group):
             return None
         module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
         command: click.Command = importlib.import_module(f"kquota.cli.{module}").command
-        return command
+        # Kafka's own command line is taken as it is.
+        return command if cmd_name == "kafka-configs" else with_global_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -86,8 +88,7 @@ class LazyGroup(click.Group):
     epilog="Run 'kquota COMMAND --help' for the options and examples of a command.",
 )
 @click.version_option(__version__, prog_name="kquota")
-@click.option("--debug", is_flag=True, help="Show where an error came from.")
-def cli(debug: bool) -> None:
+def cli() -> None:
     """Kafka client quotas: describe and alter them, explain them, and audit or simulate who would be throttled.
 
     \b
@@ -98,6 +99,9 @@ def cli(debug: bool) -> None:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota simulate workload.yaml --quotas quotas.yaml
     """
+
+
+cli.params.extend(global_options())
 
 
 def run(argv: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.migration import Finding
@@ -84,7 +85,7 @@ def _print_findings(findings: Sequence[Finding], output: str, zookeeper: str, bo
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
     if not findings:
-        click.echo("no differences", err=True)
+        note("no differences")
         return
     from kquota.cli.text import Column, print_table
 

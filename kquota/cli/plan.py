@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,11 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 if TYPE_CHECKING:
     from kquota.core.entity import Entity
+    from kquota.core.lint import Finding
     from kquota.core.plan import Plan
 
 Labels = Mapping["Entity", Mapping[str, str]]
@@ -50,8 +52,8 @@ _PLAN = Words(
     "--brokers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
-    " one controller counts).",
+    help="What a limit comes to on N brokers, each of which grants it by itself (but mutations, which one controller"
+    " counts). Without it: on the brokers that the live cluster has.",
 )
 @params.quotas_option
 @params.cluster_options
@@ -69,7 +71,8 @@ def command(
     """Show what would change so that the cluster has the quotas of FILE.
 
     Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
-    --quotas the cluster is one that 'kquota describe' kept in a file.
+    --quotas the cluster is one that 'kquota describe' kept in a file. What 'kquota lint' warns of in the quotas as they
+    would be, as far as the file has to do with it, stands below the changes.
 
     \b
     Examples:
@@ -83,16 +86,19 @@ def command(
 
     from kquota.cli.text import safe
     from kquota.core.guards import objections
+    from kquota.core.lint import Facts, concerning, lint
     from kquota.core.plan import plan
 
     quota_file = session.load_quota_file(file, cluster)
-    current = session.load_quotas(options)
+    current, alive = session.load_quotas_and_brokers(options)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     # Shares are for apply to judge; what the file forbids goes with the plan.
     planned = replace(planned, objections=objections(planned, current, quota_file.guards(1, 1)))
     if out is not None:
         save(planned, quota_file.labels, out)
-    print_plan(planned, quota_file.labels, output, brokers)
+    findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
+    named = {*quota_file.desired, *(change.entity for change in planned.changes)}
+    print_plan(planned, quota_file.labels, output, Review(brokers or alive, concerning(findings, named)))
     for objection in planned.objections:
         click.echo(f"kquota: warning: apply will refuse this: {safe(objection)}", err=True)
     return ExitCode.DIFFERENT if exit_code and planned else ExitCode.OK
@@ -106,35 +112,85 @@ def save(planned: Plan, labels: Labels, out: Path) -> None:
     write_text(out, to_json(plan_document(planned, labels)), mode=0o644)
 
 
-def print_plan(planned: Plan, labels: Labels, output: str, brokers: int | None = None, *, words: Words = _PLAN) -> None:
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is said about a plan beside its changes: what its limits come to on so many brokers, None where nobody knows
+    how many there are, and what is wrong with the quotas as they would be.
+    """
+
+    brokers: int | None
+    findings: Sequence[Finding]
+
+
+def print_plan(
+    planned: Plan, labels: Labels, output: str, review: Review | None = None, *, words: Words = _PLAN
+) -> None:
     """Prints a plan in one of plan's formats; `words` are those of its tables."""
+    brokers = review.brokers if review is not None else None
+    findings = review.findings if review is not None else None
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.plan import plan_document
 
-        click.echo(to_json(plan_document(planned, labels)), nl=False)
+        click.echo(to_json(plan_document(planned, labels, brokers=brokers, findings=findings)), nl=False)
         return
-    rows = _rows(planned, labels, brokers)
+    on_all = f"ON {brokers} BROKERS" if brokers is not None and brokers > 1 else ""
+    rows = _rows(planned, labels, brokers if on_all else None)
     headings = ["", "ENTITY", "KEY", words.before, words.after]
-    headings += [f"ON {brokers} BROKERS"] if brokers else []
+    headings += [on_all] if on_all else []
     headings += ["LABELS"] if any(labels.get(change.entity) for change in planned.changes) else []
+    title = summary(planned, words)
+    if planned and review is not None and brokers is None:
+        title += "; limits are per broker"
     if output == "markdown":
         from kquota.cli.text import print_markdown
 
-        click.echo(f"### {words.title}: {summary(planned, words)}\n")
+        click.echo(f"### {words.title}: {title}\n")
         if rows:
             print_markdown(headings, [row for _, row in rows])
+        _print_findings_markdown(findings or ())
         return
     if rows:
         from kquota.cli.text import Column, print_table
 
-        numbers = {words.before, words.after} | set(headings[5:6] if brokers else ())
+        numbers = {words.before, words.after, on_all}
         print_table(
             [Column(heading, number=heading in numbers, whole=heading == "KEY") for heading in headings],
             [row for _, row in rows],
             styles=[style for style, _ in rows],
         )
-    click.echo(summary(planned, words), err=True)
+    _print_findings(findings or ())
+    note(title)
+
+
+_MOST_FINDINGS = 20
+"""More would bury the changes."""
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    from kquota.cli.lint import print_finding
+
+    for found in findings[:_MOST_FINDINGS]:
+        print_finding(found)
+    if len(findings) > _MOST_FINDINGS:
+        click.echo(_more(findings))
+
+
+def _print_findings_markdown(findings: Sequence[Finding]) -> None:
+    from kquota.cli.text import markdown
+    from kquota.documents.lint import subject
+
+    if findings:
+        click.echo()
+    for found in findings[:_MOST_FINDINGS]:
+        what = f"{subject(found)}: {found.message} [{found.rule.name}]"
+        click.echo(f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}")
+    if len(findings) > _MOST_FINDINGS:
+        click.echo(f"* {_more(findings)}")
+
+
+def _more(findings: Sequence[Finding]) -> str:
+    return f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
 
 
 def summary(planned: Plan, words: Words = _PLAN) -> str:

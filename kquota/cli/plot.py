@@ -1,18 +1,18 @@
-"""The most throttled counters over time as a picture: SVG, PNG, or an HTML page that needs no network.
-
-The only module that knows the drawing library (vl-convert: Vega-Lite, without a browser).
-"""
+"""The most throttled counters over time as a picture: SVG, PNG, or an HTML page that needs no network."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kquota.errors import InputError, MissingDependency
+from kquota.cli import drawing
+from kquota.cli.drawing import DARK, LIGHT, Theme
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.core.simulation import CounterResult, Simulation
@@ -20,22 +20,18 @@ if TYPE_CHECKING:
 FORMATS: Final = (".svg", ".png", ".html")
 MOST: Final = 6
 """Counters in a picture."""
+WIDTH: Final = 760
+"""Of a chart in a picture, in px; on a page it is as wide as there is room."""
 
-# The three differ in hue, in lightness and in their dashes, and stand out from white and from a dark page alike.
 _SERIES: Final = ("delivered", "offered", "limit")
 _DASHES: Final = ((1, 0), (2, 2), (8, 4))
-_LIGHT: Final = {"colours": ("#0072b2", "#b35900", "#c00000"), "text": "#24292f", "grid": "#d8dee4", "page": "#ffffff"}
-_DARK: Final = {"colours": ("#56b4e9", "#e69f00", "#ff7b72"), "text": "#e6edf3", "grid": "#30363d", "page": "#0d1117"}
 
 
 def check_plot(path: Path) -> None:
     """Says early what would fail late. Raises click.UsageError for a name, MissingDependency without the library."""
     if path.suffix not in FORMATS:
         raise click.UsageError(f"--plot: {path} is none of *.svg, *.png and *.html")
-    try:
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency(f"--plot needs {error.name}", hint="pip install 'kquota[plot]'") from None
+    drawing.check_drawing("--plot", "plot")
 
 
 def write_plot(result: Simulation, path: Path) -> None:
@@ -52,58 +48,14 @@ def write_plot(result: Simulation, path: Path) -> None:
 
 
 def _picture(counters: Sequence[CounterResult], suffix: str) -> bytes:
-    import vl_convert
-
     if suffix == ".html":
-        return _page(counters, vl_convert.javascript_bundle()).encode()  # type: ignore[call-arg]  # its stub wants a snippet
-    spec = specification(counters, _LIGHT)
-    if suffix == ".svg":
-        svg: str = vl_convert.vegalite_to_svg(spec)
-        return svg.encode()
-    png: bytes = vl_convert.vegalite_to_png(spec, scale=2)
-    return png
+        return _page(counters).encode()
+    charts = [_chart(counter, LIGHT, WIDTH) for counter in counters]
+    specification = drawing.picture(LIGHT, {"padding": 16, "vconcat": charts})
+    return drawing.svg(specification).encode() if suffix == ".svg" else drawing.png(specification)
 
 
-def specification(counters: Sequence[CounterResult], theme: Mapping[str, Any]) -> dict[str, Any]:
-    """The picture in Vega-Lite: a chart for each counter, below each other."""
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "background": theme["page"],
-        "padding": 16,
-        "vconcat": [_chart(counter, theme) for counter in counters],
-        "config": {
-            "font": "sans-serif",
-            "view": {"stroke": None},
-            "axis": {
-                "labelColor": theme["text"],
-                "titleColor": theme["text"],
-                "gridColor": theme["grid"],
-                "domainColor": theme["grid"],
-                "tickColor": theme["grid"],
-                "labelFontSize": 12,
-                "titleFontSize": 12,
-            },
-            "title": {
-                "color": theme["text"],
-                "subtitleColor": theme["text"],
-                "anchor": "start",
-                "frame": "group",
-                "fontSize": 14,
-                "subtitleFontSize": 12,
-                "offset": 10,
-            },
-            "legend": {
-                "labelColor": theme["text"],
-                "labelFontSize": 12,
-                "orient": "top",
-                "symbolSize": 400,
-                "symbolStrokeWidth": 3,
-            },
-        },
-    }
-
-
-def _chart(counter: CounterResult, theme: Mapping[str, Any]) -> dict[str, Any]:
+def _chart(counter: CounterResult, theme: Theme, width: int | str) -> dict[str, Any]:
     from kquota.cli.text import counter_title
 
     timeline = counter.timeline
@@ -127,18 +79,24 @@ def _chart(counter: CounterResult, theme: Mapping[str, Any]) -> dict[str, Any]:
         "axis": {
             "title": None,
             "grid": False,
+            "labelOverlap": "greedy",
+            "labelSeparation": 12,
             "values": list(range(0, end_ms + 1, _tick_ms(end_ms))),
             "labelExpr": f"utcFormat(datum.value, '{'%-H:%M:%S' if hours else '%-M:%S'}')",
         },
     }
-    y = {"field": "value", "type": "quantitative", "axis": {"title": unit, "tickCount": 5, "labelExpr": _ENGINEERING}}
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "axis": {"title": unit, "tickCount": 5, "labelExpr": drawing.ENGINEERING},
+    }
     tooltip = [
         {"field": "series", "type": "nominal"},
         {"field": "value", "type": "quantitative", "format": ".3~s", "title": unit},
     ]
-    delivered = theme["colours"][0]
+    delivered = theme.series[0]
     return {
-        "width": 760,
+        "width": width,
         "height": 200,
         "title": {"text": counter_title(counter), "subtitle": _subtitle(counter)},
         "data": {"values": rows},
@@ -156,7 +114,7 @@ def _chart(counter: CounterResult, theme: Mapping[str, Any]) -> dict[str, Any]:
                     "color": {
                         "field": "series",
                         "type": "nominal",
-                        "scale": {"domain": list(_SERIES), "range": list(theme["colours"])},
+                        "scale": {"domain": list(_SERIES), "range": list(theme.series)},
                         "legend": {"title": None},
                     },
                     "strokeDash": {
@@ -171,7 +129,6 @@ def _chart(counter: CounterResult, theme: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_ENGINEERING: Final = "datum.value == 0 ? '0' : format(datum.value, '~s')"
 _TICKS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600)
 
 
@@ -189,36 +146,59 @@ def _subtitle(counter: CounterResult) -> str:
     return f"throttled {when}, {counter.throttled} requests, longest {duration(counter.throttle_max_ms)}"
 
 
-def _page(counters: Sequence[CounterResult], library: str) -> str:
+def _page(counters: Sequence[CounterResult]) -> str:
     """A page of its own: the library, the data, and the reader's choice of light or dark."""
-    # Names come from a cluster: nothing in them may end the script.
-    specs = {
-        name: json.dumps(specification(counters, theme)).replace("<", "\\u003c")
-        for name, theme in (("light", _LIGHT), ("dark", _DARK))
-    }
-    style = (
-        f":root {{ color-scheme: light dark }} body {{ margin: 0; padding: 8px; background: {_LIGHT['page']} }}"
-        f" @media (prefers-color-scheme: dark) {{ body {{ background: {_DARK['page']} }} }}"
+    from kquota.cli.text import counter_title
+
+    # A title in a chart would be cut off where the page is narrow.
+    sections = "".join(
+        f"<section><h2>{escape(counter_title(counter))}</h2><p>{escape(_subtitle(counter))}</p><div></div></section>\n"
+        for counter in counters
     )
+    # Names come from a cluster: nothing in them may end the script.
+    charts = {
+        name: json.dumps([_whole(counter, theme) for counter in counters]).replace("<", "\\u003c")
+        for name, theme in (("light", LIGHT), ("dark", DARK))
+    }
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>kquota simulate</title>
-<style>{style}</style>
+<style>{_STYLE}</style>
 </head>
 <body>
-<div id="chart"></div>
-<script type="module">
-{library}
-const specs = {{ light: {specs["light"]}, dark: {specs["dark"]} }};
+{sections}<script type="module">
+{drawing.scripts()}
+const charts = {{ light: {charts["light"]}, dark: {charts["dark"]} }};
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const options = {{ actions: false, renderer: "svg" }};
-const draw = () => window.vegaEmbed("#chart", specs[dark.matches ? "dark" : "light"], options);
+const places = document.querySelectorAll("section > div");
+const draw = () => charts[dark.matches ? "dark" : "light"].forEach((chart, number) =>
+  window.vegaEmbed(places[number], chart, options));
 dark.addEventListener("change", draw);
 draw();
 </script>
 </body>
 </html>
+"""
+
+
+def _whole(counter: CounterResult, theme: Theme) -> dict[str, Any]:
+    """One chart for a page: as wide as there is room, without the title."""
+    chart = _chart(counter, theme, "container")
+    del chart["title"]
+    return drawing.picture(theme, {"autosize": {"type": "fit-x", "contains": "padding"}, **chart})
+
+
+_STYLE: Final = f"""
+:root {{ color-scheme: light dark }}
+body {{ margin: 0 auto; max-width: 60rem; padding: 1rem; font: 14px/1.4 sans-serif }}
+body {{ color: {LIGHT.text}; background: {LIGHT.page} }}
+section {{ margin-bottom: 2rem }}
+h2, p {{ margin: 0; overflow-wrap: anywhere }}
+h2 {{ font-size: 1rem }}
+div {{ width: 100% }}
+@media (prefers-color-scheme: dark) {{ body {{ color: {DARK.text}; background: {DARK.page} }} }}
 """

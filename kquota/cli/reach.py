@@ -11,6 +11,7 @@ from typing import TextIO
 import click
 
 from kquota.cli.resolve import limit_text, source
+from kquota.cli.streams import note
 from kquota.cli.text import entity_text
 from kquota.core.entity import Entity
 from kquota.core.reach import OTHER, Client, ClientName, Reach
@@ -31,7 +32,7 @@ def print_all(
     _check(count, most, "narrow it by --user or --client, or raise --max-clients")
     _print(((client, reach.resolve(client)) for client in clients), output, with_ip=False)
     if not reach.keys:
-        click.echo("no quotas of users and client-ids are set", err=True)
+        note("no quotas of users and client-ids are set")
 
 
 def print_governed(
@@ -68,7 +69,7 @@ def print_governed(
             _print(governing(read_clients(lines, file)), output, with_ip=with_ip)
     what = "observed" if file is not None else "known"
     nothing = "" if entity in snapshot else " has no quotas;"
-    click.echo(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients", err=True)
+    note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients")
 
 
 @contextmanager

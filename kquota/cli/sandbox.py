@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 
 
 def _default_directory() -> Path:
@@ -70,9 +71,9 @@ def stop(directory: Path) -> None:
     from kquota import sandbox
 
     if sandbox.stop(directory):
-        click.echo("stopped", err=True)
+        note("stopped")
     else:
-        click.echo("not running", err=True)
+        note("not running")
 
 
 @command.command("status")
@@ -86,7 +87,7 @@ def status(directory: Path, output: str) -> ExitCode:
     if state is None:
         if output == "json":
             _print(output, "", running=False)
-        click.echo("not running", err=True)
+        note("not running")
         return ExitCode.UNREACHABLE
     _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
     return ExitCode.OK

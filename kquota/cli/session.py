@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from kquota.backends.zookeeper.source import MigrationSource
     from kquota.core.entity import EntityType
     from kquota.core.filter import QuotaFilter
+    from kquota.core.history import QuotaHistory
     from kquota.core.settings import BrokerSettings
-    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.snapshot import Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
 
 
@@ -146,20 +148,83 @@ def load_quotas(options: dict[str, Any], wanted: QuotaFilter | None = None) -> Q
     """
     file: Path | None = options["quotas"]
     if file is not None:
-        if any(map(on_command_line, ("context", *ADDRESSES))):
-            raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
+        _only_a_file()
         from kquota.documents.quotas import read_quotas
 
         snapshot = read_quotas(file)
         warn_problems(snapshot)
         return snapshot
-    options = settled(options)
-    if not _controller(options) and not any(_cluster(options)):
-        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
-    with open_backend(options) as backend:
+    with _open_live(options) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
     warn_problems(snapshot)
     return snapshot
+
+
+def _only_a_file() -> None:
+    """Raises click.UsageError when the command line names a cluster too."""
+    if any(map(on_command_line, ("context", *ADDRESSES))):
+        raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
+
+
+def load_history(options: dict[str, Any]) -> QuotaHistory:
+    """As `load_quotas`, but the file may be a history, and `--quotas-journal` leads back from what is given."""
+    from kquota.core.history import QuotaHistory
+
+    file: Path | None = options["quotas"]
+    folder: Path | None = options["quotas_journal"]
+    if file is None:
+        history = QuotaHistory.of(load_quotas(options))
+    else:
+        _only_a_file()
+        history = read_history_file(file)
+    if folder is None:
+        return history
+    if history.changes_ms:
+        raise click.UsageError("--quotas-journal leads back from the quotas of today: they cannot be a history")
+    from kquota.documents.history import journal_history
+    from kquota.documents.journal import Journal
+    from kquota.errors import InputError
+
+    entries = Journal(folder).entries(cluster_name(options) if file is None else None)
+    if not entries:
+        raise InputError(f"{folder}: no changes of this cluster in the journal", hint="'kquota history' lists them")
+    return journal_history(entries, history.latest)
+
+
+def read_history_file(file: Path) -> QuotaHistory:
+    """A history, or quotas that hold at all times; its problems become warnings on stderr."""
+    from kquota.documents.history import problems_of, read_history
+
+    history = read_history(file)
+    _warn(problems_of(history))
+    return history
+
+
+def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int | None]:
+    """What `load_quotas` reads, and how many brokers the live cluster has; None for a file, and where it does not tell.
+
+    (An ensemble that no broker is registered at does not.)
+    """
+    from kquota.backends import KnowsBrokers
+    from kquota.errors import KquotaError
+
+    if options["quotas"] is not None:
+        return load_quotas(options), None
+    brokers = None
+    with _open_live(options) as backend:
+        snapshot = backend.describe()
+        if isinstance(backend, KnowsBrokers):
+            with contextlib.suppress(KquotaError):
+                brokers = backend.broker_count() or None
+    warn_problems(snapshot)
+    return snapshot, brokers
+
+
+def _open_live(options: dict[str, Any]) -> QuotaBackend:
+    options = settled(options)
+    if not _controller(options) and not any(_cluster(options)):
+        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
+    return open_backend(options)
 
 
 def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
@@ -212,7 +277,11 @@ def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:
 
 def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:
     """What is stored but unusable, a line each on stderr."""
-    for problem in source.problems:
+    _warn(source.problems)
+
+
+def _warn(problems: Iterable[Problem]) -> None:
+    for problem in problems:
         click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
 
 

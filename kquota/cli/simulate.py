@@ -14,6 +14,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import ADDRESSES
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import console, note, shows_progress
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -234,14 +235,13 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
     """A progress bar on stderr when that is a terminal."""
-    if not sys.stderr.isatty():
+    if not shows_progress():
         yield lambda share: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         task = bar.add_task("simulating", total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
@@ -293,7 +293,7 @@ def print_result(
     shown = f" ({top} shown)" if len(throttled) > top else ""
     ranges = "; ranges hold what cannot be known" if result.ranges else ""
     counted = f"{len(throttled)} of {len(result.counters)} counters throttled{shown}; {result.events} requests"
-    click.echo(f"{counted}{ranges}", err=True)
+    note(f"{counted}{ranges}")
 
 
 _CSV = (
@@ -489,15 +489,13 @@ def _print_acceptors(result: Simulation) -> None:
 
 
 def _print_charts(counters: Sequence[CounterResult]) -> None:
-    from rich.console import Console
-
     from kquota.cli.chart import ASCII, UNICODE, chart
     from kquota.cli.text import counter_title
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+    screen = console(sys.stdout, width=None if sys.stdout.isatty() else 100)
     glyphs = UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII
     for counter in counters:
-        console.print()
-        console.print(counter_title(counter), style="bold", markup=False, soft_wrap=True)
-        for line in chart(counter, console.width, glyphs):
-            console.print(line, soft_wrap=True)
+        screen.print()
+        screen.print(counter_title(counter), style="bold", markup=False, soft_wrap=True)
+        for line in chart(counter, screen.width, glyphs):
+            screen.print(line, soft_wrap=True)

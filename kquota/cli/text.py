@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.streams import coloured, console
 from kquota.core.entity import Entity
 
 if TYPE_CHECKING:
@@ -44,25 +45,28 @@ def entity_text(entity: Entity) -> str:
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[object]], *, title: str = "", styles: Iterable[str] = ()
 ) -> None:
-    """Prints a table; on a terminal it is coloured and fits the width, in a pipe each row is one whole line.
+    """Prints a table; on a terminal it fits the width, in a pipe each row is one whole line.
 
     A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
     """
-    if not sys.stdout.isatty():
+    folded = sys.stdout.isatty()
+    if not folded and not coloured(sys.stdout):
         click.echo("\n".join([*([title] if title else []), *_plain_lines(columns, rows)]))
         return
     from rich.cells import cell_len
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    def parts(cell: object) -> list[str]:
+        return _parts(cell) if folded else [" ".join(_parts(cell))]
+
+    screen = console(sys.stdout)
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
     table_rows = [list(row) for row in rows]
     for number, column in enumerate(columns):
         # A column that is never broken keeps its width, or it would be cut where it has words.
         whole = column.number or column.whole
-        lines_of = (part for row in table_rows for part in _parts(row[number]))
+        lines_of = (part for row in table_rows for part in parts(row[number]))
         # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
         table.add_column(
             column.heading,
@@ -74,12 +78,12 @@ def print_table(
         )
     row_styles = iter(styles)
     for row in table_rows:
-        table.add_row(*[Text("\n".join(_parts(cell))) for cell in row], style=next(row_styles, "") or None)
+        table.add_row(*[Text("\n".join(parts(cell))) for cell in row], style=next(row_styles, "") or None)
     # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
-    measured = table.__rich_measure__(console, console.options.update(width=100_000))
-    console.width = max(console.width, measured.minimum)
-    with console.capture() as capture:
-        console.print(table)
+    measured = table.__rich_measure__(screen, screen.options.update(width=100_000))
+    screen.width = max(screen.width, measured.minimum) if folded else measured.maximum
+    with screen.capture() as capture:
+        screen.print(table)
     # rich pads every line to the table's width; trailing blanks are noise in golden files.
     lines = capture.get().splitlines()
     click.echo("\n".join(line.rstrip() for line in lines))
@@ -87,16 +91,42 @@ def print_table(
 
 def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table as GitHub's Markdown has it."""
+    click.echo(markdown_table(headings, rows))
+
+
+def markdown_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: frozenset[str] = frozenset()
+) -> str:
+    """A table as GitHub's Markdown has it; the columns of numbers are aligned to the right."""
 
     def line(cells: Iterable[object]) -> str:
-        # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
-        escaped = (re.sub(r"([\\|`*<])", r"\\\1", safe(cell)) for cell in cells)
-        return f"| {' | '.join(escaped)} |"
+        return f"| {' | '.join(map(markdown, cells))} |"
 
-    click.echo(line(headings))
-    click.echo(f"|{'---|' * len(headings)}")
-    for row in rows:
-        click.echo(line(row))
+    rule = "".join("---:|" if heading in numbers else "---|" for heading in headings)
+    return "\n".join([line(headings), f"|{rule}", *map(line, rows)])
+
+
+class Markdown(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def code(text: object) -> Markdown:
+    """A name as code, in a table as well: Markdown finds neither links nor people in it."""
+    name = safe(text)
+    fence = "`" * (max(map(len, re.findall("`+", name)), default=0) + 1)
+    # A blank is taken off at both ends where both have one; a bar would end the cell.
+    padded = f" {name} " if name.startswith(("`", " ")) or name.endswith(("`", " ")) else name
+    return Markdown(f"{fence}{padded.replace('|', chr(92) + '|')}{fence}")
+
+
+def markdown(text: object) -> str:
+    """Text as Markdown reads as no more than text, in a table as well."""
+    if isinstance(text, Markdown):
+        return text
+    # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
+    return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
 
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota.cli.streams import coloured, console
 from kquota.cli.text import safe
 
 if TYPE_CHECKING:
@@ -26,13 +27,11 @@ class Branch:
 
 def print_tree(root: Branch) -> None:
     """Prints a tree; on a terminal long lines are folded, in a pipe each is one line."""
-    if not sys.stdout.isatty():
+    folded = sys.stdout.isatty()
+    if not folded and not coloured(sys.stdout):
         click.echo("\n".join([safe(root.text), *_lines(root)]))
         return
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(_rich(root))
+    console(sys.stdout, **({} if folded else {"width": 100_000})).print(_rich(root))
 
 
 def _lines(branch: Branch) -> Iterator[str]:

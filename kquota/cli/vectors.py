@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from kquota.cli.streams import note
+
 
 def print_vectors(document: Mapping[str, Any], output: str) -> None:
     """Replays every sequence and prints what came of it, beside what the file expects."""
@@ -89,7 +91,7 @@ def print_vectors(document: Mapping[str, Any], output: str) -> None:
         ],
         [(*cell[:4], duration(cell[4]), cell[5]) for cell in cells],
     )
-    click.echo(f"{equal} of {len(rows)} equal", err=True)
+    note(f"{equal} of {len(rows)} equal")
 
 
 def _throttled(outcome: Mapping[str, Any]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.plan import MARKS
+from kquota.cli.streams import note
 from kquota.errors import KquotaError, Unauthorized
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def command(interval: float, count: int | None, for_ms: int | None, output: str,
         snapshot = watching.start()
         session.warn_problems(snapshot)
         how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
-        click.echo(f"watching {session.cluster_name(options)} ({len(snapshot)} entities), {how}", err=True)
+        note(f"watching {session.cluster_name(options)} ({len(snapshot)} entities), {how}")
         for number, (change, key) in enumerate(_changes(watching, end), 1):
             print_change(time.time_ns() // 1_000_000, change, key, output)
             if number == count:
@@ -84,7 +85,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
             time.sleep(turn)
             continue
         if lost:
-            click.echo("kquota: connected again", err=True)
+            note("kquota: connected again")
         lost = False
         for change in changes:
             for key in change.keys:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.plan import Change
+from kquota.core.quota import QuotaKey, differ
+from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.errors import InputError
+
+
+@dataclass(frozen=True)
+class Step:
+    """Changes that were made at one time (epoch ms); `name` is what errors call them.
+
+    Of a step that is not `certain` (it was stopped in the middle) any change may have been made or not.
+    """
+
+    time_ms: int
+    changes: tuple[Change, ...]
+    name: str
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,37 @@ class QuotaHistory:
         """The same quotas at all times."""
         return cls((snapshot,))
 
+    @classmethod
+    def leading_to(cls, current: QuotaSnapshot, steps: Iterable[Step]) -> QuotaHistory:
+        """What was in force before and between the steps that led to the quotas of today.
+
+        Raises InputError where they do not lead there: somebody else changed an entity since.
+        """
+        snapshots, times = [current], list[int]()
+        for step in sorted(steps, key=lambda step: step.time_ms, reverse=True):
+            quotas = dict(snapshots[-1])
+            for change in step.changes:
+                values = quotas.get(change.entity, {})
+                if _same(values, change.after):
+                    quotas[change.entity] = change.before
+                elif step.certain or not _same(values, change.before):
+                    raise InputError(
+                        f"{step.name} does not lead to the quotas given: {change.entity} was changed by something else"
+                    )
+            earlier = QuotaSnapshot(quotas)
+            if earlier == snapshots[-1]:
+                continue
+            if times and times[-1] == step.time_ms:
+                snapshots[-1] = earlier
+            else:
+                snapshots.append(earlier)
+                times.append(step.time_ms)
+        return cls(tuple(reversed(snapshots)), tuple(reversed(times)))
+
+    def each(self, change: Callable[[QuotaSnapshot], QuotaSnapshot]) -> QuotaHistory:
+        """The history with every snapshot changed so."""
+        return QuotaHistory(tuple(map(change, self.snapshots)), self.changes_ms)
+
     def __bool__(self) -> bool:
         """Whether a quota was ever set."""
         return any(self.snapshots)
@@ -48,3 +94,7 @@ class QuotaHistory:
     def latest(self) -> QuotaSnapshot:
         """What is in force at the end."""
         return self.snapshots[-1]
+
+
+def _same(values: Values, others: Values) -> bool:
+    return not any(differ(values.get(key), others.get(key)) for key in QuotaKey)

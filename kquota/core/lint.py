@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -87,6 +87,19 @@ def lint(
     facts = facts or Facts()
     findings = [finding for rule in rules or RULES for finding in rule.check(rule, snapshot, facts)]
     return tuple(sorted(findings, key=_order))
+
+
+def concerning(findings: Iterable[Finding], entities: Collection[Entity]) -> tuple[Finding, ...]:
+    """The errors and warnings that are about one of these entities or all quotas, or that one of them is to blame for.
+
+    What is wrong with a plan, of all that is wrong with the cluster that it leads to.
+    """
+    return tuple(
+        finding
+        for finding in findings
+        if finding.severity >= Severity.WARNING
+        and (finding.entity is None or finding.entity in entities or finding.by in entities)
+    )
 
 
 def _order(finding: Finding) -> tuple[object, ...]:

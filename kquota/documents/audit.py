@@ -8,14 +8,23 @@ from typing import Any
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Level
+from kquota.core.whatif import Comparison
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
+from kquota.documents.whatif import comparison_document
 
 
 def audit_document(
-    findings: Sequence[Mapping[str, Any]], quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
+    findings: Sequence[Mapping[str, Any]],
+    quality: Mapping[str, Any],
+    brokers: Mapping[str, Any],
+    engine: str,
+    comparison: Comparison | None = None,
 ) -> Document:
-    """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it."""
+    """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it.
+
+    Also what changes, where other quotas were audited beside these.
+    """
     return {
         "kind": "kquota.audit",
         "version": 1,
@@ -23,6 +32,7 @@ def audit_document(
         "enforcement": dict(brokers),
         "data": dict(quality),
         "findings": [_finding(row) for row in findings],
+        **({} if comparison is None else {"comparison": comparison_document(comparison)}),
     }
 
 
@@ -41,6 +51,8 @@ def _finding(row: Mapping[str, Any]) -> Document:
         "limit": int(row["limit"]) if key.value_type.integral else row["limit"],
         "limit_changes": row["limit_changes"],
         "verdict": row["verdict"],
+        "reason": row["reason"],
+        "basis": row["basis"],
         "events": events,
         "throttled_events": throttled,
         "throttled_share": None if throttled is None else throttled / events,
@@ -48,6 +60,7 @@ def _finding(row: Mapping[str, Any]) -> Document:
         "throttle_time_max_ms": row["throttle_time_max_ms"],
         "peak_rate": row["peak_rate"],
         "peak_share": row["peak_rate"] / row["limit"],
+        "peak_rate_max": row["peak_rate_max"],
         "first_throttled_ms": row["first_throttled_ms"],
         "last_throttled_ms": row["last_throttled_ms"],
         "estimated_events": row["estimated_events"],
@@ -66,6 +79,7 @@ def _finding(row: Mapping[str, Any]) -> Document:
                 "events": client["events"],
                 "value": client["value"],
                 "throttled_events": client["throttled_events"],
+                "throttle_time_ms": client["throttle_time_ms"],
             }
             for client in row["clients"]
         ],

@@ -165,9 +165,16 @@ def _parse_json(path: object, text: str) -> Any:
 
 def _parse_yaml(path: object, text: str) -> Any:
     from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import SafeConstructor
 
+    class Constructor(SafeConstructor):
+        """A time is text, as in JSON."""
+
+    Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+    yaml = YAML(typ="safe")
+    yaml.Constructor = Constructor
     with _yaml_errors(path):
-        return YAML(typ="safe").load(text)
+        return yaml.load(text)
 
 
 @contextlib.contextmanager
@@ -242,7 +249,7 @@ def entry_lines(path: Path, name: str) -> tuple[int, ...]:
     return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
 
 
-def _schemas() -> Traversable:
+def schemas_folder() -> Traversable:
     """The folder of the schemas: inside the package where it is installed, beside it in a checkout."""
     from importlib.resources import files
 
@@ -252,7 +259,7 @@ def _schemas() -> Traversable:
 
 def schema_names() -> tuple[str, ...]:
     """The names of all schemas."""
-    names = (file.name for file in _schemas().iterdir())
+    names = (file.name for file in schemas_folder().iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
 
 
@@ -262,7 +269,7 @@ _SUFFIX = ".schema.json"
 @lru_cache
 def schema(name: str) -> Document:
     """The JSON Schema of that name."""
-    loaded: Document = json.loads((_schemas() / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
+    loaded: Document = json.loads((schemas_folder() / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
     return loaded
 
 

@@ -20,20 +20,21 @@ def lint_document(findings: Sequence[Finding], line: Line = lambda entity: None)
         "kind": "kquota.lint",
         "version": 1,
         "summary": {str(severity): sum(found.severity is severity for found in findings) for severity in Severity},
-        "findings": [
-            {
-                "rule": found.rule.name,
-                "severity": str(found.severity),
-                "entity": None if found.entity is None else entity_document(found.entity),
-                "key": None if found.key is None else found.key.value,
-                "by": None if found.by is None else entity_document(found.by),
-                "message": found.message,
-                "proof": found.proof,
-                "hint": found.hint,
-                "line": line(found.entity),
-            }
-            for found in findings
-        ],
+        "findings": [{**finding_document(found), "line": line(found.entity)} for found in findings],
+    }
+
+
+def finding_document(found: Finding) -> Document:
+    """One finding, without its place."""
+    return {
+        "rule": found.rule.name,
+        "severity": str(found.severity),
+        "entity": None if found.entity is None else entity_document(found.entity),
+        "key": None if found.key is None else found.key.value,
+        "by": None if found.by is None else entity_document(found.by),
+        "message": found.message,
+        "proof": found.proof,
+        "hint": found.hint,
     }
 
 

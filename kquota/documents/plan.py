@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kquota.core.entity import Entity
+from kquota.core.lint import Finding
 from kquota.core.plan import Action, Change, Plan
 from kquota.documents.encoding import Document, read_document, read_text
+from kquota.documents.lint import finding_document
 from kquota.documents.quotas import entity_document, read_entity, read_values, values_document
 from kquota.errors import InputError
 
@@ -16,8 +18,17 @@ KIND = "kquota.plan"
 VERSION = 1
 
 
-def plan_document(plan: Plan, labels: Mapping[Entity, Mapping[str, str]] | None = None) -> Document:
-    """The plan with each change's values before and after, and the labels of its entity."""
+def plan_document(
+    plan: Plan,
+    labels: Mapping[Entity, Mapping[str, str]] | None = None,
+    *,
+    brokers: int | None = None,
+    findings: Sequence[Finding] | None = None,
+) -> Document:
+    """The plan with each change's values before and after, and the labels of its entity.
+
+    For readers also how many brokers there are, and what lint finds; `read_plan` has no use for either.
+    """
     labels = labels or {}
     return {
         "kind": KIND,
@@ -37,6 +48,8 @@ def plan_document(plan: Plan, labels: Mapping[Entity, Mapping[str, str]] | None 
         ],
         "ignored": [entity_document(entity) for entity in plan.ignored],
         **({"objections": list(plan.objections)} if plan.objections else {}),
+        **({} if brokers is None else {"brokers": brokers}),
+        **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),
     }
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST, Summary
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
@@ -58,11 +60,14 @@ _KINDS = {
 }
 
 
-def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str, str, str], Expected]:
-    """The expected findings by (broker, key, sensor); events of one moment in the order given."""
+_Charge = tuple[int, int, int, float, tuple[str, str]]
+"""(time, value, logged throttle time, limit, client)"""
+
+
+def _charged(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str, QuotaKey, str], list[_Charge]]:
+    """What each counter, (broker, key, sensor), is charged; events of one moment in the order given."""
     keys = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
-    charged: dict[tuple[str, QuotaKey, str], list[tuple[int, int, int, float]]] = defaultdict(list)
-    limits: dict[tuple[str, QuotaKey, str], float] = {}
+    charged: dict[tuple[str, QuotaKey, str], list[_Charge]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event.time_ms):
         uses = [(QuotaKey.REQUEST_PERCENTAGE, event.request_ns)]
         if event.api in keys:
@@ -71,27 +76,53 @@ def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str
             resolution = Resolver.of(settings.quotas.at(event.time_ms), key).resolve(event.user, event.client_id)
             if resolution.limit is not None:
                 name = (event.broker, key, str(resolution.sensor))
-                limits[name] = float(resolution.limit)
-                charged[name].append((event.time_ms, value, event.throttle_ms, float(resolution.limit)))
+                client = event.user, event.client_id
+                charged[name].append((event.time_ms, value, event.throttle_ms, float(resolution.limit), client))
+    return charged
+
+
+def _replayed(key: QuotaKey, rows: Sequence[_Charge], settings: AuditSettings) -> tuple[Summary, list[int]]:
+    """What comes of the charges of a counter, and the delay of each."""
+    using = kernel(Mode.PLAIN)
+    delays = [0] * len(rows)
+    summary = using.replay_sensor(
+        using.new_rate(settings.windows, settings.generation),
+        0,
+        len(rows),
+        [row[0] for row in rows],
+        [float(row[1]) for row in rows],
+        _KINDS[key],
+        0.0,
+        None,
+        delays,
+        [row[3] for row in rows],
+    )
+    return summary, delays
+
+
+def client_throttles(
+    events: Sequence[Event], settings: AuditSettings
+) -> dict[tuple[str, str, str], tuple[int, int, set[str]]]:
+    """Of each (key, user, client-id) that is throttled: the throttled events, their delays, and the brokers."""
+    found: dict[tuple[str, str, str], tuple[int, int, set[str]]] = {}
+    for (broker, key, _), rows in _charged(events, settings).items():
+        _, delays = _replayed(key, rows, settings)
+        for row, delay in zip(rows, delays, strict=True):
+            if delay > 0:
+                client = (key.value, *row[4])
+                count, total, brokers = found.get(client, (0, 0, set()))
+                found[client] = count + 1, total + delay, brokers | {broker}
+    return found
+
+
+def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str, str, str], Expected]:
+    """The expected findings by (broker, key, sensor)."""
     found = {}
-    for (broker, key, sensor), rows in charged.items():
-        times, values, logged, each = [list(column) for column in zip(*rows, strict=True)]
-        limit = limits[broker, key, sensor]
-        using = kernel(Mode.PLAIN)
-        summary = using.replay_sensor(
-            using.new_rate(settings.windows, settings.generation),
-            0,
-            len(times),
-            times,
-            [float(value) for value in values],
-            _KINDS[key],
-            0.0,
-            None,
-            None,
-            each,
-        )
+    for (broker, key, sensor), rows in _charged(events, settings).items():
+        summary, _ = _replayed(key, rows, settings)
+        logged = [row[2] for row in rows]
         found[broker, key.value, sensor] = Expected(
-            limit=limit,
+            limit=rows[-1][3],
             events=len(rows),
             throttled=summary.throttled,
             total_ms=summary.total_ms,
@@ -149,6 +180,14 @@ def usage_table(events: Sequence[Event]) -> pa.Table:
     return pa.table({names.get(name, name): [getattr(event, name) for event in events] for name in Event._fields})
 
 
+def write_files(events: Sequence[Event], folder: Path, count: int) -> None:
+    """The events as that many Parquet files of several row groups each."""
+    for number, rows in enumerate(np.array_split(np.arange(len(events)), count)):
+        if len(rows):
+            table = usage_table(events[rows[0] : rows[-1] + 1])
+            pq.write_table(table, folder / f"{number:04}.parquet", row_group_size=200)
+
+
 USERS, CLIENTS, BROKERS = ["alice", "bob", "CN=c,O=x"], ["app1", "app2", ""], ["1", "2"]
 START_MS = 1_700_000_000_000
 
@@ -174,6 +213,13 @@ def event_lists(draw: st.DrawFn) -> list[Event]:
         )
         for time in times
     ]
+
+
+@st.composite
+def many_logs(draw: st.DrawFn) -> list[Event]:
+    """Twenty such logs in one, each of brokers of its own; in the order of a folder that is read file by file."""
+    logs = draw(st.lists(event_lists(), min_size=20, max_size=20))
+    return [event._replace(broker=f"{number}-{event.broker}") for number, events in enumerate(logs) for event in events]
 
 
 @st.composite

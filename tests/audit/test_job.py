@@ -239,7 +239,11 @@ def test_a_table_without_thread_time_leaves_the_request_quota_undetermined(spark
     [
         ("empty.log", b"", "empty"),
         ("garbage.log", b"\xff\x00garbage\n" * 50, "none of 50 records can be read"),
-        ("text.log", b"[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=PRODUCE)\n", "2.7"),
+        (
+            "text.log",
+            b"[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=PRODUCE)\n",
+            "malformed request",
+        ),
         ("usage.csv", b"a,b\n1,2\n", "column time_ms"),
         ("usage.parquet", b"PAR1 not", "not a Parquet file"),
         ("broken.log.gz", gzip.compress(b"x\n" * 100_000)[:15], "damaged gzip"),

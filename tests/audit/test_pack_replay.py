@@ -104,6 +104,9 @@ def test_names_the_busiest_clients_of_a_shared_counter() -> None:
 
     assert row["sensor"] == "alice:"
     assert row["client_count"] == 3
+    times = [client.pop("throttle_time_ms") for client in row["clients"]]
+    assert min(times) > 0
+    assert sum(times) < row["throttle_time_ms"]
     assert row["clients"] == [
         {"user": "alice", "client_id": "app2", "events": 2, "value": 6000, "throttled_events": 2},
         {"user": "alice", "client_id": "app1", "events": 2, "value": 4000, "throttled_events": 2},

@@ -57,6 +57,10 @@ class TestKafkaBackend(ClusterContract):
             yield neighbour
 
 
+def test_brokers_are_counted(backend: KafkaBackend) -> None:
+    assert backend.broker_count() == 1
+
+
 def test_kafka_configs_sees_what_kquota_wrote(cluster: Cluster, backend: KafkaBackend) -> None:
     results = backend.alter(
         [

@@ -128,6 +128,13 @@ def test_node_and_notification_byte_for_byte(
     assert znodes.get_children("/config/changes") == ["config_change_0000000000"]
 
 
+def test_brokers_are_counted_that_are_registered(backend: ZooKeeperBackend, znodes: Any) -> None:
+    assert backend.broker_count() == 0
+    for number in (1, 2, 1001):
+        znodes.create(f"/brokers/ids/{number}", b"{}", makepath=True)
+    assert backend.broker_count() == 3
+
+
 def test_missing_parents_are_created_without_data(backend: ZooKeeperBackend, znodes: Any) -> None:
     backend.alter([rate(Entity(user="CN=a,OU=b", client_id=DEFAULT))])
     parents = ["/config", "/config/changes", "/config/users", "/config/users/CN%3Da%2COU%3Db"]

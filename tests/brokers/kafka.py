@@ -130,6 +130,8 @@ class KafkaBroker:
     of the broker's output when it does not start within `ready_seconds`.
     """
 
+    version = VERSION
+
     def __init__(
         self,
         *,
@@ -139,7 +141,6 @@ class KafkaBroker:
         heap: str = "512m",
         ready_seconds: float = 60,
     ) -> None:
-        self.version = VERSION
         self._settings = dict(settings or {})
         self._listeners = (
             Listener("PLAINTEXT", "PLAINTEXT"),
@@ -222,6 +223,18 @@ class KafkaBroker:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def kill(self) -> None:
+        """Ends the broker without a warning; its files stay."""
+        assert self._process is not None, "the broker is not started"
+        self._process.kill()
+        self._process.wait(15)
+
+    def start_again(self) -> None:
+        """Starts a broker that was killed on what it left, at its old addresses, and waits until it answers."""
+        assert self._process is not None, "the broker was never started"
+        assert self._process.poll() is not None, "the broker runs"
+        self._launch(*self._launched)
+
     def _end(self) -> None:
         """Ends the broker's process; its files stay."""
         process, self._process = self._process, None
@@ -278,6 +291,7 @@ class KafkaBroker:
 
     def _launch(self, properties: Path, options: tuple[str, ...]) -> None:
         """Starts the broker's process and waits until it answers."""
+        self._launched = properties, options
         with (self.folder / "output.log").open("wb") as output:
             command = self._java("kafka.Kafka", str(properties), options=options)
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)

@@ -18,14 +18,15 @@ _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencie
 _TIMEOUT_S = 900
 
 
-def retrieve(name: str, coordinates: Sequence[str]) -> Path:
+def retrieve(name: str, coordinates: Sequence[str], without: Sequence[str] = ()) -> Path:
     """The directory with the jars of those coordinates and all they need at run time; retrieved once.
 
-    A coordinate is `group:artifact:version`. The class path of the set is the directory with `/*`. Raises RuntimeError
-    when Maven is missing or fails: a test that needs real jars fails then, it does not skip.
+    A coordinate is `group:artifact:version`; `without` are those (`group:artifact`) that nothing shall bring in. The
+    class path of the set is the directory with `/*`. Raises RuntimeError when Maven is missing or fails: a test that
+    needs real jars fails then, it does not skip.
     """
     target = JARS / name
-    wanted = "".join(f"{coordinate}\n" for coordinate in coordinates)
+    wanted = "".join(f"{coordinate}\n" for coordinate in (*coordinates, *(f"without {each}" for each in without)))
     if _retrieved(target) == wanted:
         return target
     maven = shutil.which("mvn")
@@ -34,7 +35,7 @@ def retrieve(name: str, coordinates: Sequence[str]) -> Path:
     JARS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=JARS) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(_pom(coordinates), encoding="utf-8")
+        pom.write_text(_pom(coordinates, without), encoding="utf-8")
         jars = Path(scratch, "jars")
         command = [maven, "-q", "-B", "-f", str(pom), _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
@@ -70,13 +71,18 @@ def _move(jars: Path, target: Path, wanted: str) -> None:
             raise
 
 
-def _pom(coordinates: Sequence[str]) -> str:
+def _pom(coordinates: Sequence[str], without: Sequence[str]) -> str:
+    excluded = []
+    for each in without:
+        group, artifact = (escape(part) for part in each.split(":"))
+        excluded.append(f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>")
+    exclusions = f"<exclusions>{''.join(excluded)}</exclusions>" if excluded else ""
     dependencies = []
     for coordinate in coordinates:
         group, artifact, version = (escape(part) for part in coordinate.split(":"))
         dependencies.append(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>"
+            f"<version>{version}</version>{exclusions}</dependency>"
         )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -9,23 +9,16 @@ limit, one shared by several clients, bursts, idle gaps longer than the quota wi
 from __future__ import annotations
 
 import argparse
-import collections
-import gzip
 import json
-import random
-import socket
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException
 
 from tests.brokers.kafka import KafkaBroker
+from tests.brokers.recording import keep, span, statistics
+from tests.brokers.traffic import Traffic, ask, burst, create_topics, prefill, read_backlog, saturate, steady, tail
 
 QUOTAS: tuple[tuple[dict[str, Any], dict[str, float]], ...] = (
     ({"client-id": {"default": True}}, {"producer_byte_rate": 120_000}),
@@ -38,7 +31,7 @@ QUOTAS: tuple[tuple[dict[str, Any], dict[str, float]], ...] = (
 )
 """Entity and values; a user or client-id that none of them names is unlimited, but for the default client-id."""
 
-TOPICS = {"history": 4, "orders": 3, "clicks": 2, "metrics": 1}
+TOPICS = {"history": (4, 1), "orders": (3, 1), "clicks": (2, 1), "metrics": (1, 1)}
 PREFILL_BYTES = 120_000_000
 """What lagging readers find on `history`: more than their quotas let them read in ten minutes."""
 
@@ -80,172 +73,6 @@ were met in both, and no more than 3 % made up. A third had five counters of six
 seconds the replay's samples, which begin with events, had begun with others than the broker's.
 """
 
-Stop = threading.Event
-Config = dict[str, Any]
-
-
-class Traffic:
-    """The clients of one recording; each runs in a thread of its own until `stop` is set."""
-
-    def __init__(self, broker: KafkaBroker) -> None:
-        self.broker = broker
-        self.stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._errors: list[BaseException] = []
-
-    def start(self, act: Callable[..., None], *args: object) -> None:
-        """Runs one client's behaviour in the background."""
-        thread = threading.Thread(target=self._guarded, args=(act, *args), daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def finish(self) -> None:
-        """Ends all clients. Raises the first error one of them met."""
-        self.stop.set()
-        for thread in self._threads:
-            thread.join(30)
-        if self._errors:
-            raise self._errors[0]
-
-    def _guarded(self, act: Callable[..., None], *args: object) -> None:
-        try:
-            act(self, *args)
-        except BaseException as error:
-            self._errors.append(error)
-            self.stop.set()
-
-    def producer(self, user: str, client_id: str, **settings: object) -> Producer:
-        # A short queue: what waits in it is not sent yet, and must not grow while the broker holds the client back.
-        named = {key.replace("_", "."): value for key, value in settings.items()}
-        defaults: Config = {"client.id": client_id, "queue.buffering.max.messages": 200, "log_level": 0}
-        return Producer({**self.broker.client(user), **defaults, **named})
-
-    def consumer(self, user: str, client_id: str, **settings: object) -> Consumer:
-        named = {key.replace("_", "."): value for key, value in settings.items()}
-        defaults: Config = {"client.id": client_id, "group.id": client_id, "log_level": 0, "enable.auto.commit": False}
-        return Consumer({**self.broker.client(user), **defaults, **named})
-
-    def send(self, producer: Producer, topic: str, size: int, rng: random.Random) -> None:
-        """One record of random bytes; waits while the producer's queue is full."""
-        while not self.stop.is_set():
-            try:
-                producer.produce(topic, rng.randbytes(size))
-            except BufferError:
-                producer.poll(0.05)
-            else:
-                producer.poll(0)
-                return
-
-    def close(self, producer: Producer) -> None:
-        """Drops what is queued: flushing a throttled producer may take for ever."""
-        producer.purge()
-        producer.flush(1)
-
-
-def prefill(traffic: Traffic) -> None:
-    """grace/feeder fills `history` in large requests."""
-    producer = traffic.producer("grace", "feeder", batch_size=100_000, linger_ms=20)
-    rng = random.Random(1)
-    for _ in range(PREFILL_BYTES // 15_000):
-        traffic.send(producer, "history", rng.randint(2_000, 28_000), rng)
-    left = producer.flush(60)
-    assert left == 0, f"{left} records of the prefill were not delivered"
-    # Every kind of line once before it counts: the first of a kind costs the broker some 20 ms of class loading between
-    # the charge and the time stamp, which a broker that has been up for a while does not have.
-    for acks in ("0", "1"):
-        careless = traffic.producer("grace", "feeder", acks=acks, linger_ms=0)
-        for _ in range(300):
-            traffic.send(careless, "metrics", 200, rng)
-            careless.flush(1)
-    consumer = traffic.consumer("grace", "archiver")
-    consumer.assign([TopicPartition("history", 0, 0)])
-    for _ in range(200):
-        consumer.consume(100, 0.05)
-    consumer.close()
-
-
-def saturate(traffic: Traffic, user: str, client_id: str, topic: str, size: int, on: float, off: float) -> None:
-    """Sends without pause for `on` seconds, then rests for `off` seconds."""
-    producer = traffic.producer(user, client_id, linger_ms=2, batch_size=12_000)
-    rng = random.Random(client_id)
-    while not traffic.stop.is_set():
-        until = time.monotonic() + on
-        while time.monotonic() < until and not traffic.stop.is_set():
-            traffic.send(producer, topic, rng.randint(size // 2, size), rng)
-        if off:
-            producer.flush(5)
-            traffic.stop.wait(off)
-    traffic.close(producer)
-
-
-def steady(
-    traffic: Traffic, user: str, client_id: str, topic: str, size: int, per_s: float, swing: float, acks: str
-) -> None:
-    """Random arrivals, `per_s` on average, swinging by that share of it over 60 s."""
-    producer = traffic.producer(user, client_id, linger_ms=10, acks=acks)
-    rng = random.Random(client_id)
-    started = time.monotonic()
-    while not traffic.stop.is_set():
-        phase = ((time.monotonic() - started) % 60) / 60
-        rate = per_s * (1 + swing * (1 if phase < 0.5 else -1))
-        traffic.send(producer, topic, rng.randint(size // 2, size * 3 // 2), rng)
-        traffic.stop.wait(rng.expovariate(rate))
-    traffic.close(producer)
-
-
-def burst(traffic: Traffic, user: str, client_id: str, topic: str, size: int, count: int, every: float) -> None:
-    """`count` records at once, then silence."""
-    producer = traffic.producer(user, client_id, linger_ms=20, batch_size=200_000)
-    rng = random.Random(client_id)
-    while not traffic.stop.wait(every):
-        for _ in range(count):
-            traffic.send(producer, topic, rng.randint(size // 2, size), rng)
-        producer.flush(1)
-    traffic.close(producer)
-
-
-def read_backlog(
-    traffic: Traffic, user: str, client_id: str, partitions: tuple[int, ...], fetch_bytes: int, partition_bytes: int
-) -> None:
-    """Reads `history` from its beginning, as fast as the broker lets it."""
-    consumer = traffic.consumer(
-        user,
-        client_id,
-        fetch_max_bytes=fetch_bytes,
-        max_partition_fetch_bytes=partition_bytes,
-        message_max_bytes=fetch_bytes,
-    )
-    consumer.assign([TopicPartition("history", partition, 0) for partition in partitions])
-    while not traffic.stop.is_set():
-        consumer.consume(500, 0.2)
-    consumer.close()
-
-
-def tail(traffic: Traffic, user: str, client_id: str, topics: list[str], partition_bytes: int) -> None:
-    """A group of one that reads new records as they come, and commits."""
-    consumer = traffic.consumer(
-        user,
-        client_id,
-        auto_offset_reset="latest",
-        enable_auto_commit=True,
-        max_partition_fetch_bytes=partition_bytes,
-    )
-    consumer.subscribe(topics)
-    while not traffic.stop.is_set():
-        consumer.consume(500, 0.2)
-    consumer.close()
-
-
-def ask(traffic: Traffic, user: str, client_id: str) -> None:
-    """Asks for the offsets of a partition again and again: little data, many requests."""
-    consumer = traffic.consumer(user, client_id)
-    while not traffic.stop.is_set():
-        for _ in range(40):
-            if not traffic.stop.is_set():
-                consumer.get_watermark_offsets(TopicPartition("metrics", 0), 30, cached=False)
-        traffic.stop.wait(2)
-    consumer.close()
-
 
 def set_quotas(broker: KafkaBroker) -> None:
     """Sets `QUOTAS` with Kafka's own tool."""
@@ -262,11 +89,9 @@ def set_quotas(broker: KafkaBroker) -> None:
 
 def drive(broker: KafkaBroker, seconds: float) -> None:
     """All the traffic of a recording."""
-    admin = AdminClient(broker.client("admin"))
-    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
-        future.result(30)
     traffic = Traffic(broker)
-    prefill(traffic)
+    create_topics(traffic, TOPICS)
+    prefill(traffic, PREFILL_BYTES)
     traffic.start(saturate, "alice", "billing-1", "orders", 6_000, 45, 0)
     traffic.start(steady, "alice", "billing-2", "orders", 700, 25, 0.3, "all")
     traffic.start(burst, "alice", "billing-3", "orders", 40_000, 25, 20)
@@ -283,28 +108,6 @@ def drive(broker: KafkaBroker, seconds: float) -> None:
     traffic.finish()
 
 
-def check_private(text: str) -> None:
-    """Raises RuntimeError when the log names this machine: its host name or one of its folders."""
-    names = {socket.gethostname(), socket.getfqdn(), str(Path.home()), str(Path.cwd()), tempfile.gettempdir()}
-    found = sorted(name for name in names - {"", "/", "localhost"} if name in text)
-    if found:
-        raise RuntimeError(f"the log names this machine ({', '.join(found)}): not kept")
-
-
-def statistics(lines: list[str]) -> tuple[collections.Counter[str], int, collections.Counter[str]]:
-    """Requests by API, throttled requests, and throttled requests by `user client-id api`."""
-    apis: collections.Counter[str] = collections.Counter()
-    throttled: collections.Counter[str] = collections.Counter()
-    for line in lines:
-        request = json.loads(line[line.index("{") : line.rindex("}") + 1])
-        header = request["requestHeader"]
-        api = f"{header['requestApiKeyName']} v{header['requestApiVersion']}"
-        apis[api] += 1
-        if request["throttleTimeMs"] > 0:
-            throttled[f"{request['principal']} {header['clientId']} {api}"] += 1
-    return apis, throttled.total(), throttled
-
-
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.record", description=__doc__)
@@ -315,23 +118,12 @@ def main(argv: list[str] | None = None) -> int:
         set_quotas(broker)
         drive(broker, options.seconds)
         version = broker.version
-        broker_log = broker.request_log.read_text(encoding="utf-8")
-    text = broker_log[: broker_log.rindex("\n") + 1]  # whole lines
-    check_private(text)
-    lines = text.splitlines()
+        lines = keep(broker.request_log, options.out)
     apis, throttled, by_client = statistics(lines)
-    options.out.mkdir(parents=True, exist_ok=True)
-    # No file name and no time in the archive: equal logs make equal files.
-    with (
-        (options.out / "kafka-request.log.gz").open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=9, mtime=0) as packed,
-    ):
-        packed.write(text.encode())
     quotas = [{"entity": entity, "values": values} for entity, values in QUOTAS]
     document = {"kind": "kquota.quotas", "version": 1, "quotas": quotas}
     (options.out / "quotas.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    span = (_seconds(lines[-1]) - _seconds(lines[0])) % 86_400
-    facts = {"version": version, "lines": len(lines), "seconds": round(span), "throttled": throttled}
+    facts = {"version": version, "lines": len(lines), "seconds": span(lines), "throttled": throttled}
     readme = README.format(**facts, seconds_asked=f"{options.seconds:g}")
     (options.out / "README.md").write_text(readme, encoding="utf-8")
     print(
@@ -340,12 +132,6 @@ def main(argv: list[str] | None = None) -> int:
     for name, count in [*apis.most_common(), *by_client.most_common()]:
         print(f"{count:8} {name}")
     return 0
-
-
-def _seconds(line: str) -> float:
-    """The time of day of a line, `[2026-01-31 23:59:59,999]`, in seconds."""
-    hours, minutes, seconds = line[12:24].replace(",", ".").split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 if __name__ == "__main__":

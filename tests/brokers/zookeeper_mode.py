@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -71,6 +71,9 @@ class ZooKeeperModeBroker(KafkaBroker):
     ZooKeeper before the broker starts. A context manager like `KafkaBroker`; `restart` starts it again on what it left.
     """
 
+    version = VERSION
+    coordinates: Sequence[str] = COORDINATES
+
     def __init__(
         self,
         zookeeper: str,
@@ -80,7 +83,6 @@ class ZooKeeperModeBroker(KafkaBroker):
         ready_seconds: float = 60,
     ) -> None:
         super().__init__(settings=settings, heap=heap, ready_seconds=ready_seconds)
-        self.version = VERSION
         self.zookeeper = zookeeper
         self._quorum = ""
 
@@ -130,7 +132,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         return [line for line in log.splitlines() if re.match(r"\[[^]]*\] (?:ERROR|FATAL) ", line)]
 
     def _start(self) -> None:
-        self._jars = retrieve(f"kafka-{VERSION}-zookeeper", COORDINATES)
+        self._jars = retrieve(f"kafka-{self.version}-zookeeper", self.coordinates)
         self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
         plain, sasl = free_ports(2)
         self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"

@@ -74,6 +74,75 @@ def test_plan_prints_every_format(cluster: Cluster, golden: Golden, output: str,
         validated(done.out, "plan")
 
 
+DOUBTFUL = """\
+kind: kquota.quotas
+version: 1
+internal: [connect]
+quotas:
+  - entity: {user: {default: true}}
+    values: {producer_byte_rate: 10MiB, controller_mutation_rate: 5}
+  - entity: {client-id: app}
+    values: {producer_byte_rate: 1MB}
+  - entity: {user: "User:al|ce"}
+    values: {consumer_byte_rate: 1MB}
+"""
+
+
+@pytest.mark.parametrize("output", ["table", "json", "markdown"])
+def test_plan_says_what_is_wrong_with_the_quotas_as_they_would_be(
+    cluster: Cluster, znodes: Any, golden: Golden, output: str
+) -> None:
+    """On a cluster of three brokers, and of the file's own doing only."""
+    for number in range(3):
+        znodes.create(f"/brokers/ids/{number}", b"{}", makepath=True)
+    cluster.alter("--user User:bob --add-config consumer_byte_rate=1MB --force")
+    cluster.file.write_text(DOUBTFUL)
+    done = cluster("plan", "quotas.yaml", "-o", output)
+    assert done.code == 0
+    golden(f"plan.doubtful.{output}", done.out + done.err)
+    if output == "json":
+        rules = {found["rule"] for found in validated(done.out, "plan")["findings"]}
+        assert rules == {"user-prefix", "unreachable", "internal-principal"}
+        assert json.loads(done.out)["brokers"] == 3
+
+
+def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.file.write_text(DOUBTFUL)
+    printed = cluster("plan", "quotas.yaml", "-o", "json", "--brokers", "2", "--out", "plan.json").out
+    assert validated((tmp_path / "plan.json").read_text(), "plan").keys().isdisjoint({"findings", "brokers"})
+    (tmp_path / "plan.json").write_text(printed)
+    assert cluster("apply", "plan.json", "--yes", "--force").code == 0
+    # What is wrong stays wrong when there is nothing left to do.
+    again = cluster("plan", "quotas.yaml")
+    assert again.err == "nothing changes\n"
+    assert "[user-prefix]" in again.out
+
+
+def test_many_findings_do_not_bury_the_changes(cluster: Cluster) -> None:
+    entries = "".join(
+        f"  - {{entity: {{user: 'User:u{number}'}}, values: {{consumer_byte_rate: 1MB}}}}\n" for number in range(25)
+    )
+    cluster.file.write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n{entries}")
+    for output in ("table", "markdown"):
+        done = cluster("plan", "quotas.yaml", "-o", output)
+        assert done.out.count("[user-prefix]") == 20
+        assert "and 5 more such findings: -o json has all" in done.out.splitlines()[-1]
+    assert len(json.loads(cluster("plan", "quotas.yaml", "-o", "json").out)["findings"]) == 25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heading", "said"),
+    [([], "", "; limits are per broker"), (["--brokers", "1"], "", ""), (["--brokers", "4"], "ON 4 BROKERS", "")],
+)
+def test_plan_says_what_limits_come_to(cluster: Cluster, arguments: list[str], heading: str, said: str) -> None:
+    done = cluster("plan", "quotas.yaml", *arguments)
+    assert done.err == f"1 to create, 1 to update, 0 to delete{said}\n"
+    assert heading in done.out.splitlines()[0]
+    assert ("BROKERS" in done.out) == bool(heading)
+
+
 def test_plan_knows_the_cluster_from_a_file(cluster: Cluster, kquota: Kquota, tmp_path: Path) -> None:
     """What it says, and the plan that it keeps, are those of the live cluster."""
     (tmp_path / "described.yaml").write_text(cluster("describe", "-o", "yaml").out)

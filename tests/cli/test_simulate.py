@@ -28,6 +28,7 @@ from kquota.core.enforcement import (
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey
 from kquota.documents.encoding import schema
+from tests.browser import Browser
 from tests.cli.conftest import Kquota
 
 WORKLOAD = """\
@@ -178,7 +179,22 @@ def test_plots_stand_on_their_own(kquota: Kquota, tmp_path: Path) -> None:
     html = (tmp_path / "plot.html").read_text()
     assert html.count("</script>") == 1
     assert not re.search(r"""(?:src|href)\s*=\s*["']?http""", html)
-    assert "prefers-color-scheme: dark" in html
+
+
+def test_the_page_of_a_plot_in_a_browser(kquota: Kquota, tmp_path: Path, browser: Browser) -> None:
+    """It draws without a network, in the reader's colours, as wide as the window."""
+    assert kquota("simulate", "own.yaml", "--plot", "plot.html").code == 0
+    colours = set()
+
+    for width, dark in ((1280, False), (390, False), (390, True)):
+        browser.open(tmp_path / "plot.html", width=width, dark=dark)
+        browser.wait_for("[...document.querySelectorAll('section')].every(s => s.querySelector('svg .mark-line path'))")
+        assert (browser.troubles, browser.requests) == ([], [])
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
+        charts = browser.evaluate("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)")
+        assert charts == [pytest.approx(min(width - 32, 960), abs=2)] * len(charts)
+        colours.add(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
     "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer", "vl_convert",
+    "jinja2",
 )  # fmt: skip
 ROOT = str(Path(__file__).parents[2])
 

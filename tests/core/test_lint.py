@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from kquota.core.entity import DEFAULT, Entity
-from kquota.core.lint import RULES, Facts, Finding, Severity, lint
+from kquota.core.lint import RULES, Facts, Finding, Severity, concerning, lint
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
@@ -140,3 +140,15 @@ def test_the_worst_comes_first() -> None:
     assert severities == sorted(severities, reverse=True)
     assert severities[0] is Severity.ERROR
     assert severities[-1] is Severity.NOTE
+
+
+def test_what_concerns_an_entity() -> None:
+    """Errors and warnings about it or by it, and about all; no notes, and nothing of others."""
+    users, app, other = Entity(user=DEFAULT), Entity(client_id="app"), Entity(user="User:x")
+    key = QuotaKey.PRODUCER_BYTE_RATE
+    snapshot = QuotaSnapshot({users: {key: 1}, app: {key: 1}, other: {key: 1}})
+    findings = lint(snapshot, Facts(capacity=1))
+
+    assert [found.rule.name for found in concerning(findings, {users})] == ["oversubscribed", "unreachable"]
+    assert concerning(findings, {users}) == concerning(findings, {app})
+    assert {found.rule.name for found in concerning(findings, {other})} == {"user-prefix", "oversubscribed"}

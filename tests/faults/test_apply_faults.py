@@ -187,6 +187,53 @@ def test_a_server_that_goes_away_ends_it_in_time(tmp_path: Path, delay_s: float)
         sandbox.stop(data)
 
 
+def test_a_broker_that_is_killed_and_comes_back_leaves_old_or_new(tmp_path: Path) -> None:
+    """In the middle of the writes, by SIGKILL, and started again at once: apply meets a dead broker, or one anew."""
+    (tmp_path / "journal").mkdir()
+    interrupted = 0
+    # Its controller lets it come back only when it has missed the one that was killed.
+    with KafkaBroker(settings={"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "300"}) as broker:
+        cluster = Cluster({"bootstrap_server": broker.bootstrap}, Journal(tmp_path / "journal"), tmp_path)
+        with cluster.open() as backend:
+            backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
+        for rate, delay_s in ((2000, 0.05), (3000, 0.25)):
+            with cluster.open() as backend:
+                before = cluster.rates(backend)
+            entries = len(cluster.journal.entries())
+            process = cluster.apply(rate)
+            cluster.await_begin(entries)
+            time.sleep(delay_s)
+            broker.kill()
+            broker.start_again()
+            _, err = process.communicate(timeout=PATIENCE_S)
+            assert process.returncode in (0, 4, 9), err
+            assert "Traceback" not in err
+
+            entry = cluster.last()
+            with cluster.open() as backend:
+                after = cluster.rates(backend)
+                assert all(after[name] in (before[name], rate) for name in after)
+                assert entry.plan.changes[0].after == {KEY: rate}
+                if process.returncode == 0:
+                    assert (entry.outcome, set(after.values())) == ("applied", {rate})
+                elif entry.outcome == "rolled back":
+                    assert after == before
+                else:
+                    # What is there cannot be told without the broker; the journal says so, and holds the way back.
+                    assert entry.outcome == "incomplete"
+                    assert "127.0.0.1" in (entry.error or "")
+                    assert f"'kquota undo {entry.id}' takes it back" in err
+                    assert len(err.splitlines()) < 50
+                interrupted += process.returncode != 0
+
+                again = cluster.apply(rate)
+                _, err = again.communicate(timeout=PATIENCE_S)
+                assert again.returncode == 0, err
+            with cluster.open() as fresh:
+                assert set(cluster.rates(fresh).values()) == {rate}
+    assert interrupted >= 1
+
+
 def test_the_journal_of_a_killed_apply_leads_back(cluster: Cluster) -> None:
     with cluster.open() as backend:
         backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))

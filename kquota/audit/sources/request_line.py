@@ -1,9 +1,10 @@
-"""Kafka's JSON request log, line by line: what each request was charged, when, to whom, and what the broker answered.
+"""Kafka's request log, line by line: what each request was charged, when, to whom, and what the broker answered.
 
 The logger `kafka.request.logger` at DEBUG writes a line for each completed request: `Completed request:` and a JSON
 object (KIP-673, Kafka 2.8 and later; `RequestConvertToJson.requestDescMetrics`). In front of it stands what the layout
 of the logger and the collectors behind it put there; the last timestamp before the object counts. An object in a JSON
-layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too.
+layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too. The text form of older
+releases is read by `request_text`.
 
 Pure parsing: no files, no Spark.
 """
@@ -20,10 +21,20 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
+from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.exempt import exempt_apis
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""
+
+
+class ControllerLine(NamedTuple):
+    """A line that tells of topics, or which listener is a controller's: what a `TopicBook` is to see."""
+
+    begun_ms: float
+    """When the request was begun with, epoch ms: that is about when a controller charges its topics."""
+    fields: Mapping[str, Any]
+    """The whole JSON object."""
 
 
 class UsageEvent(NamedTuple):
@@ -44,12 +55,14 @@ class UsageEvent(NamedTuple):
     api: str
     """`produce`, `fetch`, or another API's name in lower case, such as `list_offsets`."""
     bytes: int
-    """What the byte-rate quota of `produce` or `fetch` is charged, exact; 0 for other APIs; UNKNOWN (-1) for a fetch
-    that was throttled: the broker logs the empty response it sent, not the one it charged and took back."""
+    """What the byte-rate quota of `produce` or `fetch` is charged, exact (but see `sized`); 0 for other APIs; UNKNOWN
+    (-1) for a fetch that was throttled: the broker logs the empty response it sent, not the one it charged and took
+    back."""
     request_ns: int
     """Time on the request handler thread; the network threads' share, also charged, is not logged."""
-    throttle_ms: int
-    """The throttle time that the broker applied: the larger of bandwidth and request quota."""
+    throttle_ms: int | None
+    """The throttle time that the broker applied: the larger of bandwidth and request quota. None where old logs do not
+    tell."""
     acks: int | None
     """Of a produce request; with 0 its request time is exempt, its bytes are not."""
     exempt: bool
@@ -58,20 +71,40 @@ class UsageEvent(NamedTuple):
     position: int = 0
     """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
+    sized: bool = True
+    """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
+    controller: ControllerLine | None = None
+
+    @property
+    def exemption(self) -> str | None:
+        """Why it is exempt, None where it is charged."""
+        if not self.exempt:
+            return None
+        if self.controller is not None and self.controller.fields["isForwarded"]:
+            return "forwarded"
+        return "follower_fetch" if self.api == "fetch" else "inter_broker"
 
 
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
 _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 
+_CLUSTER_AUTHORIZATION_FAILED: Final = 31
+
+# What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
+# before it queues it, and the whole line into text when all is sent. In logs with microseconds of Kafka 3.9 and 4.4
+# this explained most of the brokers' throttle times, of 0 to 0.8 ms.
+UNTOLD_MS: Final = 0.2
+UNTOLD_FETCH_MS: Final = 0.25
+
 _START: Final = '{"isForwarded"'
-_TEXT_FORM: Final = "Completed request:RequestHeader("
+_COMPLETED: Final = "Completed request:"
 _DECODE: Final = json.JSONDecoder().raw_decode
 _STAMP: Final = re.compile(
     r"(?<![0-9])(?P<second>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]{1,9}))?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9])"
 )
-_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+-(?:[0-9]+-)?[0-9]+")
+_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
 _MESSAGES: Final = ("message", "log", "msg")
 _TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
 
@@ -81,16 +114,20 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
 
     `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
 
-    Raises ValueError with a short reason for whatever is not a JSON request-log line: no such line, the text form of
-    Kafka 2.7 and older, no timestamp, a truncated or foreign JSON object, an API version whose sizes are not known.
+    Raises ValueError with a short reason for whatever is not a request-log line: no such line, no timestamp, a
+    truncated or foreign JSON object, an API version whose sizes are not known.
     """
     start = line.find(_START)
     if start >= 0:
-        moment = _moment(line, start, zone)
+        moment = moment_before(line, start, zone)
     else:
-        line, start, moment = _unwrap(line, zone)
+        line, start, moment = _locate(line, zone)
     if moment is None:
-        raise ValueError("no timestamp before the JSON")
+        raise ValueError("no timestamp before the request")
+    if not line.startswith(_START, start):
+        from kquota.audit.sources.request_text import parse_text  # which builds on this module
+
+        return parse_text(line[start:], moment, broker)
     try:
         fields, _ = _DECODE(line, start)
         return _event(fields, moment, broker)
@@ -129,8 +166,14 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
             charged = UNKNOWN
         else:
             charged = fetch_response_size(header["requestApiVersion"], response)
-    elif api in _EXEMPT_APIS:
+    elif api in _EXEMPT_APIS and not _is_refused(fields["response"]):
         exempt = True
+    # Besides sending and queueing, which the line tells.
+    charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
+    charged_ms -= UNTOLD_FETCH_MS if api == "FETCH" else UNTOLD_MS
+    controller = None
+    if api in TOLD_APIS or fields["isForwarded"]:
+        controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
         raise TypeError
     _, colon, user = fields["principal"].partition(":")
@@ -140,11 +183,11 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     client_id = header["clientId"]
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
-        math.floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]),
+        math.floor(charged_ms),
         broker,
         user,
         "" if client_id is None else client_id + "",
-        _client_address(connection),
+        client_address(connection),
         connection,
         api.lower(),
         charged,
@@ -153,16 +196,22 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         acks,
         exempt,
         position,
+        controller=controller,
     )
 
 
 def _position(topics: Sequence[Mapping[str, Any]]) -> int:
-    """A number for the first partition in a fetch and its offset; the same in every process."""
     for topic in topics:
         for partition in topic["partitions"]:
-            name = topic.get("topicId") or topic.get("topic")
-            return crc32(f"{name} {partition['partition']} {partition['fetchOffset']}".encode())
+            return position_of(
+                topic.get("topicId") or topic.get("topic"), partition["partition"], partition["fetchOffset"]
+            )
     return 0
+
+
+def position_of(topic: Any, partition: Any, offset: Any) -> int:
+    """A number for the first partition in a fetch and its offset; the same in every process."""
+    return crc32(f"{topic} {partition} {offset}".encode())
 
 
 def _is_follower(request: Mapping[str, Any]) -> bool:
@@ -172,11 +221,16 @@ def _is_follower(request: Mapping[str, Any]) -> bool:
     return replica >= 0
 
 
+def _is_refused(response: Any) -> bool:
+    """Whether the authorization for ClusterAction failed: then a request is charged as anybody's."""
+    return isinstance(response, dict) and response.get("errorCode") == _CLUSTER_AUTHORIZATION_FAILED
+
+
 @lru_cache(maxsize=16384)
-def _client_address(connection: str) -> str:
+def client_address(connection: str) -> str:
     """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
 
-    IPv6 addresses stand there without brackets.
+    Before 1.0 there is no index. IPv6 addresses stand there without brackets.
     """
     match = _ADDRESSES.fullmatch(connection)
     if match is None:
@@ -184,7 +238,7 @@ def _client_address(connection: str) -> str:
     return match["client"]
 
 
-def _moment(line: str, end: int, zone: tzinfo) -> float | None:
+def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
     """The last timestamp before `end` in epoch ms, or None."""
     # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
     if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
@@ -219,12 +273,24 @@ def _second(text: str, offset: str | None, zone: tzinfo) -> float:
         raise ValueError(f"{text!r} is not a time") from None
 
 
+def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
+    """For a line without a JSON request of its own: where the request is, and when it was logged. Raises ValueError.
+
+    That is behind `Completed request:` in the line itself (the text form), or in the message of a JSON layout (either
+    form): (message, start in it, moment).
+    """
+    if line.lstrip().startswith("{"):
+        return _unwrap(line, zone)
+    start = line.find(_COMPLETED)
+    if start < 0:
+        return _unwrap(line, zone)
+    return line, start + len(_COMPLETED), moment_before(line, start, zone)
+
+
 def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     """For a line of a JSON layout: its message, where the request starts in it, and the moment. Raises ValueError."""
-    reason = "not a line of a JSON request log"
-    if _TEXT_FORM in line:
-        raise ValueError("the text form of Kafka 2.7 and older is not supported")
-    if '{\\"isForwarded\\"' not in line:
+    reason = "not a line of a request log"
+    if '{\\"isForwarded\\"' not in line and _COMPLETED not in line:
         raise ValueError(reason)
     try:
         outer, _ = _DECODE(line, line.index("{"))
@@ -235,8 +301,10 @@ def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     messages = [outer[name] for name in _MESSAGES if isinstance(outer.get(name), str)]
     for message in messages:
         start = message.find(_START)
+        if start < 0 and _COMPLETED in message:
+            start = message.find(_COMPLETED) + len(_COMPLETED)
         if start >= 0:
-            inner = _moment(message, start, zone)
+            inner = moment_before(message, start, zone)
             return message, start, _outer_moment(outer, zone) if inner is None else inner
     raise ValueError(reason)
 

@@ -89,6 +89,14 @@ class KafkaBackend(ClosesOnExit):
         shown = {entity: values for part in stored for entity, values in part.values.items()}
         return tuple(entity for entity, values in expected.items() if not _shows(shown.get(entity, {}), values))
 
+    def broker_count(self) -> int:
+        """How many brokers are alive. Raises Unreachable or Unauthorized, and Rejected by brokers before Kafka 2.8."""
+        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
+        (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+        if answer.error_code != NONE:
+            raise error_of(answer.error_code, answer.error_message)
+        return len(answer.brokers)
+
     def _current(self, entities: Sequence[Entity]) -> tuple[Stored, dict[Entity, KquotaError]]:
         """What is set on those entities, and maybe others; and which of them the broker refuses to describe.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kquota.backends import ClosesOnExit
 from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.multiread import GET_CHILDREN
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
@@ -50,6 +51,11 @@ class ZooKeeperBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
+
+    def broker_count(self) -> int:
+        """How many brokers are alive: those that have registered. Raises Unreachable or Unauthorized."""
+        (names,) = self._open().read([(GET_CHILDREN, "/brokers/ids")])
+        return len(names) if isinstance(names, list) else 0
 
     def watch(self) -> ZooKeeperWatch:
         return ZooKeeperWatch(self._open)

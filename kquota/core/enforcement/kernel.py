@@ -6,6 +6,7 @@ kernels give identical results; the compiled one is about a hundred times faster
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import hashlib
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
+from zipimport import zipimporter
 
 from kquota.errors import MissingDependency
 
@@ -128,7 +130,6 @@ def _plain_kernel() -> Kernel:
 
 @functools.cache
 def _compiled_kernel() -> Kernel:
-    import numba
     import numpy
 
     # numba names its cache files after the function and checks the time stamp of the function's own file, not of what
@@ -150,10 +151,7 @@ def _compiled_kernel() -> Kernel:
             "nogil": True,
             "_nrt": False,
         }
-        try:
-            compiled[function] = numba.njit(cache=True, **options)(twin)
-        except RuntimeError:  # no directory to write the cache to: compiled in each process then
-            compiled[function] = numba.njit(**options)(twin)
+        compiled[function] = jit(twin, **options)
     for namespace in namespaces.values():
         for name, value in namespace.items():
             if isinstance(value, FunctionType) and value in compiled:
@@ -165,6 +163,17 @@ def _compiled_kernel() -> Kernel:
         lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype),
         lambda rows, columns, dtype: numpy.zeros((rows, columns), dtype),
     )
+
+
+def jit(function: Callable[..., Any], **options: Any) -> Any:
+    """What numba makes of a function, kept on the disk for the next process. Raises ImportError without numba."""
+    import numba
+
+    # Out of an archive, which executors get anew for each job, nothing that is kept would ever be found again.
+    if not isinstance(__spec__.loader, zipimporter):
+        with contextlib.suppress(RuntimeError):  # no directory to write to: compiled in each process then
+            return numba.njit(cache=True, **options)(function)
+    return numba.njit(**options)(function)
 
 
 def _assemble(

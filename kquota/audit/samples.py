@@ -1,0 +1,111 @@
+"""Samples of counters: what monitoring keeps of a broker's usage, one series after the other.
+
+Two natures must not be confused. A *rate* is the broker's own windowed rate at the moment of a reading; what lies
+between two readings further apart than a window is unseen. A *total* is all that was charged in an interval; how it was
+placed inside is unseen. A *counter* becomes totals between its readings. What follows from each says
+`kquota.audit.bounds`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kquota.audit.batch import Int64s
+from kquota.core.quota import QuotaKey
+
+EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
+"""2001 to 2100: a time outside was in another unit, or misread."""
+
+Float64s = npt.NDArray[np.float64]
+
+
+class Nature(enum.Enum):
+    """What the values of a series are."""
+
+    RATE = "rate"
+    """The broker's windowed rate, in units of the quota key per second, at each time."""
+    TOTAL = "total"
+    """What was charged in the interval that ends at each time, in units times seconds."""
+    COUNTER = "counter"
+    """What was charged up to each time, since the counter began: so long ago as the interval says, 0 for unknown."""
+    THROTTLE = "throttle"
+    """The mean throttle time (ms) of throttled requests in the last half minute or minute; 0 where there were none."""
+
+
+class Series(NamedTuple):
+    """What one series is about. `user` (the principal's name) and `client_id` are None where it sums over all."""
+
+    broker: str
+    key: QuotaKey
+    nature: Nature
+    user: str | None
+    client_id: str | None
+    part: str = ""
+    """Tells series apart that are to be added up: the connection, the shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Values of one series, in the order of the export."""
+
+    series: Series
+    end_ms: Int64s
+    interval_ms: Int64s
+    values: Float64s
+    floor: bool = True
+    """Whether at least this was charged to the one broker: not so for what holds other requests or brokers, too."""
+    ceiling: bool = True
+    """Whether nothing else was charged, and times are those of the readings: not so for a series resampled in steps."""
+    slack_ms: int = 500
+    """How far the times of a counter may be off: it is read while it is scraped, and rpk rounds to seconds."""
+
+    def __len__(self) -> int:
+        return len(self.end_ms)
+
+
+class Reading(NamedTuple):
+    """One value of a series."""
+
+    series: Series
+    end_ms: int
+    value: float
+    interval_ms: int = 0
+
+
+def gather(
+    readings: Iterable[Reading], *, floor: bool = True, ceiling: bool = True, slack_ms: int = 500
+) -> Iterator[Samples]:
+    """The readings by series, in the order in which the series first appear."""
+    rows: dict[Series, list[Reading]] = {}
+    for reading in readings:
+        rows.setdefault(reading.series, []).append(reading)
+    for series, mine in rows.items():
+        yield Samples(
+            series,
+            np.array([reading.end_ms for reading in mine], np.int64),
+            np.array([reading.interval_ms for reading in mine], np.int64),
+            np.array([reading.value for reading in mine], np.float64),
+            floor,
+            ceiling,
+            slack_ms,
+        )
+
+
+def checked(nature: Nature, time_ms: int, value: float) -> float | None:
+    """The value as it counts, None for one that says nothing. Raises ValueError for one that cannot be.
+
+    Brokers report NaN for a mean over nothing: no request was throttled.
+    """
+    if not EARLIEST_MS <= time_ms < LATEST_MS:
+        raise ValueError("the time is not one between 2001 and 2100")
+    if np.isnan(value):
+        return 0.0 if nature is Nature.THROTTLE else None
+    if not 0 <= value < 2.0**63:
+        raise ValueError(f"{value:g} is not a {nature.value} of a quota")
+    return value

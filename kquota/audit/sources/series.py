@@ -1,0 +1,138 @@
+"""The names under which monitoring keeps the quota metrics of brokers, and what they are about.
+
+Kafka names its MBeans `kafka.server:type=Produce,user=alice,client-id=app1` with the attributes `byte-rate` and
+`throttle-time`; a tag that is empty is left out, the user is URL-encoded (`Sanitizer`), and a client-id with other
+characters than letters, digits, `-`, `_`, `%`, `.` and space is quoted (`ObjectName.quote`; `Sanitizer.jmxSanitize`).
+Exporters make of it what their rules say. Read are the rules that are common, the broken ones included:
+
+| series | labels | from |
+|---|---|---|
+| `kafka_server_quota_byte_rate`, `…_request_time`, `…_throttle_time` | `resource`, `user`, `clientId` | the JMX exporter's example |
+| the same | `resource="Produce, user=alice"`, `clientId` | its rules in another order |
+| `kafka_server_produce_byte_rate`, `kafka_server_Fetch_byte_rate` | `user`, `client_id` or `clientId` | Confluent's stacks, older rules |
+| `kafka_server_quota_produce_byte_rate` | `user`, `client` | rules in articles |
+| `kafka_server_quota_byte_rate`, `kafka_server_quota_throttle_time_ms` | `quota_type`, `quota_scope`, `user`, `client_id`, `broker` | Chitragupta |
+| `redpanda_kafka_quotas_client_quota_throughput_by_entity` (a counter) | `redpanda_quota_type`, `redpanda_quota_user`, `…_client_id` | Redpanda 26.2 |
+
+The broker is the label `broker`, else `pod`, else `instance`. Redpanda's histogram `…_client_quota_throughput` adds all
+clients of a rule up and says nothing about any of them; it is left out, as are series of groups of client-ids.
+"""  # noqa: E501 - a table
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote
+
+from kquota.audit.samples import Nature, Series
+from kquota.core.quota import QuotaKey
+
+_KEYS: Final = {
+    "produce": QuotaKey.PRODUCER_BYTE_RATE,
+    "fetch": QuotaKey.CONSUMER_BYTE_RATE,
+    "request": QuotaKey.REQUEST_PERCENTAGE,
+    "controllermutation": QuotaKey.CONTROLLER_MUTATION_RATE,
+    # Chitragupta
+    "producer": QuotaKey.PRODUCER_BYTE_RATE,
+    "consumer": QuotaKey.CONSUMER_BYTE_RATE,
+    # Redpanda
+    "produce_quota": QuotaKey.PRODUCER_BYTE_RATE,
+    "fetch_quota": QuotaKey.CONSUMER_BYTE_RATE,
+}
+_RATES: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: "byte_rate",
+    QuotaKey.CONSUMER_BYTE_RATE: "byte_rate",
+    QuotaKey.REQUEST_PERCENTAGE: "request_time",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "mutation_rate",
+}
+_ATTRIBUTE: Final = r"(?P<attribute>byte_rate|request_time|mutation_rate|throttle_time(?:_ms)?)"
+_QUOTA: Final = re.compile(
+    rf"kafka_server_(?:quota_)?(?:(?P<type>produce|fetch|request|controllermutation)_)?{_ATTRIBUTE}", re.I
+)
+_REDPANDA: Final = re.compile(r"(?:redpanda|vectorized)_kafka_quotas_client_quota_throughput_by_entity(?:_total)?")
+_SWALLOWED: Final = re.compile(r"(?P<type>[^,]+), user=(?P<user>.*)", re.S)
+_MBEAN: Final = re.compile(
+    r"kafka\.server:type=(?P<type>[A-Za-z]+)(?:,user=(?P<user>[^,]+))?(?:,client-id=(?P<client>.+))?:(?P<attribute>[a-z-]+)",
+    re.S,
+)
+SELECTOR: Final = (
+    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_)?'
+    '(byte_rate|request_time|mutation_rate|throttle_time(_ms)?))|.*_client_quota_throughput_by_entity(_total)?"}'
+)
+"""The series above, as Prometheus selects them."""
+
+
+def of_labels(labels: Mapping[str, str], broker: str | None) -> Series | None:
+    """The series behind a metric's labels (`__name__` included); None for a metric that is not about a client's quota.
+
+    `broker` is the broker's name as the caller was told it; None: as the labels say. Raises ValueError for labels that
+    no known rule makes.
+    """
+    name = labels.get("__name__", "")
+    where = (
+        broker if broker is not None else next((labels[n] for n in ("broker", "pod", "instance") if n in labels), "")
+    )
+    if _REDPANDA.fullmatch(name):
+        return _of_redpanda(labels, where)
+    match = _QUOTA.fullmatch(name)
+    if match is None:
+        return None
+    kind = match["type"] or labels.get("resource") or labels.get("quota_type") or labels.get("type") or ""
+    user = labels.get("user")
+    swallowed = _SWALLOWED.fullmatch(kind)
+    if swallowed:
+        kind, user = swallowed["type"], swallowed["user"]
+    attribute = match["attribute"].lower()
+    client = next((labels[n] for n in ("client_id", "clientId", "clientid", "client") if n in labels), None)
+    scope = labels.get("quota_scope")
+    if scope == "user":
+        client = None
+    elif scope in ("client-id", "client"):
+        user = None
+    return _series(kind, attribute, user, client, where)
+
+
+@lru_cache(maxsize=65536)
+def of_mbean(name: str, broker: str) -> Series | None:
+    """The series behind `<ObjectName>:<attribute>`, as JmxTool names it; None for another's. Raises ValueError."""
+    match = _MBEAN.fullmatch(name)
+    if match is None or match["type"].lower() not in _KEYS:
+        return None
+    attribute = match["attribute"].replace("-", "_")
+    if attribute not in (*_RATES.values(), "throttle_time"):
+        return None
+    return _series(match["type"], attribute, match["user"], match["client"], broker)
+
+
+def _series(kind: str, attribute: str, user: str | None, client: str | None, broker: str) -> Series | None:
+    key = _KEYS.get(kind.lower())
+    if key is None:
+        raise ValueError(
+            f"no quota of a client is called {kind!r}" if kind else "no label says which quota it is about"
+        )
+    if attribute.startswith("throttle_time"):
+        nature = Nature.THROTTLE
+    elif attribute == _RATES[key]:
+        nature = Nature.RATE
+    else:
+        raise ValueError(f"{kind} has no {attribute}")
+    if not user and not client:
+        return None
+    return Series(broker, key, nature, unquote(user) if user else None, _unquoted(client) if client else None)
+
+
+def _of_redpanda(labels: Mapping[str, str], broker: str) -> Series | None:
+    key = _KEYS.get(labels.get("redpanda_quota_type", ""))
+    user, client = labels.get("redpanda_quota_user"), labels.get("redpanda_quota_client_id")
+    if key is None or (not user and not client):
+        return None
+    return Series(broker, key, Nature.COUNTER, user or None, client or None, labels.get("shard", ""))
+
+
+def _unquoted(text: str) -> str:
+    """The inverse of `ObjectName.quote`; a text that is not quoted stays."""
+    if len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
+        return text
+    return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], text[1:-1], flags=re.S)

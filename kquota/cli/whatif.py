@@ -1,0 +1,193 @@
+"""What other quotas would change for the clients, as audit and plan print it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from kquota.core.quota import humanize
+from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+
+_STYLES = {
+    Outcome.NEWLY_THROTTLED: "red",
+    Outcome.MORE: "red",
+    Outcome.LESS: "green",
+    Outcome.NO_LONGER_THROTTLED: "green",
+    Outcome.UNDETERMINED: "yellow",
+}
+_MOST_ROWS = 50
+"""Of a table in a comment on a pull request, which takes 65,536 characters in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the comparison is of: the two sets of quotas in words, the usage, and the command's own remarks."""
+
+    before: str
+    after: str
+    usage: str
+    remarks: Sequence[str] = ()
+
+
+def summary(comparison: Comparison) -> str:
+    """`2 clients newly throttled, 1 throttled more, 5 as before`; newly throttled in any case."""
+    newly = comparison.count(Outcome.NEWLY_THROTTLED)
+    parts = [f"{newly or 'no'} {'client' if newly < 2 else 'clients'} newly throttled"]
+    for outcome in Outcome:
+        count = comparison.count(outcome)
+        if count and outcome is not Outcome.NEWLY_THROTTLED:
+            parts.append(f"{count} {outcome.value}")
+    return ", ".join(parts)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Prints a table of clients, and one of the counters."""
+    from kquota.cli.text import Column, print_table
+
+    if comparison.clients:
+        print_table(
+            [
+                Column("CHANGE", whole=True),
+                Column("USER", style="bold"),
+                Column("CLIENT-ID", style="bold"),
+                Column("QUOTA", style="cyan", whole=True),
+                Column("LIMIT", number=True),
+                Column("THROTTLED", number=True),
+                Column("TIME", number=True),
+                Column("BROKERS"),
+            ],
+            [
+                (
+                    change.outcome.value,
+                    change.user,
+                    change.client_id or "(empty client-id)",
+                    change.key.value,
+                    *_cells(change),
+                    ", ".join(_brokers(change)),
+                )
+                for change in comparison.clients
+            ],
+            styles=[_STYLES[change.outcome] for change in comparison.clients],
+        )
+    if comparison.counters:
+        click.echo()
+        print_table(
+            [
+                Column("CHANGE", whole=True),
+                Column("BROKER"),
+                Column("COUNTER", style="bold"),
+                Column("QUOTA", style="cyan", whole=True),
+                Column("LIMIT", number=True),
+                Column("THROTTLED", number=True),
+                Column("TIME", number=True),
+            ],
+            [
+                (change.outcome.value, change.broker, change.sensor, change.key.value, *_cells(change))
+                for change in comparison.counters
+            ],
+            styles=[_STYLES[change.outcome] for change in comparison.counters],
+        )
+
+
+def print_comparison_csv(comparison: Comparison) -> None:
+    """Prints a row for each client."""
+    from kquota.cli.text import print_csv
+
+    sides = ("before", "after")
+    columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit")
+    print_csv(
+        [
+            "outcome",
+            "key",
+            "user",
+            "client_id",
+            "requests",
+            *(f"{side}_{column}" for side in sides for column in (*columns, "brokers")),
+        ],
+        [
+            [
+                change.outcome.value,
+                change.key.value,
+                change.user,
+                change.client_id,
+                change.requests,
+                *(
+                    value
+                    for side in (change.before, change.after)
+                    for value in (*(getattr(side, column) for column in columns), " ".join(side.brokers))
+                ),
+            ]
+            for change in comparison.clients
+        ],
+    )
+
+
+def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> None:
+    """Prints a summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
+    from kquota.cli.text import code, print_markdown
+
+    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "TIME", "BROKERS"]
+
+    def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> None:
+        print_markdown(
+            [*(["CHANGE"] if with_outcome else []), *headings],
+            [
+                [
+                    *([change.outcome.value] if with_outcome else []),
+                    code(change.user),
+                    code(change.client_id) if change.client_id else "(empty)",
+                    change.key.value,
+                    *(" ".join(cell) for cell in _cells(change)),
+                    ", ".join(_brokers(change)),
+                ]
+                for change in changes[:_MOST_ROWS]
+            ],
+        )
+        if len(changes) > _MOST_ROWS:
+            click.echo(f"\nand {len(changes) - _MOST_ROWS} more")
+
+    click.echo(f"### {title}: {summary(comparison)}\n")
+    click.echo(f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker.")
+    for remark in replayed.remarks:
+        click.echo(f"\n{remark}")
+    newly = [change for change in comparison.clients if change.outcome is Outcome.NEWLY_THROTTLED]
+    others = [change for change in comparison.clients if change.outcome is not Outcome.NEWLY_THROTTLED]
+    if newly:
+        click.echo("\n**Newly throttled**\n")
+        table(newly, with_outcome=False)
+    if others:
+        clients = "client" if len(others) == 1 else "clients"
+        click.echo(f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n")
+        table(others, with_outcome=True)
+        click.echo("\n</details>")
+
+
+def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
+    """The limit, the throttled events and the throttle time, before and after."""
+    from kquota.cli.text import duration
+
+    def limit(standing: Standing) -> str:
+        return "none" if standing.limit is None else humanize(change.key, standing.limit)
+
+    def time(standing: Standing) -> str:
+        return "?" if standing.throttle_time_ms is None else duration(standing.throttle_time_ms)
+
+    def events(standing: Standing) -> str:
+        return "?" if standing.throttled_events is None else str(standing.throttled_events)
+
+    throttled, of = _moved(events(change.before), events(change.after)), f"of {change.requests}"
+    return (
+        (_moved(limit(change.before), limit(change.after)),),
+        (throttled, of),
+        (_moved(time(change.before), time(change.after)),),
+    )
+
+
+def _moved(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def _brokers(change: ClientChange) -> list[str]:
+    return sorted({*change.before.brokers, *change.after.brokers})

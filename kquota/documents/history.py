@@ -1,0 +1,107 @@
+"""Quotas over time: the document that names periods (schemas/quota-history.schema.json), and what a journal tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kquota.core.history import QuotaHistory, Step
+from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.documents.encoding import Document, read_document, read_text
+from kquota.documents.journal import Entry
+from kquota.documents.quotas import quotas_document, quotas_of, read_quotas
+from kquota.errors import InputError
+
+KIND = "kquota.quota-history"
+VERSION = 1
+
+_IS_HISTORY = re.compile(rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}\b""")
+
+
+def history_document(history: QuotaHistory) -> Document:
+    """The history as a document, its times in UTC."""
+    periods: list[Document] = []
+    for since, snapshot in history:
+        quotas = {"quotas": quotas_document(snapshot)["quotas"]}
+        periods.append(quotas if since is None else {"from": _iso(since), **quotas})
+    return {"kind": KIND, "version": VERSION, "periods": periods}
+
+
+def _iso(time_ms: int) -> str:
+    seconds, milliseconds = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
+
+
+def read_history(path: Path) -> QuotaHistory:
+    """The quotas of a history, or of a quotas document, which hold at all times.
+
+    Raises InputError naming the file and the period.
+    """
+    if not _IS_HISTORY.search(read_text(path)):
+        return QuotaHistory.of(read_quotas(path))
+    document = read_document(path, "quota-history")
+    times: list[int] = []
+    snapshots: list[QuotaSnapshot] = []
+    for number, period in enumerate(document["periods"]):
+        where = f"{path}: periods[{number}]"
+        try:
+            if number == 0 and "from" in period:
+                raise InputError("the first one has no from: it holds from ever")
+            if number > 0:
+                times.append(_time_ms(period))
+            if times[-2:] != sorted(set(times[-2:])):
+                raise InputError("it begins before the one before it")
+            snapshots.append(_quotas(period, path))
+        except InputError as error:
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+    return QuotaHistory(tuple(snapshots), tuple(times))
+
+
+def _quotas(period: Document, path: Path) -> QuotaSnapshot:
+    return read_quotas(path.parent / period["file"]) if "file" in period else quotas_of(period)
+
+
+def _time_ms(period: Document) -> int:
+    since = period.get("from")
+    if since is None:
+        raise InputError("from is missing: when does it begin?")
+    if isinstance(since, int):
+        return since
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise InputError(f"from: {since!r} is not a time", hint="ISO 8601 as in 2026-03-11T09:00:00Z, or ms") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHistory:
+    """What was in force before and between the changes of one cluster's journal that led to the quotas of today.
+
+    Raises InputError where they do not lead there, and for entries of several clusters.
+    """
+    made = [entry for entry in entries if entry.may_have_changed]
+    clusters = sorted({entry.cluster for entry in made})
+    if len(clusters) > 1:
+        raise InputError(
+            f"the journal has changes of several clusters: {', '.join(clusters)}",
+            hint="name the cluster, so that its own are taken",
+        )
+    steps = (
+        Step(
+            entry.started if entry.finished is None else entry.finished,
+            entry.plan.changes,
+            f"entry {entry.id} of the journal",
+            certain=entry.outcome == "applied",
+        )
+        for entry in made
+    )
+    return QuotaHistory.leading_to(current, steps)
+
+
+def problems_of(history: QuotaHistory) -> tuple[Problem, ...]:
+    """What is to be said about its snapshots, each once."""
+    return tuple(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))

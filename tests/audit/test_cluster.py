@@ -1,0 +1,125 @@
+"""The audit on a real Spark cluster, and as spark-submit runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from kquota.audit import local
+from kquota.audit.settings import AuditSettings
+from kquota.core.history import QuotaHistory
+from kquota.documents.quotas import read_quotas
+from tests.audit import driver, oracle
+from tests.audit.cluster import SparkCluster
+from tests.audit.test_job import many_events
+
+ROOT = Path(__file__).parents[2]
+SPARK_SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+QUOTAS = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - entity: {user: alice}
+    values: {producer_byte_rate: 2000, request_percentage: 5}
+  - entity: {user: {default: true}, client-id: {default: true}}
+    values: {consumer_byte_rate: 1500}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    with SparkCluster(workers=2) as cluster:
+        yield cluster
+
+
+def run(cluster: SparkCluster, command: Sequence[str], folder: Path = ROOT) -> str:
+    """What a process whose Spark is this cluster prints; it must succeed."""
+    environment = cluster.environment | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_findings_are_those_of_a_plain_replay_on_every_master(cluster: SparkCluster) -> None:
+    """On one core, on four, and on two workers that have no kquota until the driver sends it."""
+    masters = ["local[1]", "local[4]", cluster.master]
+    options = ["--executor-python", str(cluster.python)]
+
+    said = run(cluster, [sys.executable, "-m", "tests.audit.driver", *options, *masters]).splitlines()
+
+    assert [line.partition(": equal")[0] for line in said] == masters
+    assert len({line.partition(", ")[2] for line in said}) == 1
+    assert " 0 counters" not in said[0]
+
+
+@pytest.mark.parametrize(("processes", "examples"), [(1, 10), (2, 2)])
+def test_findings_are_those_of_a_plain_replay_without_spark(processes: int, examples: int) -> None:
+    """In this process, and in two of its own."""
+    throttled = driver.compare(
+        lambda splits, settings: local.audit(splits, settings, "usage", processes=processes), examples
+    )
+
+    assert throttled > 0
+
+
+def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path: Path) -> None:
+    """The entry and the zip file; driver and executors take kquota out of it."""
+    events = many_events()
+    (tmp_path / "usage").mkdir()
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+    oracle.write_files(events, tmp_path / "usage", 5)
+    entry = run(cluster, [sys.executable, "-m", "kquota.cli.submit", "--py-files", "kquota.zip"], tmp_path).strip()
+
+    said = run(
+        cluster,
+        [
+            *(SPARK_SUBMIT, "--master", cluster.master, "--py-files", "kquota.zip", entry),
+            *("usage", "--quotas", "quotas.yaml", "--out", "findings", "-o", "json"),
+        ],
+        tmp_path,
+    )
+
+    expected = oracle.findings(events, AuditSettings(QuotaHistory.of(read_quotas(tmp_path / "quotas.yaml"))))
+    assert oracle.as_expected(pq.read_table(tmp_path / "findings" / "findings.parquet")) == expected
+    report = json.loads(said)
+    assert (report["engine"], len(report["findings"])) == ("spark", len(expected))
+    assert any(row.throttled for row in expected.values())
+
+
+def test_the_package_is_the_same_file_wherever_it_is_packed(tmp_path: Path) -> None:
+    """Byte for byte; with the schemas, without what Python compiled; and it works from where it is."""
+    command = [sys.executable, "-m", "kquota.cli.submit", "--py-files"]
+    for name in ("one.zip", "two.zip"):
+        subprocess.run([*command, tmp_path / name], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        names = archive.namelist()
+    assert {"kquota/audit/stages.py", "kquota/documents/schemas/usage.schema.json"} <= set(names)
+    assert not any(name.endswith(".pyc") for name in names)
+    code = "import kquota; from kquota.documents.encoding import schema_names; print(kquota.__file__, *schema_names())"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "one.zip")}
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True)
+    assert str(tmp_path / "one.zip") in said
+    assert "usage" in said.split()
+
+
+def test_a_package_that_cannot_be_written(tmp_path: Path) -> None:
+    """One line."""
+    command = [sys.executable, "-m", "kquota.cli.submit", "--py-files", str(tmp_path / "missing" / "kquota.zip")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("kquota: ")
+    assert "No such file" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,370 @@
+"""What the sources of samples make of real exports, and of broken ones."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kquota.audit.batch import Tally
+from kquota.audit.samples import Nature, Samples, Series
+from kquota.audit.sources import ReadSettings, Split, kafka_jmx, openmetrics, prometheus
+from kquota.audit.sources import confluent_metrics as confluent
+from kquota.audit.sources import rpk_connections as rpk
+from kquota.audit.sources.files import File
+from kquota.audit.sources.series import of_labels, of_mbean
+from kquota.core.quota import QuotaKey
+
+DATA = Path(__file__).parents[1] / "data" / "samples"
+PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+RATE, THROTTLE = Nature.RATE, Nature.THROTTLE
+ODD_USER, ODD_CLIENT = "team a/ci*", 'ingest,"eu"'
+
+COUNTERS = {
+    (PRODUCE, "alice", None),
+    (PRODUCE, "bob", "etl"),
+    (PRODUCE, None, "sensor-gw"),
+    (PRODUCE, None, "web-edge"),
+    (PRODUCE, ODD_USER, ODD_CLIENT),
+    (FETCH, "carol", None),
+    *((REQUEST, user, None) for user in ("ANONYMOUS", "alice", "bob", "carol", "dave", "erin", "frank", ODD_USER)),
+}
+"""What the recorded broker counted."""
+
+
+def read(module: object, path: Path, broker: str | None = "1") -> tuple[list[Samples], Tally]:
+    """All samples in a file, and what could not be read."""
+    tally = Tally()
+    samples = [
+        each
+        for split in module.splits(File(str(path), path.stat().st_size))  # type: ignore[attr-defined]
+        for each in module.read(split, ReadSettings(broker=broker), tally)  # type: ignore[attr-defined]
+    ]
+    return samples, tally
+
+
+def counters(samples: list[Samples], nature: Nature) -> set[tuple[QuotaKey, str | None, str | None]]:
+    """(key, user, client-id) of the series of one nature, controller mutations aside."""
+    found = {
+        s.series for s in samples if s.series.nature is nature and s.series.key.value != "controller_mutation_rate"
+    }
+    return {(series.key, series.user, series.client_id) for series in found}
+
+
+@pytest.mark.parametrize(
+    ("module", "file", "length"),
+    [
+        (kafka_jmx, "kafka-jmx.csv", 18),
+        (kafka_jmx, "kafka-jmx-lines.csv", 6),
+        (prometheus, "prometheus-raw.json", 18),
+        (prometheus, "prometheus-range.json", 6),
+        (prometheus, "prometheus-instant.json", 1),
+        (openmetrics, "federate.prom", 1),
+    ],
+)
+def test_a_recorded_export(module: object, file: str, length: int) -> None:
+    """Every tool shows the same counters, each with its rates and throttle times, and nothing is rejected."""
+    samples, tally = read(module, DATA / file)
+
+    assert tally.rejects == []
+    assert counters(samples, RATE) == counters(samples, THROTTLE) == COUNTERS
+    assert {len(each) for each in samples} >= {length}
+    alice = next(each for each in samples if each.series == Series("1", PRODUCE, RATE, "alice", None))
+    assert 55_000 < alice.values.min() <= alice.values.max() < 75_000
+    bob = next(each for each in samples if each.series == Series("1", PRODUCE, THROTTLE, "bob", "etl"))
+    assert set(bob.values) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("file", "ceiling"),
+    [("prometheus-raw.json", True), ("prometheus-range.json", False), ("prometheus-instant.json", False)],
+)
+def test_prometheus_in_steps_is_told_from_readings(file: str, ceiling: bool) -> None:
+    """A step repeats the last reading: that nothing lay between does not follow from it."""
+    samples, _ = read(prometheus, DATA / file)
+
+    assert {each.ceiling for each in samples} == {ceiling}
+    assert all(each.floor for each in samples)
+
+
+@pytest.mark.parametrize("rules", ["resource", "named", "swallowed"])
+def test_the_rules_of_the_exporter(rules: str, tmp_path: Path) -> None:
+    """With timestamps, as Prometheus would keep it, each set of rules gives what it has."""
+    scrape = (DATA / f"scrape-{rules}.prom").read_text()
+    stamped = "".join(f"{line} 1700000000000\n" for line in scrape.splitlines() if not line.startswith("#"))
+    (tmp_path / "x.prom").write_text(stamped)
+
+    samples, tally = read(openmetrics, tmp_path / "x.prom")
+
+    by_user = {counter for counter in COUNTERS if counter[1] is not None and counter[2] is None}
+    assert counters(samples, RATE) == (COUNTERS - by_user if rules == "swallowed" else COUNTERS)
+    assert tally.rejects == []
+
+
+def test_a_scrape_without_timestamps_is_rejected() -> None:
+    """When it was read is not known."""
+    samples, tally = read(openmetrics, DATA / "scrape-resource.prom")
+
+    assert samples == []
+    assert {reject.reason for reject in tally.rejects} == {"no timestamp: when it was read is not known"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "series"),
+    [
+        (
+            {"__name__": "kafka_server_quota_byte_rate", "resource": "Produce", "user": "al%20ice", "clientId": "app"},
+            Series("b", PRODUCE, RATE, "al ice", "app"),
+        ),
+        (
+            {"__name__": "kafka_server_quota_byte_rate", "resource": "Produce, user=alice", "clientId": "app"},
+            Series("b", PRODUCE, RATE, "alice", "app"),
+        ),
+        (
+            {"__name__": "kafka_server_quota_throttle_time", "resource": "Fetch", "clientId": '"a:\\"b\\*\\\\\\nc"'},
+            Series("b", FETCH, THROTTLE, None, 'a:"b*\\\nc'),
+        ),
+        ({"__name__": "kafka_server_request_request_time", "user": "u"}, Series("b", REQUEST, RATE, "u", None)),
+        (
+            {"__name__": "kafka_server_quota_produce_byte_rate", "user": "u", "client": "c"},
+            Series("b", PRODUCE, RATE, "u", "c"),
+        ),
+        ({"__name__": "kafka_server_Fetch_byte_rate", "clientId": "c"}, Series("b", FETCH, RATE, None, "c")),
+        (
+            {
+                "__name__": "kafka_server_quota_throttle_time_ms",
+                "quota_type": "producer",
+                "quota_scope": "user",
+                "user": "u",
+                "client_id": "all",
+            },
+            Series("b", PRODUCE, THROTTLE, "u", None),
+        ),
+        (
+            {
+                "__name__": "redpanda_kafka_quotas_client_quota_throughput_by_entity",
+                "redpanda_quota_type": "fetch_quota",
+                "redpanda_quota_client_id": "c",
+                "shard": "3",
+            },
+            Series("b", FETCH, Nature.COUNTER, None, "c", "3"),
+        ),
+        ({"__name__": "redpanda_kafka_quotas_client_quota_throughput_sum", "redpanda_quota_rule": "x"}, None),
+        ({"__name__": "kafka_server_quota_tokens", "resource": "ControllerMutation", "user": "u"}, None),
+        ({"__name__": "kafka_server_produce_queue_size"}, None),
+        ({"__name__": "kafka_server_quota_byte_rate", "resource": "Produce"}, None),
+        ({"__name__": "up"}, None),
+    ],
+)
+def test_a_dialect_of_labels(labels: Mapping[str, str], series: Series | None) -> None:
+    """Whose labels they are does not matter."""
+    assert of_labels(labels, "b") == series
+
+
+@pytest.mark.parametrize(
+    ("labels", "broker"),
+    [
+        ({"broker": "3", "pod": "p", "instance": "i:1"}, "3"),
+        ({"pod": "p", "instance": "i:1"}, "p"),
+        ({"instance": "i:1"}, "i:1"),
+        ({}, ""),
+    ],
+)
+def test_the_label_that_names_the_broker(labels: Mapping[str, str], broker: str) -> None:
+    """Where the caller does not."""
+    series = of_labels({**labels, "__name__": "kafka_server_produce_byte_rate", "user": "u"}, None)
+
+    assert series is not None
+    assert series.broker == broker
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ({"__name__": "kafka_server_quota_byte_rate", "user": "u"}, "no label says which quota it is about"),
+        ({"__name__": "kafka_server_quota_byte_rate", "resource": "Leader", "user": "u"}, "'Leader'"),
+        ({"__name__": "kafka_server_fetch_request_time", "user": "u"}, "fetch has no request_time"),
+    ],
+)
+def test_labels_that_no_rule_makes(labels: Mapping[str, str], reason: str) -> None:
+    """They are rejected, not guessed at."""
+    with pytest.raises(ValueError, match=reason):
+        of_labels(labels, "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "series"),
+    [
+        ("kafka.server:type=Produce,user=a%2Cb,client-id=c:byte-rate", Series("1", PRODUCE, RATE, "a,b", "c")),
+        (
+            'kafka.server:type=Fetch,client-id="a:b,\\"c\\"":throttle-time',
+            Series("1", FETCH, THROTTLE, None, 'a:b,"c"'),
+        ),
+        ("kafka.server:type=Fetch:queue-size", None),
+        ("kafka.server:type=Request:exempt-request-time", None),
+        ("kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec:Count", None),
+    ],
+)
+def test_an_mbean(name: str, series: Series | None) -> None:
+    """As JmxTool prints its name."""
+    assert of_mbean(name, "1") == series
+
+
+def test_snapshots_of_rpk_become_counters() -> None:
+    """Each connection is a series; closed ones count until they closed."""
+    samples, tally = read(rpk, DATA / "rpk-connections.json", broker=None)
+
+    assert tally.rejects == []
+    found = {(s.series.broker, s.series.key, s.series.user, s.series.part): s for s in samples}
+    alice = found["0", PRODUCE, "alice", "a-1"]
+    assert alice.series.client_id == "billing-1"
+    assert (alice.end_ms[1:] - alice.end_ms[:-1]).tolist() == [60_000] * 3
+    assert alice.interval_ms.tolist() == [300_000, 360_000, 420_000, 480_000]
+    assert alice.values.tolist() == [100e6, 220e6, 340e6, 460e6]
+    closed = found["1", FETCH, "carol", "c-1"]
+    assert (closed.interval_ms.tolist(), closed.values.tolist()) == ([10_000], [30e6])
+    assert not any(each.ceiling for each in samples)
+
+
+def test_the_admin_api_of_redpanda(tmp_path: Path) -> None:
+    """Its names, its numbers as strings; beside a connection that tells the time."""
+    (tmp_path / "x.json").write_text(
+        '{"connections": [{"nodeId": 2, "openTime": "2025-10-23T01:02:03Z", "closeTime": "2025-10-23T01:03:03.5Z",'
+        ' "authenticationInfo": {"userPrincipal": "u"}, "clientId": "c", "uid": "x",'
+        ' "totalRequestStatistics": {"produceBytes": "10000"}}]}'
+    )
+
+    samples, tally = read(rpk, tmp_path / "x.json", broker=None)
+
+    assert tally.rejects == []
+    assert samples[0].series == Series("2", PRODUCE, Nature.COUNTER, "u", "c", "x")
+    assert (samples[0].values.tolist(), samples[0].interval_ms.tolist()) == ([10_000.0], [60_500])
+
+
+@pytest.mark.parametrize(("broker", "floor"), [(None, False), ("1", True)])
+def test_totals_of_confluent(broker: str | None, floor: bool) -> None:
+    """Of all brokers, unless it is said that there is one; requests of another type are left out."""
+    samples, tally = read(confluent, DATA / "confluent-produce.json", broker)
+
+    assert tally.rejects == []
+    assert {(s.series.user, s.series.client_id, s.series.nature) for s in samples} == {
+        ("sa-1abc", None, Nature.TOTAL),
+        ("sa-2def", None, Nature.TOTAL),
+    }
+    assert all(each.floor is floor and each.ceiling for each in samples)
+    assert samples[0].interval_ms.tolist() == [60_000] * 6
+    assert samples[0].end_ms[0] == 1_795_168_860_000
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"data": []}', '"metric" is not one of'),
+        ('{"data": [], "metric": "io.confluent.kafka.server/request_bytes"}', '"granularity" is not one'),
+        (
+            '{"metric": "io.confluent.kafka.server/request_bytes", "granularity": "PT1M",'
+            ' "data": [{"timestamp": "2026-11-20T10:00:00Z", "value": 1}]}',
+            "no metric.principal_id",
+        ),
+        (
+            '{"metric": "io.confluent.kafka.server/request_bytes", "granularity": "PT1M",'
+            ' "data": [{"timestamp": "2026-11-20T10:00:00", "value": 1, "metric.principal_id": "sa-1"}]}',
+            "no zone",
+        ),
+    ],
+)
+def test_an_answer_that_says_too_little(tmp_path: Path, text: str, reason: str) -> None:
+    """What was asked for is not guessed."""
+    (tmp_path / "x.json").write_text(text)
+
+    samples, tally = read(confluent, tmp_path / "x.json")
+
+    assert samples == []
+    assert reason in tally.rejects[0].reason
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "reason"),
+    [
+        (prometheus, '{"status": "error", "error": "bad query"}', "Prometheus answered with an error: bad query"),
+        (prometheus, '{"data": {"resultType": "scalar", "result": [1, "2"]}}', "not an answer of Prometheus"),
+        (prometheus, '{"data": {"resultType": "matrix", "result": [{"metric": 1}]}}', "not a series"),
+        (prometheus, "[1, 2", "not JSON"),
+        (rpk, '{"connections": 7}', "not a list of connections"),
+        (rpk, '{"connections": [{"uid": "x"}]}', "no statistics since the connection was opened"),
+        (
+            rpk,
+            '[{"request_statistics_all": {}, "open_time": "2025-10-23T01:02:03Z"}]',
+            "when the snapshot was taken is not known",
+        ),
+        (openmetrics, "kafka_server_produce_byte_rate{user=} 1 2\n", "not a line of a scrape"),
+        (openmetrics, 'kafka_server_produce_byte_rate{user="u"} x 1700000000000\n', "not a number"),
+        (openmetrics, 'kafka_server_produce_byte_rate{user="u"} 1 17\n', "not one between 2001 and 2100"),
+        (openmetrics, 'kafka_server_produce_byte_rate{user="u"} -1 1700000000\n', "-1 is not a rate"),
+        (kafka_jmx, '"time","kafka.server:type=Produce,user=u:byte-rate"\n1700000000000\n', "0 values instead of 1"),
+        (kafka_jmx, 'kafka.server:type=Produce,user=u:byte-rate,"1"\n', "no time before it"),
+        (kafka_jmx, "time,\"noon\"\n", "invalid literal"),
+    ],
+)  # fmt: skip
+def test_a_record_that_cannot_be_read(tmp_path: Path, module: object, text: str, reason: str) -> None:
+    """It is kept with its reason."""
+    (tmp_path / "x").write_text(text)
+
+    samples, tally = read(module, tmp_path / "x")
+
+    assert samples == []
+    assert [reason in reject.reason for reject in tally.rejects] == [True]
+    assert tally.rejects[0].place.startswith("line ")
+
+
+def test_garbage_costs_only_itself(tmp_path: Path) -> None:
+    """5 % of the lines of a scrape are damaged: exactly these are lost. Gzip is read as it is."""
+    random_numbers = random.Random(1)
+    lines = [
+        f'kafka_server_produce_byte_rate{{user="u{number % 7}"}} {number} {1_700_000_000_000 + number}'
+        for number in range(2000)
+    ]
+    damaged = sorted(random_numbers.sample(range(2000), 100))
+    for number in damaged:
+        lines[number] = lines[number][: random_numbers.randrange(1, 60)] + "\x00"
+    with gzip.open(tmp_path / "x.prom.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n# EOF\n")
+
+    samples, tally = read(openmetrics, tmp_path / "x.prom.gz")
+
+    assert sum(len(each) for each in samples) == 1900
+    assert [reject.place for reject in tally.rejects] == [f"line {number + 1}" for number in damaged]
+
+
+def test_the_rows_of_damaged_jmx_output(tmp_path: Path) -> None:
+    """A row that was cut costs itself."""
+    text = (DATA / "kafka-jmx.csv").read_text().splitlines(keepends=True)
+    text[3] = text[3][:40] + "\n"
+    (tmp_path / "x.csv").write_text("".join(text))
+
+    samples, tally = read(kafka_jmx, tmp_path / "x.csv")
+
+    assert [reject.place for reject in tally.rejects] == ["line 4"]
+    assert {len(each) for each in samples if each.series.nature is THROTTLE} == {17}
+
+
+def test_answers_one_after_the_other(tmp_path: Path) -> None:
+    """A loop around curl appends; what is broken in the middle costs itself."""
+    answer = (DATA / "prometheus-raw.json").read_text()
+    (tmp_path / "x.json").write_text(answer + answer[:500] + "\n" + answer)
+
+    samples, tally = read(prometheus, tmp_path / "x.json")
+
+    once, _ = read(prometheus, DATA / "prometheus-raw.json")
+    assert len(samples) == 2 * len(once)
+    assert [reject.place for reject in tally.rejects] == ["line 2"]
+
+
+def test_a_split_is_whole() -> None:
+    """JSON and headers cannot be cut."""
+    path = DATA / "kafka-jmx.csv"
+
+    assert kafka_jmx.splits(File(str(path), 300)) == [Split("kafka-jmx", str(path), 0, -1, 20)]

@@ -1,0 +1,301 @@
+"""A KRaft cluster for recordings: a controller and brokers, each a process of its own that writes a JSON request log.
+
+Clients come in over SASL/PLAIN on TLS. Two releases: 3.9.1, with log4j 2 (and its bridge) in the place of the log4j 1
+that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.0 one module, `kafka-tools`, is not on
+Maven Central. The broker's pom names it, but nothing that runs here needs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests import certificates
+from tests.brokers.kafka import USERS, free_ports, java, password_of
+from tests.brokers.maven import retrieve
+
+STORE_PASSWORD = "made-up-secret"
+CONTROLLER = 1
+"""The node that is the controller; brokers are numbered from 2."""
+
+# The times of the request log in microseconds, which log4j 2 has and log4j 1 has not.
+_LOG4J2 = """\
+status = error
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {folder}/kafka-request.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d{{yyyy-MM-dd HH:mm:ss,SSSSSS}}] %p %m (%c)%n
+appender.server.type = File
+appender.server.name = server
+appender.server.fileName = {folder}/server.log
+appender.server.layout.type = PatternLayout
+appender.server.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+logger.quotas.name = {quotas}
+logger.quotas.level = info
+rootLogger.level = warn
+rootLogger.appenderRef.server.ref = server
+"""
+
+
+_BINDING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
+"""What binds slf4j to log4j 2; Kafka itself leaves it to its distribution."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of Kafka, from Maven."""
+
+    version: str
+    logger: str
+    """The logger that tells when quotas change."""
+    more: tuple[str, ...] = (_BINDING,)
+    without: tuple[str, ...] = ()
+
+    def jars(self) -> Path:
+        """Its jars."""
+        coordinates = (f"org.apache.kafka:kafka_2.13:{self.version}", *self.more)
+        return retrieve(f"cluster-{self.version}", coordinates, self.without)
+
+
+RELEASES = {
+    each.version: each
+    for each in (
+        Release(
+            "3.9.1",
+            "kafka.server",
+            more=(_BINDING, "org.apache.logging.log4j:log4j-1.2-api:2.25.4"),
+            without=("ch.qos.reload4j:reload4j", "org.slf4j:slf4j-reload4j"),
+        ),
+        Release(
+            "4.4.0",
+            "org.apache.kafka.server.quota",
+            without=("org.apache.kafka:kafka-tools", "org.apache.kafka:kafka-tools-api"),
+        ),
+    )
+}
+
+_NODE = """\
+node.id={node}
+process.roles={role}
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENTS:SASL_SSL
+log.dirs={folder}/data
+num.partitions=3
+log.cleaner.dedupe.buffer.size=2097152
+"""
+_BROKER = """\
+inter.broker.listener.name=INTERNAL
+sasl.enabled.mechanisms=PLAIN
+listener.name.clients.plain.sasl.jaas.config={jaas}
+listener.name.clients.ssl.keystore.type=PKCS12
+listener.name.clients.ssl.keystore.location={folder}/broker.p12
+listener.name.clients.ssl.keystore.password={password}
+listener.name.clients.ssl.key.password={password}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+_PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class KafkaCluster:
+    """A controller, node 1, and `brokers` brokers, nodes 2 and up, as a context manager; loopback only.
+
+    Everything is in a temporary folder, a folder for each node in it. Raises RuntimeError with the tail of a node's
+    output when the brokers do not answer within `ready_seconds`.
+    """
+
+    def __init__(self, release: Release, *, brokers: int = 2, heap: str = "768m", ready_seconds: float = 90) -> None:
+        self.release = release
+        self._brokers = range(CONTROLLER + 1, CONTROLLER + 1 + brokers)
+        self._heap = heap
+        self._ready_seconds = ready_seconds
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._folder: Path | None = None
+        self.bootstrap = ""
+        """host:port of the first broker's listener for clients."""
+        self.inside = ""
+        """host:port of the first broker's listener for brokers, which has neither TLS nor passwords."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The controller and the brokers."""
+        return CONTROLLER, *self._brokers
+
+    def folder(self, node: int) -> Path:
+        """Where a node keeps its files while the cluster runs."""
+        assert self._folder is not None, "the cluster is not started"
+        return self._folder / str(node)
+
+    def request_log(self, node: int) -> Path:
+        """A node's JSON request log, times in UTC; complete up to the last answered request."""
+        return self.folder(node) / "kafka-request.log"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate, in PEM, that clients are to trust."""
+        assert self._folder is not None, "the cluster is not started"
+        return self._folder / "authority.pem"
+
+    def client(self, user: str) -> dict[str, str | int | float | bool]:
+        """Connection settings of that user for confluent-kafka."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.authority),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": password_of(user),
+        }
+
+    def java_client(self, user: str) -> Mapping[str, str]:
+        """The same as the settings of a Java client."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority),
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{_PLAIN_LOGIN} required username="{user}" password="{password_of(user)}";',
+        }
+
+    def quota_changes(self, since_ms: int) -> dict[int, int]:
+        """When each node's quota managers were done with a change, in epoch ms; without nodes that logged none.
+
+        The change is the last one after `since_ms`.
+        """
+        found: dict[int, int] = {}
+        for node in self.nodes:
+            log = (self.folder(node) / "server.log").read_text(errors="replace")
+            for stamp in re.findall(r"^\[([^]]+)\] INFO .*(?:(?:Changing|Removing|Setting) .*quota )", log, re.M):
+                moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp()
+                if moment * 1000 >= since_ms:
+                    found[node] = round(moment * 1000)
+        return found
+
+    def stop(self) -> None:
+        """Ends the nodes that were started here, the brokers first, and removes their files."""
+        processes, self._processes = list(self._processes.values())[::-1], {}
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait(15)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        jars = self.release.jars()
+        self._folder = Path(tempfile.mkdtemp(prefix="kquota-cluster-"))
+        authority = certificates.authority("recordings")
+        self.authority.write_text(authority.pem)
+        controller, *ports = free_ports(1 + 2 * len(self._brokers))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        users = " ".join(f'user_{user}="{password_of(user)}"' for user in (*USERS, *MORE_USERS))
+        for node in self.nodes:
+            folder = self.folder(node)
+            folder.mkdir()
+            is_broker = node != CONTROLLER
+            if is_broker:
+                inside, outside = ports[:2]
+                del ports[:2]
+                listeners = f"INTERNAL://127.0.0.1:{inside},CLIENTS://127.0.0.1:{outside}"
+                self.bootstrap = self.bootstrap or f"127.0.0.1:{outside}"
+                self.inside = self.inside or f"127.0.0.1:{inside}"
+                keystore = authority.sign(f"broker-{node}", hosts=["127.0.0.1"]).pkcs12(STORE_PASSWORD)
+                (folder / "broker.p12").write_bytes(keystore)
+            else:
+                listeners = f"CONTROLLER://127.0.0.1:{controller}"
+            role = "broker" if is_broker else "controller"
+            text = _NODE.format(node=node, role=role, controller=controller, listeners=listeners, folder=folder)
+            if is_broker:
+                jaas = f"{_PLAIN_LOGIN} required {users};"
+                text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD)
+            (folder / "server.properties").write_text(text)
+            (folder / "log.properties").write_text(_LOG4J2.format(folder=folder, quotas=self.release.logger))
+            small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+            heap = self._heap if is_broker else "256m"
+            logging = f"-Dlog4j2.configurationFile={folder / 'log.properties'}"
+            launcher = [java(), f"-Xmx{heap}", f"-Xms{heap}", *small, "-Duser.timezone=UTC", logging]
+            launcher += [f"-Dkafka.logs.dir={folder}", "-cp", f"{jars}/*"]
+            properties = str(folder / "server.properties")
+            done = subprocess.run(
+                [*launcher, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")
+            with (folder / "output.log").open("wb") as output:
+                self._processes[node] = subprocess.Popen(
+                    [*launcher, "kafka.Kafka", properties], stdout=output, stderr=subprocess.STDOUT, cwd=folder
+                )
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        """Returns once all brokers are members."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        deadline = time.monotonic() + self._ready_seconds
+        # Quiet: refused connections are what waiting looks like.
+        client = AdminClient({**self.client("admin"), "log_level": 0, "reconnect.backoff.max.ms": 200})
+        while True:
+            if any(process.poll() is not None for process in self._processes.values()) or time.monotonic() > deadline:
+                raise RuntimeError(f"the cluster did not start:\n{self._tail()}")
+            try:
+                if len(client.list_topics(timeout=1).brokers) == len(self._brokers):
+                    return
+            except KafkaException:
+                pass
+            time.sleep(0.05)
+
+    def _tail(self) -> str:
+        """The last output of each node, for an error message."""
+        files = [self.folder(node) / name for node in self.nodes for name in ("output.log", "server.log")]
+        texts = [file.read_text(errors="replace") for file in files if file.exists()]
+        # Of Java's stack traces the frames say least.
+        lines = [[line for line in text.splitlines() if not line.startswith("\tat ")] for text in texts]
+        return "\n".join("\n".join(each[-10:]) for each in lines)
+
+
+MORE_USERS = ("heidi", "ivan", "judy")
+"""Users besides those of `tests.brokers.kafka`."""

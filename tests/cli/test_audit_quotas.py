@@ -1,0 +1,160 @@
+"""Which quotas `kquota audit` tests: those of a time, those of a journal, and two sets side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.core.plan import plan
+from kquota.documents.encoding import schema
+from kquota.documents.journal import Journal
+from kquota.documents.quotas import read_quotas
+from tests.cli.conftest import Kquota
+
+START_MS = 1_773_219_600_000
+"""2026-03-11 09:00:00 UTC."""
+
+
+def quotas(**rates: int) -> str:
+    """A quotas file with a producer_byte_rate for each user."""
+    entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
+    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """Half a minute of alice, 10 kB ten times a second, and files of quotas."""
+    rows = (f"{START_MS + 100 * number},1,alice,app{number % 2},produce,1000\n" for number in range(300))
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "".join(rows))
+    (tmp_path / "high.json").write_text(quotas(alice=20_000))
+    (tmp_path / "low.json").write_text(quotas(alice=5000))
+    shifted = "kind: kquota.quotas\nversion: 1\nquotas:\n" + "".join(
+        f"  - {{entity: {entity}, values: {{producer_byte_rate: {rate}}}}}\n"
+        for entity, rate in (("{user: alice}", 20_000), ("{user: alice, client-id: app1}", 4000))
+    )
+    (tmp_path / "shifted.yaml").write_text(shifted)
+    (tmp_path / "history.yaml").write_text(
+        "kind: kquota.quota-history\nversion: 1\nperiods:\n  - file: high.json\n"
+        "  - from: 2026-03-11T09:00:20Z\n    file: low.json\n"
+    )
+
+
+def test_quotas_of_a_time(kquota: Kquota) -> None:
+    """Nobody is throttled before the limit sinks."""
+    done = kquota("audit", "usage.csv", "--quotas", "history.yaml", "-o", "json")
+
+    (finding,) = json.loads(done.out)["findings"]
+    assert (finding["limit"], finding["limit_changes"]) == (5000, 1)
+    assert finding["throttled_events"] > 0
+    assert finding["first_throttled_ms"] >= START_MS + 20_000
+
+
+def write_journal(folder: Path, tmp_path: Path, time_ms: int, cluster: str = "kafka://here:9092") -> None:
+    """As if apply had lowered the limit."""
+    journal = Journal(folder)
+    change = plan(read_quotas(tmp_path / "high.json"), read_quotas(tmp_path / "low.json"))
+    entry = journal.begin(change, cluster=cluster, command="apply", now=time_ms)
+    journal.finish(entry, "applied", now=time_ms)
+
+
+def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
+    """The findings are those of the history that says the same."""
+    write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000)
+
+    arguments = ["audit", "usage.csv", "-o", "json", "--quotas"]
+    expected = kquota(*arguments, "history.yaml")
+    assert kquota(*arguments, "low.json", "--quotas-journal", "journal") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("--quotas high.json --quotas-journal journal", 3, "user=alice was changed by something else"),
+        ("--quotas low.json --quotas-journal empty", 3, "empty: no changes of this cluster in the journal"),
+        ("--quotas history.yaml --quotas-journal journal", 2, "they cannot be a history"),
+        ("--quotas history.yaml --bootstrap-server localhost:1", 2, "give one of them"),
+    ],
+)
+def test_what_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
+    """One line, and the code of the table."""
+    write_journal(tmp_path / "journal", tmp_path, START_MS)
+
+    done = kquota("audit", "usage.csv", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
+
+
+@pytest.mark.parametrize("output", ["table", "csv", "json", "markdown"])
+def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+    """Some are throttled anew, though their counter is another one now."""
+    done = kquota("audit", "usage.csv", "--quotas", "shifted.yaml", "--against", "high.json", "-o", output)
+
+    assert done.code == 0
+    golden(f"audit.whatif.{output}", done.out)
+    said = ["1 client newly throttled; 300 requests read (local engine)"]
+    assert done.err.splitlines() == (said if output == "table" else [])
+    if output == "json":
+        Draft202012Validator(schema("audit")).validate(json.loads(done.out))
+
+
+@pytest.mark.parametrize(
+    ("quotas", "against", "answers"),
+    [
+        ("high.json", "high.json", set()),
+        ("high.json", "low.json", set()),
+        ("low.json", "low.json", {"throttled"}),
+        ("low.json", "high.json", {"throttled", "newly-throttled"}),
+    ],
+)
+def test_fail_on(kquota: Kquota, quotas: str, against: str, answers: set[str]) -> None:
+    """Each by itself, and any of several."""
+    for asked in (["throttled"], ["newly-throttled"], ["undetermined"], ["undetermined", "throttled"]):
+        options = [word for answer in asked for word in ("--fail-on", answer)]
+        done = kquota("audit", "usage.csv", "--quotas", quotas, "--against", against, *options)
+        assert done.code == (1 if answers & set(asked) else 0)
+
+
+def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Callable[[str, str], None]) -> None:
+    """The live quotas are those before."""
+    assert kquota("apply", "high.json", "--zookeeper", chroot, "--yes").code == 0
+    arguments = ["--quotas", "shifted.yaml", "--against", "live", "--zookeeper", chroot, "-o", "markdown"]
+    done = kquota("audit", "usage.csv", *arguments)
+
+    assert done.code == 0
+    golden("audit.whatif.markdown", done.out.replace("the live quotas", "`high.json`"))
+
+
+def test_names_are_names_in_a_comment(kquota: Kquota, tmp_path: Path) -> None:
+    """Whatever a client calls itself: no table is broken, nobody is called, no tag is opened."""
+    names = ["a|b", "@team", "<details>", "[x](http://y)", "`", "a`b``c", "*x*", "#1"]
+    rows = [f"{START_MS},1,alice,{name},produce,900000" for name in names]
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "\n".join(rows) + "\n")
+    (tmp_path / "other.json").write_text(quotas(bob=1))
+    out = kquota("audit", "usage.csv", "--quotas", "low.json", "--against", "other.json", "-o", "markdown").out
+
+    cells = [line.split(" | ")[1] for line in out.splitlines() if line.startswith("| `alice`")]
+    assert sorted(cells) == sorted(
+        ["`a\\|b`", "`@team`", "`<details>`", "`[x](http://y)`", "`` ` ``", "```a`b``c```", "`*x*`", "`#1`"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("--quotas low.json --fail-on newly-throttled", 2, "--against live|FILE only"),
+        ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
+        ("--quotas low.json --against none.json", 3, "none.json: no such file"),
+        ("--quotas low.json --against live", 2, "no quotas: give"),
+    ],
+)
+def test_against_nothing(kquota: Kquota, arguments: str, code: int, says: str) -> None:
+    """One line, and the code of the table."""
+    done = kquota("audit", "usage.csv", *arguments.split())
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err

@@ -1,0 +1,149 @@
+"""The options that go with every command: what --quiet leaves out, and where --color colours."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from kquota.cli.main import COMMANDS, cli
+from tests.cli.conftest import Kquota
+
+ESCAPE = "\x1b["
+QUOTAS = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
+  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1000}}
+"""
+EMPTY = "{kind: kquota.quotas, version: 1, quotas: []}"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+    (tmp_path / "empty.yaml").write_text(EMPTY)
+
+
+PLAN = ("plan", "quotas.yaml", "--quotas", "empty.yaml")
+COLOURED = (
+    PLAN,
+    ("diff", "empty.yaml", "quotas.yaml"),
+    ("lint", "quotas.yaml"),
+    ("describe", "--help"),
+    ("resolve", "--user", "alice", "--quotas", "quotas.yaml"),
+    ("resolve", "--user", "alice", "--quotas", "quotas.yaml", "-o", "tree"),
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        (PLAN, "2 to create, 0 to update, 0 to delete\n"),
+        (("diff", "quotas.yaml", "quotas.yaml"), "no difference\n"),
+        (("lint", "empty.yaml"), "nothing found\n"),
+        (("history", "--journal", "journal"), "nothing was done yet\n"),
+        (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
+        (("sandbox", "stop", "--dir", "sandbox"), "not running\n"),
+    ],
+)
+def test_quiet_leaves_out_what_is_no_answer(kquota: Kquota, arguments: tuple[str, ...], note: str) -> None:
+    said = kquota(*arguments)
+    before, after = kquota("--quiet", *arguments), kquota(*arguments, "--quiet")
+    assert (said.code, said.err) == (0, note)
+    assert (before.code, before.out, before.err) == (after.code, after.out, after.err) == (0, said.out, "")
+
+
+def test_quiet_apply_says_nothing_unless_it_goes_wrong(kquota: Kquota, chroot: str) -> None:
+    there = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": "journal"}
+    done = kquota("apply", "quotas.yaml", "--yes", "--quiet", **there)
+    assert (done.code, done.err) == (0, "")
+    assert "producer_byte_rate" in done.out
+    done = kquota("apply", "empty.yaml", "--prune", "--quiet", **there)
+    assert done.code == 8
+    assert "there is no terminal" in done.complaint
+
+
+def test_quiet_keeps_warnings(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text(QUOTAS.replace("quotas:", "protected: [{user: alice}]\nquotas:"))
+    assert "warning: apply will refuse this" in kquota(*PLAN, "--quiet").complaint
+
+
+@pytest.mark.parametrize("arguments", COLOURED)
+def test_a_pipe_is_coloured_when_asked_only(kquota: Kquota, arguments: tuple[str, ...]) -> None:
+    plain = kquota(*arguments, NO_COLOR="")
+    assert ESCAPE not in plain.out + plain.err
+    coloured = kquota(*arguments, "--color", "always", NO_COLOR="1", TERM="dumb")
+    assert (ESCAPE in coloured.out) == ("--help" not in arguments)
+    assert coloured.code == plain.code
+    if "tree" not in arguments:  # whose lines are drawn where there are colours
+        assert [line.rstrip() for line in click.unstyle(coloured.out).splitlines()] == plain.out.splitlines()
+    assert kquota("--color", "always", *arguments).out == kquota(*arguments, "--color", "always").out
+    assert kquota("--color", "always", *arguments, "--color", "never").out == plain.out
+
+
+@pytest.mark.parametrize(
+    ("options", "no_color", "coloured"),
+    [
+        ([], "", True),
+        ([], "1", False),
+        (["--color", "auto"], "1", False),
+        (["--color", "always"], "1", True),
+        (["--color", "never"], "", False),
+    ],
+)
+@pytest.mark.parametrize("arguments", [PLAN, ("lint", "quotas.yaml"), COLOURED[-1]])
+def test_a_terminal_is_coloured_unless_told_not_to(
+    tmp_path: Path, arguments: tuple[str, ...], options: list[str], no_color: str, coloured: bool
+) -> None:
+    shown = on_terminal([*arguments, *options], tmp_path, NO_COLOR=no_color)
+    assert "alice" in shown or "user" in shown
+    assert (ESCAPE in shown) == coloured
+
+
+def on_terminal(arguments: list[str], folder: Path, **environment: str) -> str:
+    """What a command shows on a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kquota", *arguments],
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"} | environment,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    return shown.decode()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "kafka-configs"])
+def test_every_command_takes_them(name: str) -> None:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    commands = [found, *(found.commands.values() if isinstance(found, click.Group) else [])]
+    for command in commands:
+        assert {"quiet", "color", "debug"} <= {param.name for param in command.params}
+        assert "--quiet" in (command.epilog or "")
+
+
+def test_debug_may_stand_behind_the_command(kquota: Kquota) -> None:
+    done = kquota("plan", "missing.yaml", "--quotas", "empty.yaml", "--debug")
+    assert done.code == 3
+    assert "Traceback" in done.err
+
+
+def test_kafkas_own_command_line_has_none_of_them(kquota: Kquota) -> None:
+    assert "quiet is not a recognized option" in kquota("kafka-configs", "--quiet").err

@@ -1,0 +1,66 @@
+"""What other quotas change, in the smallest cases."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from kquota.core.quota import QuotaKey
+from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing, outcome
+
+NONE = Standing()
+SOME, MORE = Standing("throttled", 3, 500), Standing("throttled", 2, 900)
+LATER = Standing("throttled", 4, 500)
+UNTOLD = Standing("throttled", None, None)
+UNKNOWN, OTHER = (Standing("undetermined", None, None, unknown=frozenset({reason})) for reason in "ab")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (NONE, NONE, Outcome.SAME),
+        (NONE, SOME, Outcome.NEWLY_THROTTLED),
+        (NONE, UNTOLD, Outcome.NEWLY_THROTTLED),
+        (SOME, NONE, Outcome.NO_LONGER_THROTTLED),
+        (SOME, SOME, Outcome.SAME),
+        (SOME, MORE, Outcome.MORE),
+        (MORE, SOME, Outcome.LESS),
+        (SOME, LATER, Outcome.MORE),
+        (SOME, UNTOLD, Outcome.UNDETERMINED),
+        (UNTOLD, UNTOLD, Outcome.UNDETERMINED),
+        (UNKNOWN, UNKNOWN, Outcome.SAME),
+        (UNKNOWN, OTHER, Outcome.UNDETERMINED),
+        (UNKNOWN, NONE, Outcome.UNDETERMINED),
+        (NONE, UNKNOWN, Outcome.UNDETERMINED),
+        (UNKNOWN, SOME, Outcome.UNDETERMINED),
+        (SOME, UNKNOWN, Outcome.UNDETERMINED),
+    ],
+)
+def test_outcomes(before: Standing, after: Standing, expected: Outcome) -> None:
+    """More and less by time, then by events; what is not known stays so unless the same thing is not known of both."""
+    assert outcome(before, after) is expected
+
+
+def test_another_broker_may_leave_it_open() -> None:
+    """A client that some brokers throttle is throttled, whatever the others do; how much more is not known then."""
+    partly = Standing("throttled", 3, 500, unknown=frozenset("a"))
+    assert outcome(NONE, partly) is Outcome.NEWLY_THROTTLED
+    assert outcome(partly, MORE) is Outcome.UNDETERMINED
+    assert outcome(partly, Standing("throttled", 2, 900, unknown=frozenset("a"))) is Outcome.MORE
+
+
+def test_the_worst_is_first_and_the_same_is_counted() -> None:
+    sides = (NONE, SOME, MORE, UNKNOWN, OTHER)
+    changes = [
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, f"user{number}", "", 9, one, other, outcome(one, other))
+        for number, (one, other) in enumerate(product(sides, sides))
+    ]
+
+    comparison = Comparison.of(changes, ())
+
+    orders = [list(Outcome).index(change.outcome) for change in comparison.clients]
+    assert orders == sorted(orders)
+    assert comparison.clients[0].after == MORE
+    assert comparison.same == comparison.count(Outcome.SAME) == 5
+    assert sum(map(comparison.count, Outcome)) == len(changes)
