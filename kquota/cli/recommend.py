@@ -30,7 +30,7 @@ _SCOPES = {
 
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
-_OWN = frozenset({"top", "show_all", "out", "fail_on", "output"})
+_OWN = frozenset({"top", "show_all", "out", "report", "against", "fail_on", "output"})
 """The options of `kquota audit` that are about its findings; the others say what is read, and how brokers enforce."""
 
 
