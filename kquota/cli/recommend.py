@@ -137,8 +137,7 @@ def command(
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
     """
-    defaults = {param.name: param.get_default(click.get_current_context()) for param in audit.command.params}
-    settings = audit.settings_of(defaults | options)
+    settings = audit.settings_of({"top": 1, "against": None, **options})
     from kquota.audit.recommend import Wanted, recommendations
     from kquota.core.recommendation import Policy, Scope
 
@@ -196,15 +195,15 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
     from kquota.cli.text import entity_text
     from kquota.core.quota import humanize
     from kquota.core.recommendation import Basis, Change
-    from kquota.documents.recommendation import bound, percent, rough
+    from kquota.documents.recommendation import interval, percent, rough
 
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
     if quota.basis is Basis.CENSORED:
         needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
     else:
-        interval = f"{bound(key, quota.low)} to {bound(key, quota.high)}"
-        needs = (interval,) if quota.entities is not None or told.value is None else (rough(key, told.value), interval)
+        need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
+        needs = (*need, interval(quota))
     return (
         (entity_text(quota.entity), *covered),
         key.value,

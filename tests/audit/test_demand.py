@@ -127,8 +127,10 @@ def count(
             wait = max(0, muted_to - begin - second_ms)
             counted[block, bin_of(rate * back_ms / (back_ms + wait)), True] += silent
     cells = [Cell(block, one, 0 if held else many, many if held else 0) for (block, one, held), many in counted.items()]
-    told = estimate(cells, question.max_throttled, question.confidence, audit.windows.samples) if measured else None
-    return Measured(active, throttled, max(rate for rate, _, _ in seconds.values()), told)
+    share, confidence = question.max_throttled, question.confidence
+    peak = max(rate for rate, _, _ in seconds.values())
+    told = estimate(cells, share, confidence, audit.windows.samples, peak) if measured else None
+    return Measured(active, throttled, peak, told)
 
 
 def measure(

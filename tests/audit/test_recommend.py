@@ -25,7 +25,9 @@ from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.recommendation import Basis, Change, Policy, Recommendation, Recommendations
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError
+from tests.audit import recorded
 
 START_MS = 1_773_219_600_000
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -272,3 +274,27 @@ def test_spark_and_the_local_engine_agree(spark: Any, tmp_path: Path) -> None:
     there, _ = recommendations(lambda audit: job.audit(spark, splits, audit, "usage"), settings, Wanted())
 
     assert here == there
+
+
+def test_the_log_of_a_real_broker() -> None:
+    """Whoever it throttled wants more than its quota, which goes up; the others are measured."""
+    quotas = read_quotas(recorded.QUOTAS)
+    splits = plan_splits([str(recorded.LOG)], "request-log")
+    settings = AuditSettings(quotas=QuotaHistory.of(quotas))
+
+    found, _ = recommendations(lambda audit: local.audit(splits, audit, "the log"), settings, Wanted())
+
+    bases = {(str(quota.entity), quota.key): quota.basis for quota in found.quotas}
+    assert bases == {
+        ("user=alice", PRODUCE): Basis.CENSORED,
+        ("user=carol", FETCH): Basis.CENSORED,
+        ("user=dave", PRODUCE): Basis.CENSORED,
+        ("user=erin", PRODUCE): Basis.CENSORED,
+        ("user=grace", PRODUCE): Basis.MEASURED,
+        ("user=grace", FETCH): Basis.MEASURED,
+    }
+    for quota in found.quotas:
+        assert quota.current is None or quota.value > quota.current
+        assert (quota.usage.throttled > 0) == (quota.basis is Basis.CENSORED)
+        assert quota.predicted is not None
+        assert quota.predicted <= 0.01
