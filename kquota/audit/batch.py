@@ -104,17 +104,35 @@ MAX_REJECTS_PER_SPLIT = 10_000
 """Rejects beyond this are counted and not kept: a quarantine is to be looked at, not a second copy of the input."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Requests whose thread time brokers count as exempt, and that time as far as the export tells it."""
+
+    requests: int = 0
+    request_time_ns: int = 0
+
+    def __add__(self, other: Exemption) -> Exemption:
+        return Exemption(self.requests + other.requests, self.request_time_ns + other.request_time_ns)
+
+
 @dataclass
 class Tally:
     """What became of the records of a split."""
 
     events: int = 0
     exempt: int = 0
-    """Requests that brokers do not charge: follower fetches, the controller's copies of forwarded requests."""
+    """Requests that brokers do not charge; they are no events."""
+    exemptions: dict[str, Exemption] = field(default_factory=dict)
+    """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
     first_ms: int | None = None
     last_ms: int | None = None
+
+    def spare(self, reason: str, requests: int, request_time_ns: int, *, whole: bool) -> None:
+        """Counts exempt requests; not `whole` when only their thread time is."""
+        self.exempt += requests if whole else 0
+        self.exemptions[reason] = self.exemptions.get(reason, Exemption()) + Exemption(requests, request_time_ns)
 
     def reject(self, source: str, place: str, reason: str, text: str) -> None:
         """Counts a record that could not be read and keeps its beginning."""
@@ -126,7 +144,8 @@ class Tally:
         """Counts the events of a batch and widens the time range."""
         if len(batch) == 0:
             return
-        self.events += len(batch)
+        # A topic is no request of its own.
+        self.events += int(np.count_nonzero(batch.kind != MUTATION))
         first, last = int(batch.time_ms.min()), int(batch.time_ms.max())
         self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
         self.last_ms = last if self.last_ms is None else max(last, self.last_ms)

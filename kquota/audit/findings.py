@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,14 +83,19 @@ class DataQuality:
     ungoverned: int = 0
     """Events of clients without a limit."""
     exempt: int = 0
+    """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
-        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+        return cls(
+            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+        )
 
     def __add__(self, other: DataQuality) -> DataQuality:
         def pick(choose: Any, *times: int | None) -> int | None:
@@ -104,6 +109,10 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            {
+                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
+                for reason in sorted({*self.exemptions, *other.exemptions})
+            },
         )
 
 

@@ -265,7 +265,7 @@ class Packer:
         keys = ((broker << 2 | batch.kind) << 2 * _BITS) | (user << _BITS) | client
         codes, members = kernels.dense_codes(keys)
         charged = period.charged.look_up(members, lambda key: self._charge(key, period))
-        free = charged.max(axis=1) < 0
+        free = (charged.max(axis=1) < 0) & (members >> 2 * _BITS & 3 != MUTATION)
         if free.any():
             self.ungoverned += int(np.count_nonzero(free[codes]))
         if period.times_requests:

@@ -98,7 +98,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             timelines |= tail
         else:
             tables[head].append(tail)
-    if quality.events == 0:
+    if quality.events == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(

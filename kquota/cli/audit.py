@@ -454,9 +454,22 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
     click.echo(
         f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
+        f"{_spared(quality)}"
         f" ({result.engine} engine)",
         err=True,
     )
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.report.words import EXEMPTIONS
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
 def _peak(row: dict[str, Any]) -> str:

@@ -21,6 +21,14 @@ _DOING: Final = {
     QuotaKey.CONNECTION_CREATION_RATE: "connecting",
 }
 
+EXEMPTIONS: Final = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+"""Why the thread time of requests is exempt."""
+
 
 def who(row: Row) -> str:
     """Whose counter it is: `user alice`, `client-id app1`, `user bob, client-id etl`."""
