@@ -74,6 +74,14 @@ _CALLED = "kquota.audit.called"
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
@@ -153,9 +161,9 @@ def command(
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(options, report is not None)
+    settings = settings_of(options, reported=report is not None)
     result = _run(paths, source, settings, engine, master)
-    _keep_rejects(result, quarantine)
+    keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -188,7 +196,8 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
+def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
+    """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -220,11 +229,12 @@ def _settings(options: dict[str, Any], reported: bool) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         top_clients=options["top"] if against is None else None,
-        per_client=against is not None or reported,
+        per_client=reported or against is not None,
         timelines=MOST if reported else 0,
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
@@ -242,29 +252,50 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
 
 
 def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+    if not any(settings.variants):
+        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+    with auditor(paths, source, engine, master) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def auditor(
+    paths: tuple[str, ...], source: str, engine: str, master: str | None
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    """Finds the export and the engine; yields a function that audits the one on the other."""
     from kquota.audit import engines
     from kquota.audit.sources import plan_splits
 
-    if not any(settings.variants):
-        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
     what = ", ".join(paths)
     if engines.choose(engine, splits, master) == "local":
         from kquota.audit import local
 
-        with _progress("auditing") as show:
-            counts = [(0, 0)]
-            show(lambda: counts[-1])
-            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
     from kquota.audit import spark
 
-    with _progress("starting Spark") as show:
-        session = spark.open_session(master)
-        show(lambda: spark.progress(session))
-        try:
+    session = None
+
+    def run_on_spark(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
             return spark.audit(session, splits, settings, what)
-        finally:
+
+    try:
+        yield run_on_spark
+    finally:
+        if session is not None:
             session.stop()
 
 
@@ -301,7 +332,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
-def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
     rejected = result.quality.rejected
     if not rejected:
         return
@@ -379,6 +411,15 @@ def replayed_usage(quality: DataQuality) -> str:
     return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
 
 
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
+
+
 def print_result(
     result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
 ) -> None:
@@ -388,11 +429,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = {
-            "generation": settings.generation.value,
-            "quota_window_num": settings.windows.samples,
-            "quota_window_size_seconds": settings.windows.window_seconds,
-        }
+        enforcement = enforcement_of(settings)
         click.echo(
             to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
         )

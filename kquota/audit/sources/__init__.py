@@ -1,24 +1,24 @@
-"""Where usage events come from: one module per export dialect.
+"""Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into batches. Everything about files that dialects share is here.
+piece into batches, or samples. Everything about files that dialects share is here.
 """
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import io
 import itertools
-import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import IO
 
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.samples import Samples
+from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
 from kquota.errors import InputError
 
 MAX_LINE_BYTES = 16 << 20
@@ -30,7 +30,15 @@ BLOCK_BYTES = 128 << 10
 LINE_SPLIT_BYTES = 32 << 20
 """Uncompressed text is cut into pieces of this size, so that one large file is many tasks."""
 
-DIALECTS = {"request-log": "request_log", "usage": "usage"}
+DIALECTS = {
+    "request-log": "request_log",
+    "usage": "usage",
+    "prometheus": "prometheus",
+    "openmetrics": "openmetrics",
+    "kafka-jmx": "kafka_jmx",
+    "rpk-connections": "rpk_connections",
+    "confluent-metrics": "confluent_metrics",
+}
 """The dialects and their modules in this folder."""
 
 
@@ -45,6 +53,8 @@ class Split:
     """Bytes for text, row groups for Parquet; end exclusive, -1 for the whole file."""
     rows: int = 0
     """An estimate of its events, for sizing the job."""
+    size: int = 0
+    """Its part of the file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +70,17 @@ class ReadSettings:
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
-    """Cuts files, and the files of folders, into splits, in the order of their names.
+    """Cuts files, and the files of folders, into splits, in the order of their names; a path may be a URI.
 
     `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). Raises InputError for a path that is
     missing or unreadable, a folder without files, and when everything is empty.
     """
     splits: list[Split] = []
     for path in paths:
-        for file in _files(Path(path)):
+        for file in find(path):
             kind = _detect(file) if dialect == "auto" else dialect
-            splits.extend(module(kind).splits(file))
+            mine = module(kind).splits(file)
+            splits += [replace(split, size=file.size // len(mine)) for split in mine]
     if not splits:
         raise InputError(f"{', '.join(paths)}: empty, no usage events in it")
     return splits
@@ -80,12 +91,15 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
-    """The batches of one split; what cannot be read goes to the tally."""
-    batches: Iterator[Batch] = module(split.dialect).read(split, settings, tally)
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
+    """The batches, or the samples, of one split; what cannot be read goes to the tally."""
+    batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
-            tally.saw(batch)
+            if isinstance(batch, Samples):
+                tally.saw(batch.end_ms, len(batch))
+            else:
+                tally.saw(batch.time_ms, batch.requests)
             yield batch
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
@@ -94,58 +108,48 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
 
 def broker_of(split: Split, settings: ReadSettings) -> str:
     """The broker that wrote the file: as given, else the name of the folder that holds it."""
-    return settings.broker if settings.broker is not None else Path(split.path).parent.name
+    return settings.broker if settings.broker is not None else folder_of(split.path)
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return [path.resolve()]
-    # Hidden files and the markers of Spark and Hadoop (_SUCCESS) are not data.
-    found = sorted(
-        file.resolve()
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-    )
-    if not found:
-        raise InputError(f"{path}: a folder without files", hint="give a log file, or a folder of log files")
-    return found
-
-
-def _detect(file: Path) -> str:
+def _detect(file: File) -> str:
+    """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
-    if name.endswith((".parquet", ".csv", ".jsonl", ".ndjson")):
-        if name.endswith((".jsonl", ".ndjson")):
-            with open_text(str(file)) as stream:
-                return "request-log" if b'"isForwarded"' in stream.read(4096) else "usage"
+    if name.endswith((".parquet", ".orc")):
         return "usage"
-    return "request-log"
-
-
-def line_splits(dialect: str, file: Path, bytes_per_row: int) -> list[Split]:
-    """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be opened."""
     try:
-        with open(file, "rb") as stream:
-            compressed = stream.read(2) == b"\x1f\x8b"
-        size = file.stat().st_size
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from None
+        with open_text(file.path) as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (InputError, OSError, EOFError, zlib.error):
+        head = b""  # the dialect's own reader says what is wrong
+    for dialect, sign in _SIGNS.items():
+        if sign.search(head):
+            return dialect
+    return "usage" if name.endswith((".csv", ".jsonl", ".ndjson")) else "request-log"
+
+
+_HEAD_BYTES = 1 << 16
+_SIGNS = {
+    "request-log": re.compile(rb'"isForwarded"'),
+    "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
+    "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
+    "rpk-connections": re.compile(rb'\A\s*[\[{].*"(?:request_statistics_all|[a-z]+_?[rR]equest_?[sS]tatistics)"', re.S),
+    "confluent-metrics": re.compile(rb'\A\s*\{.*"(?:metric\.principal_id|io\.confluent\.kafka\.server/)', re.S),
+    "openmetrics": re.compile(rb"\A\s*(?:# (?:TYPE|HELP) |[A-Za-z_:][A-Za-z0-9_:]*\{)"),
+}
+
+
+def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
+    """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be opened."""
+    with open_binary(file.path) as stream:
+        compressed = stream.read(2) == b"\x1f\x8b"
+    size = file.size
     if compressed:
-        return [Split(dialect, str(file), 0, -1, size * 12 // bytes_per_row)]
+        return [Split(dialect, file.path, 0, -1, size * 12 // bytes_per_row)]
     starts = range(0, size, LINE_SPLIT_BYTES)
     return [
-        Split(dialect, str(file), start, min(start + LINE_SPLIT_BYTES, size), LINE_SPLIT_BYTES // bytes_per_row)
+        Split(dialect, file.path, start, min(start + LINE_SPLIT_BYTES, size), LINE_SPLIT_BYTES // bytes_per_row)
         for start in starts
     ]
-
-
-def open_text(path: str) -> IO[bytes]:
-    """The bytes of a file, unpacked when it is gzip."""
-    stream = open(path, "rb")  # noqa: SIM115 - the caller closes it
-    if stream.peek(2)[:2] == b"\x1f\x8b":
-        return io.BufferedReader(gzip.GzipFile(fileobj=stream))
-    return stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +180,13 @@ def blocks(split: Split) -> Iterator[Block]:
     """
     with open_text(split.path) as stream:
         offset = number = 0
-        if split.end >= 0 and split.start > 0:
+        whole = split.end < 0 or (split.start == 0 and split.end >= stream.seek(0, io.SEEK_END))
+        if split.end >= 0:
+            stream.seek(split.start)
+        if split.start > 0:
             # The line that straddles the cut belongs to the split before.
             stream.seek(split.start - 1)
             offset = split.start - 1 + _skip_line(stream)
-        whole = split.end < 0 or (split.start == 0 and split.end >= os.path.getsize(split.path))
         for lines, lengths in _whole_lines(stream, split.path):
             size = sum(lengths or map(len, lines))
             last = not whole and offset + size >= split.end

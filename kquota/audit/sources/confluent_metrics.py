@@ -20,13 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
 from kquota.audit.sources import ReadSettings, Split
 from kquota.audit.sources.documents import documents
+from kquota.audit.sources.files import File
 from kquota.core.quota import QuotaKey
 
 DIALECT: Final = "confluent-metrics"
@@ -37,9 +37,9 @@ _METRICS: Final = {
 _GRANULARITY: Final = re.compile(r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?)?")
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """The file as one piece."""
-    return [Split(DIALECT, str(file), 0, -1, file.stat().st_size // 100)]
+    return [Split(DIALECT, file.path, 0, -1, file.size // 100)]
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:
@@ -95,7 +95,9 @@ def _reading(record: Any, key: QuotaKey, interval_ms: int, broker: str | None) -
     kind = record.get("metric.type")
     where = broker if broker is not None else str(record.get("resource.kafka.id", "all brokers"))
     end_ms = int(moment.timestamp() * 1000) + interval_ms
-    series = Series(where, key, Nature.TOTAL, principal, None)
+    known = ("metric.principal_id", "metric.principal_name", "metric.type")
+    others = [f"{name}={record[name]}" for name in sorted(record) if name.startswith("metric.") and name not in known]
+    series = Series(where, key, Nature.TOTAL, principal, None, ",".join(others))
     counted = checked(Nature.TOTAL, end_ms, value)
     reading = None if counted is None else Reading(series, end_ms, counted, interval_ms)
     return (kind.lower() if isinstance(kind, str) else None), reading
