@@ -8,7 +8,7 @@ import shlex
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def command(
 
         check_report(report)
     settings = settings_of(options, reported=report is not None)
-    result = _run(paths, source, settings, engine, master)
+    result = run(paths, source, settings, engine, master)
     keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -251,7 +252,10 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
     return file, session.load_history({**options, "quotas": None})
 
 
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+def run(
+    paths: Sequence[str], source: str, settings: AuditSettings, engine: str = "auto", master: str | None = None
+) -> AuditResult:
+    """Runs an audit on the engine that its size asks for, with its progress on a terminal. Raises InputError."""
     if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     with auditor(paths, source, engine, master) as audit:
@@ -260,7 +264,7 @@ def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: s
 
 @contextlib.contextmanager
 def auditor(
-    paths: tuple[str, ...], source: str, engine: str, master: str | None
+    paths: Sequence[str], source: str, engine: str, master: str | None
 ) -> Iterator[Callable[[AuditSettings], AuditResult]]:
     """Finds the export and the engine; yields a function that audits the one on the other."""
     from kquota.audit import engines
@@ -345,16 +349,17 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
     what = "record" if rejected == 1 else "records"
     click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
+        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {why(result.rejects)}",
         err=True,
     )
 
 
-def _why(rejects: tuple[Reject, ...]) -> str:
+def why(rejects: Sequence[Reject]) -> str:
+    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
     return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
 
 
-def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
+def _reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
     """Why records could not be read, the most frequent reason first."""
     return Counter(reject.reason for reject in rejects).most_common()
 
@@ -392,23 +397,12 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
     else:
         whatif.print_comparison(comparison)
-        click.echo(
-            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
-            err=True,
-        )
-
-
-def replayed_usage(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
-
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
 
 
 def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
