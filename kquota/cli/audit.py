@@ -443,7 +443,7 @@ def print_result(
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, duration, period, print_table
+    from kquota.cli.text import Column, period, print_table
     from kquota.core.quota import QuotaKey, humanize
 
     if shown:
@@ -469,7 +469,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                     (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
                     _throttled(row["throttled_events"], row["events"]),
                     _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
-                    *([(row["logged_throttled_events"], duration(row["logged_throttle_time_ms"]))] if logs else []),
+                    *([_logged(row)] if logs else []),
                     period(row["first_throttled_ms"], row["last_throttled_ms"]),
                     _clients(row),
                 )
@@ -527,6 +527,16 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
     if total_ms is None or longest_ms is None:
         return ("-",)
     return duration(total_ms), f"longest {duration(longest_ms)}"
+
+
+def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the broker itself answered; samples do not tell how long in all."""
+    from kquota.cli.text import duration
+
+    if row["logged_throttled_events"] is None:
+        return ("-",)
+    total_ms = row["logged_throttle_time_ms"]
+    return str(row["logged_throttled_events"]), *([] if total_ms is None else [duration(total_ms)])
 
 
 def _clients(row: dict[str, Any]) -> str:

@@ -106,7 +106,7 @@ def _period(report: Report) -> tuple[int, int]:
 
 
 def _peak(row: Row) -> float:
-    share: float = row["peak_rate"] / row["limit"]
+    share: float = (row["peak_rate_max"] or row["peak_rate"]) / row["limit"]
     return share
 
 
