@@ -15,6 +15,8 @@ from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.audit.demand import Measured
+    from kquota.audit.pack import CounterRef
     from kquota.audit.timeline import Timeline
 
 
@@ -150,6 +152,8 @@ class AuditResult:
     """What ran it: `local` or `spark`."""
     timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
     """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
+    measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
+    """The seconds of each counter, where `AuditSettings.question` asks for them."""
 
     @property
     def throttled(self) -> bool:
