@@ -43,7 +43,7 @@ env: prerequisites $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,plot]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,plot,report]' --group dev
 	@touch $@
 
 demo: env
@@ -72,6 +72,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.zookeeper
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.request_log
 	$(BIN)/python -m benchmarks.kernel
 	$(BIN)/python -m benchmarks.simulate
 

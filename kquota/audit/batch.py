@@ -66,7 +66,8 @@ class Batch:
     request_complete: bool = False
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
     bytes_complete: bool = True
-    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing."""
+    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
+    partitions of a topic that it shows only when that is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
@@ -75,6 +76,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.time_ms)
+
+    @property
+    def requests(self) -> int:
+        """How many requests there are; a topic is none of its own."""
+        return int(np.count_nonzero(self.kind != MUTATION))
 
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
@@ -104,17 +110,35 @@ MAX_REJECTS_PER_SPLIT = 10_000
 """Rejects beyond this are counted and not kept: a quarantine is to be looked at, not a second copy of the input."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Requests whose thread time brokers count as exempt, and that time as far as the export tells it."""
+
+    requests: int = 0
+    request_time_ns: int = 0
+
+    def __add__(self, other: Exemption) -> Exemption:
+        return Exemption(self.requests + other.requests, self.request_time_ns + other.request_time_ns)
+
+
 @dataclass
 class Tally:
     """What became of the records of a split."""
 
     events: int = 0
     exempt: int = 0
-    """Requests that brokers do not charge: follower fetches, the controller's copies of forwarded requests."""
+    """Requests that brokers do not charge; they are no events."""
+    exemptions: dict[str, Exemption] = field(default_factory=dict)
+    """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
     first_ms: int | None = None
     last_ms: int | None = None
+
+    def spare(self, reason: str, requests: int, request_time_ns: int, *, whole: bool) -> None:
+        """Counts exempt requests; not `whole` when only their thread time is."""
+        self.exempt += requests if whole else 0
+        self.exemptions[reason] = self.exemptions.get(reason, Exemption()) + Exemption(requests, request_time_ns)
 
     def reject(self, source: str, place: str, reason: str, text: str) -> None:
         """Counts a record that could not be read and keeps its beginning."""
@@ -122,11 +146,11 @@ class Tally:
         if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
             self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
 
-    def saw(self, times_ms: Int64s) -> None:
-        """Counts events, or samples, and widens the time range."""
+    def saw(self, times_ms: Int64s, requests: int) -> None:
+        """Counts requests, or samples, and widens the time range."""
         if len(times_ms) == 0:
             return
-        self.events += len(times_ms)
+        self.events += requests
         first, last = int(times_ms.min()), int(times_ms.max())
         self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
         self.last_ms = last if self.last_ms is None else max(last, self.last_ms)

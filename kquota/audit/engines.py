@@ -22,5 +22,4 @@ def choose(engine: str, splits: Sequence[Split], master: str | None) -> str:
         return engine
     if master is not None or under_spark_submit():
         return "spark"
-    size = sum(os.path.getsize(path) for path in {split.path for split in splits})
-    return "local" if size <= LOCAL_BYTES else "spark"
+    return "local" if sum(split.size for split in splits) <= LOCAL_BYTES else "spark"

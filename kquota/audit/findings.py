@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.audit.demand import Measured
+    from kquota.audit.pack import CounterRef
     from kquota.audit.timeline import Timeline
 
 
@@ -104,14 +106,19 @@ class DataQuality:
     ungoverned: int = 0
     """Events and samples of clients without a limit."""
     exempt: int = 0
+    """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
-        return cls(tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms)
+        return cls(
+            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+        )
 
     def __add__(self, other: DataQuality) -> DataQuality:
         def pick(choose: Any, *times: int | None) -> int | None:
@@ -125,6 +132,10 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            {
+                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
+                for reason in sorted({*self.exemptions, *other.exemptions})
+            },
         )
 
 
@@ -141,6 +152,8 @@ class AuditResult:
     """What ran it: `local` or `spark`."""
     timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
     """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
+    measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
+    """The seconds of each counter, where `AuditSettings.question` asks for them."""
 
     @property
     def throttled(self) -> bool:

@@ -52,10 +52,10 @@ def _fetch_version(version: int) -> _Fetch:
     return _Fetch(body, topic, partition, version < 13, flexible, aborted)
 
 
-_FETCH: Final = tuple(_fetch_version(version) for version in FETCH_VERSIONS)
+FETCH_PARTS: Final = tuple(_fetch_version(version) for version in FETCH_VERSIONS)
 
 # The tagged fields of a partition in a fetch response: tag and length (a byte each), two numbers, a tag count.
-_PARTITION_TAGS: Final = (
+PARTITION_TAGS: Final = (
     ("divergingEpoch", 2 + 4 + 8 + 1),
     ("currentLeader", 2 + 4 + 4 + 1),
     ("snapshotId", 2 + 8 + 4 + 1),
@@ -82,16 +82,16 @@ def produce_request_size(header: Mapping[str, Any], request: Mapping[str, Any]) 
     size += 2 + 4  # acks, time-out
     if version >= 9:
         size += 1 + 1  # tag counts of header and body
-        size += 1 if transactional_id is None else _compact(_length(transactional_id))
-        size += _varint(len(topics) + 1)
+        size += 1 if transactional_id is None else compact_size(_length(transactional_id))
+        size += varint_size(len(topics) + 1)
         for topic in topics:
             partitions: Sequence[Mapping[str, Any]] = topic["partitionData"]
-            size += 16 if version >= 13 else _compact(_length(topic["name"]))
-            size += _varint(len(partitions) + 1) + 1
+            size += 16 if version >= 13 else compact_size(_length(topic["name"]))
+            size += varint_size(len(partitions) + 1) + 1
             for partition in partitions:
                 records = partition.get("recordsSizeInBytes")
                 # index, tag count, length
-                size += 5 + (_compact(records) if records is not None else _null_records(partition, 1))
+                size += 5 + (compact_size(records) if records is not None else _null_records(partition, 1))
         return size
     if version >= 3:
         size += 2 if transactional_id is None else 2 + _length(transactional_id)
@@ -119,30 +119,30 @@ def fetch_response_size(version: int, response: Mapping[str, Any]) -> int:
     """
     if version not in FETCH_VERSIONS:
         raise ValueError(f"fetch version {version!r} is not known: its size cannot be computed")
-    size, of_topic, of_partition, named, flexible, aborted_size = _FETCH[version]
+    size, of_topic, of_partition, named, flexible, aborted_size = FETCH_PARTS[version]
     topics = response["responses"]
     if flexible:
-        size += _varint(len(topics) + 1)
+        size += varint_size(len(topics) + 1)
     for topic in topics:
         partitions: Sequence[Mapping[str, Any]] = topic["partitions"]
         size += of_topic + len(partitions) * of_partition
         if named:
             length = _length(topic["topic"])
-            size += _compact(length) if flexible else length
+            size += compact_size(length) if flexible else length
         if flexible:
-            size += _varint(len(partitions) + 1)
+            size += varint_size(len(partitions) + 1)
         for partition in partitions:
             records = partition.get("recordsSizeInBytes")
             if records is None:
                 records = _null_records(partition, 0)
                 size += 1 if flexible else 0
             elif flexible:
-                size += _varint(records + 1)
+                size += varint_size(records + 1)
             size += records
             aborted = partition["abortedTransactions"] if aborted_size else None
             if flexible:
-                size += 1 if aborted is None else _varint(len(aborted) + 1)
-                for name, length in _PARTITION_TAGS:
+                size += 1 if aborted is None else varint_size(len(aborted) + 1)
+                for name, length in PARTITION_TAGS:
                     if name in partition:
                         size += length
             if aborted:
@@ -155,7 +155,7 @@ def _length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _varint(number: int) -> int:
+def varint_size(number: int) -> int:
     """The length of an unsigned varint: seven bits a byte."""
     if number < 0x80:
         return 1
@@ -164,9 +164,9 @@ def _varint(number: int) -> int:
     return (number.bit_length() + 6) // 7
 
 
-def _compact(length: int) -> int:
+def compact_size(length: int) -> int:
     """A compact string, or a compact record set, with its length."""
-    return length + _varint(length + 1)
+    return length + varint_size(length + 1)
 
 
 def _null_records(partition: Mapping[str, Any], size: int) -> int:

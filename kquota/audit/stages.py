@@ -14,15 +14,18 @@ from zlib import crc32
 import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
+from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
-from kquota.audit.pack import Packer, Segment
+from kquota.audit.pack import CounterRef, Packer, Segment
 from kquota.audit.replay import Replay
 from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
+
+_MEASURED = "measured"
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -54,7 +57,8 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
     packers = [
-        Packer(quotas, buckets, variant, settings.per_client) for variant, quotas in enumerate(settings.variants)
+        Packer(quotas, buckets, variant, settings.per_client, settings.together)
+        for variant, quotas in enumerate(settings.variants)
     ]
     tally = Tally()
     for number, split in splits:
@@ -75,7 +79,8 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
     watched = Timelines() if settings.timelines else None
-    replayed = Replay(settings, [] if watched is None else [watched])
+    demand = None if settings.question is None else DemandCollector(settings, settings.question)
+    replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
     samples: list[Samples] = []
     for blob in blobs:
         item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
@@ -95,6 +100,9 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         yield pickle.dumps((variant, table), protocol=5)
     if watched is not None:
         yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
+    if demand is not None:
+        measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
+        yield pickle.dumps((_MEASURED, measured), protocol=5)
 
 
 def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
@@ -104,6 +112,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     """
     quality = DataQuality()
     rejects: list[Reject] = []
+    measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
     timelines: dict[CounterName, Timeline] = {}
     for output in outputs:
@@ -113,9 +122,11 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             rejects += tail
         elif head is None:
             timelines |= tail
+        elif head == _MEASURED:
+            measured |= tail
         else:
             tables[head].append(tail)
-    if quality.events == 0:
+    if quality.events == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
@@ -129,4 +140,4 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         assert quality.first_ms is not None
         assert quality.last_ms is not None
         timelines = in_step(timelines, findings, settings.timelines, quality.first_ms, quality.last_ms)
-    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines)
+    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines, measured)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +29,18 @@ if TYPE_CHECKING:
     from kquota.core.whatif import Comparison
 
 
-@click.command("audit")
+class _Remembering(click.Command):
+    """A command that knows how it was called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_CALLED] = shlex.join(["kquota", "audit", *args])
+        return super().parse_args(ctx, args)
+
+
+_CALLED = "kquota.audit.called"
+
+
+@click.command("audit", cls=_Remembering)
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="PATH…")
 @params.quotas_option
 @click.option(
@@ -94,9 +107,23 @@ if TYPE_CHECKING:
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
 )
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
+)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
+)
 @click.option(
     "--quarantine",
     type=click.Path(path_type=Path),
@@ -131,6 +158,7 @@ def command(
     paths: tuple[str, ...],
     source: str,
     out: Path | None,
+    report: Path | None,
     quarantine: Path,
     fail_on: tuple[str, ...],
     engine: str,
@@ -155,6 +183,7 @@ def command(
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
+      kquota audit kafka-request.log --quotas quotas.yaml --report report.html
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
@@ -163,18 +192,20 @@ def command(
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    url = options["prometheus"]
-    if not paths and url is None:
+    if not paths and options["prometheus"] is None:
         raise click.UsageError("missing PATH… (or --prometheus URL)")
-    if options["against"] is None and ("newly-throttled" in fail_on or output == "markdown"):
+    if options["against"] is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
-    settings = _settings(options)
-    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
-        fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
-        result = _run(
-            (*paths, *fetched), source, settings, engine, master, ", ".join((*paths, *([url] if url else ())))
-        )
-    _keep_rejects(result, quarantine)
+    if report is not None:
+        from kquota.cli.report import check_report
+
+        check_report(report)
+    settings = settings_of(options, reported=report is not None)
+    needs = "a report" if report is not None else None
+    with _asked_prometheus(options) as answers:
+        what = ", ".join([*paths, *filter(None, [options["prometheus"]])])
+        result = _run((*paths, *answers), source, settings, engine, master, needs=needs, what=what)
+    keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -183,6 +214,8 @@ def command(
         result = result.naming(options["top"])
     if out is not None:
         result.write(out)
+    if report is not None:
+        _write_report(report, result, settings, comparison, quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
@@ -190,8 +223,12 @@ def command(
     return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
 
 
-def _ask_prometheus(options: dict[str, Any], folder: Path) -> tuple[str, ...]:
-    """The files with what `--prometheus` answered."""
+@contextlib.contextmanager
+def _asked_prometheus(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The files with what `--prometheus` answered, as long as they are needed."""
+    if options["prometheus"] is None:
+        yield ()
+        return
     import time
 
     from kquota.audit.sources import prometheus_api
@@ -200,7 +237,9 @@ def _ask_prometheus(options: dict[str, Any], folder: Path) -> tuple[str, ...]:
     now, last, step = int(time.time()), options["last"] // 1000, options["step"]
     server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
     selector = prometheus_api.selector(options["matchers"])
-    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
+    with tempfile.TemporaryDirectory(prefix="kquota-prometheus-") as folder:
+        files = prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, Path(folder))
+        yield tuple(map(str, files))
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -218,7 +257,8 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any]) -> AuditSettings:
+def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
+    """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -236,6 +276,8 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
     if broker is not None:
         quotas = quotas.each(broker.static.added_to)
         against = against.each(broker.static.added_to) if against is not None else None
+    from kquota.cli.report import MOST
+
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -248,11 +290,13 @@ def _settings(options: dict[str, Any]) -> AuditSettings:
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         top_clients=options["top"] if against is None else None,
-        per_client=against is not None,
-        in_force=options["in_force"],
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"]),
+        per_client=reported or against is not None,
+        timelines=MOST if reported else 0,
+        in_force=options.get("in_force", False),
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
     )
 
 
@@ -270,31 +314,64 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
 
 
 def _run(
-    paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None, what: str
+    paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None, **names: str | None
 ) -> AuditResult:
-    """The audit of these files; errors call them `what`."""
-    from kquota.audit import engines
-    from kquota.audit.sources import plan_splits
-
     if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+    with auditor(paths, source, engine, master, **names) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def auditor(
+    paths: tuple[str, ...],
+    source: str,
+    engine: str,
+    master: str | None,
+    needs: str | None = None,
+    what: str | None = None,
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    """Finds the export and the engine; yields a function that audits the one on the other.
+
+    `needs` names what cannot be done without each request: then samples raise InputError. Errors call the export
+    `what`, else by its paths.
+    """
+    from kquota.audit import engines
+    from kquota.audit.sources import SAMPLED, plan_splits
+
     # What is wrong with the input is said at once, not after ten seconds of starting Spark.
     splits = plan_splits(paths, source)
+    sampled = [split.path for split in splits if split.dialect in SAMPLED]
+    if needs is not None and sampled:
+        raise InputError(f"{what or sampled[0]}: holds samples, and {needs} needs each request")
+    name = what or ", ".join(paths)
     if engines.choose(engine, splits, master) == "local":
         from kquota.audit import local
 
-        with _progress("auditing") as show:
-            counts = [(0, 0)]
-            show(lambda: counts[-1])
-            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, name, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
     from kquota.audit import spark
 
-    with _progress("starting Spark") as show:
-        session = spark.open_session(master)
-        show(lambda: spark.progress(session))
-        try:
-            return spark.audit(session, splits, settings, what)
-        finally:
+    session = None
+
+    def run_on_spark(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
+            return spark.audit(session, splits, settings, name)
+
+    try:
+        yield run_on_spark
+    finally:
+        if session is not None:
             session.stop()
 
 
@@ -331,7 +408,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
-def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
     rejected = result.quality.rejected
     if not rejected:
         return
@@ -349,11 +427,31 @@ def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 
 def _why(rejects: tuple[Reject, ...]) -> str:
-    counts: dict[str, int] = {}
-    for reject in rejects:
-        counts[reject.reason] = counts.get(reject.reason, 0) + 1
-    busiest = sorted(counts.items(), key=lambda item: -item[1])[:3]
-    return "; ".join(f"{count} × {reason}" for reason, count in busiest)
+    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
+
+
+def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
+    """Why records could not be read, the most frequent reason first."""
+    return Counter(reject.reason for reject in rejects).most_common()
+
+
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
+    from kquota.cli.report import Report, write_report
+
+    report = Report(
+        result.findings.to_pylist(),
+        result.timelines,
+        result.quality,
+        _reasons(result.rejects),
+        settings,
+        result.engine,
+        click.get_current_context().meta[_CALLED],
+        str(quarantine),
+        comparison,
+    )
+    write_report(report, path)
 
 
 def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
@@ -389,6 +487,15 @@ def replayed_usage(quality: DataQuality) -> str:
     return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
 
 
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
+
+
 def print_result(
     result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
 ) -> None:
@@ -398,11 +505,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = {
-            "generation": settings.generation.value,
-            "quota_window_num": settings.windows.samples,
-            "quota_window_size_seconds": settings.windows.window_seconds,
-        }
+        enforcement = enforcement_of(settings)
         click.echo(
             to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
         )
@@ -412,6 +515,11 @@ def print_result(
 
         headings = [name for name in result.findings.schema.names if name != "clients"]
         print_csv(headings, [[row[name] for name in headings] for row in rows])
+        return
+    if output == "markdown":
+        from kquota.cli.report.markdown import summary
+
+        click.echo(summary(rows, result.quality))
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
@@ -456,12 +564,31 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined ({_reasons(rows)})"
+        summary += f", {undetermined} undetermined ({_undetermined(rows)})"
     click.echo(
         f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
-        f" {quality.ungoverned} without a quota, {quality.exempt} exempt ({result.engine} engine)",
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
         err=True,
     )
+
+
+_EXEMPTIONS = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
 def _peak(row: dict[str, Any]) -> str:
@@ -481,7 +608,7 @@ def _bases(rows: list[dict[str, Any]]) -> str:
     return bases.pop() if len(bases) == 1 else ""
 
 
-def _reasons(rows: list[dict[str, Any]]) -> str:
+def _undetermined(rows: list[dict[str, Any]]) -> str:
     """Why counters are undetermined."""
     counts: dict[str, int] = {}
     for row in rows:

@@ -28,13 +28,16 @@ DARK: Final = Theme(("#56b4e9", "#e69f00", "#ff7b72"), text="#e6edf3", grid="#30
 ENGINEERING: Final = "datum.value == 0 ? '0' : format(datum.value, '~s')"
 """The label of a number on an axis, as a Vega expression: `300k`."""
 
+AS_AROUND: Final = Theme(("var(--calm)", "var(--hit)", "var(--limit)"), "var(--text)", "var(--line)", None)
+"""The colours of the page that an SVG is part of."""
 
-def check_drawing(option: str) -> None:
-    """Says early what would fail late. Raises MissingDependency, which names the option, without the library."""
+
+def check_drawing(option: str, extra: str) -> None:
+    """Says early what would fail late. Raises MissingDependency, with the option and the extra, without the library."""
     try:
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"{option} needs {error.name}", hint="pip install 'kquota[plot]'") from None
+        raise MissingDependency(f"{option} needs {error.name}", hint=f"pip install 'kquota[{extra}]'") from None
 
 
 def picture(theme: Theme, charts: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def check_plot(path: Path) -> None:
     """Says early what would fail late. Raises click.UsageError for a name, MissingDependency without the library."""
     if path.suffix not in FORMATS:
         raise click.UsageError(f"--plot: {path} is none of *.svg, *.png and *.html")
-    drawing.check_drawing("--plot")
+    drawing.check_drawing("--plot", "plot")
 
 
 def write_plot(result: Simulation, path: Path) -> None:

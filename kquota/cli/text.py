@@ -91,14 +91,19 @@ def print_table(
 
 def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table as GitHub's Markdown has it."""
+    click.echo(markdown_table(headings, rows))
+
+
+def markdown_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: frozenset[str] = frozenset()
+) -> str:
+    """A table as GitHub's Markdown has it; the columns of numbers are aligned to the right."""
 
     def line(cells: Iterable[object]) -> str:
         return f"| {' | '.join(map(markdown, cells))} |"
 
-    click.echo(line(headings))
-    click.echo(f"|{'---|' * len(headings)}")
-    for row in rows:
-        click.echo(line(row))
+    rule = "".join("---:|" if heading in numbers else "---|" for heading in headings)
+    return "\n".join([line(headings), f"|{rule}", *map(line, rows)])
 
 
 class Markdown(str):
@@ -121,7 +126,7 @@ def markdown(text: object) -> str:
     if isinstance(text, Markdown):
         return text
     # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
-    return re.sub(r"([\\|`*<])", r"\\\1", safe(text))
+    return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
 
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -295,6 +295,19 @@ def test_the_audit_of_a_controllers_log(tmp_path: Path) -> None:
     assert found["throttle_time_ms"] == pytest.approx(1600, abs=10)
 
 
+def test_of_two_that_came_together_the_accepted_one_was_first(tmp_path: Path) -> None:
+    """They began 0.4 ms apart, less than a controller may take to charge: it is the answers that tell the order."""
+    (found,) = audit(
+        tmp_path,
+        ("10:20:30,391000", create(("a", 12, OK))),
+        ("10:20:32,400100", create(("b", 1, REJECTED), throttle_ms=1000)),
+        ("10:20:32,400500", create(("c", 2, OK))),
+    )
+
+    # 12 of 11 tokens, refilled by 2 in the meantime: one of the two is accepted, and leaves 1 owed.
+    assert (found["events"], found["throttled_events"], found["throttle_time_ms"]) == (3, 1, 991)
+
+
 def test_a_size_that_is_not_known_leaves_a_counter_undetermined(tmp_path: Path) -> None:
     (found,) = audit(
         tmp_path,

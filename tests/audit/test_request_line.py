@@ -254,6 +254,12 @@ def test_other_apis(api: str, forwarded: bool, exempt: bool) -> None:
     assert (event.api, event.bytes, event.acks, event.exempt) == (api.lower(), 0, None, exempt)
 
 
+def test_a_request_among_brokers_that_is_refused_is_charged() -> None:
+    refused = fields("ALTER_PARTITION", 56, 3, request={}, response={"throttleTimeMs": 0, "errorCode": 31})
+    assert not parse(refused).exempt
+    assert parse(refused | {"response": {"throttleTimeMs": 0, "errorCode": 0}}).exempt
+
+
 def test_fields_that_newer_brokers_add_are_ignored() -> None:
     value = fields(temporaryMemoryBytes=5, messageConversionsTime=0.5, somethingNew={"a": [1]})
     value["requestHeader"]["requestApiVersionDeprecated"] = True

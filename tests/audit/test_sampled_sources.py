@@ -14,6 +14,7 @@ from kquota.audit.samples import Nature, Samples, Series
 from kquota.audit.sources import ReadSettings, Split, kafka_jmx, openmetrics, prometheus
 from kquota.audit.sources import confluent_metrics as confluent
 from kquota.audit.sources import rpk_connections as rpk
+from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels, of_mbean
 from kquota.core.quota import QuotaKey
 
@@ -39,7 +40,7 @@ def read(module: object, path: Path, broker: str | None = "1") -> tuple[list[Sam
     tally = Tally()
     samples = [
         each
-        for split in module.splits(path)  # type: ignore[attr-defined]
+        for split in module.splits(File(str(path), path.stat().st_size))  # type: ignore[attr-defined]
         for each in module.read(split, ReadSettings(broker=broker), tally)  # type: ignore[attr-defined]
     ]
     return samples, tally
@@ -366,4 +367,4 @@ def test_a_split_is_whole() -> None:
     """JSON and headers cannot be cut."""
     path = DATA / "kafka-jmx.csv"
 
-    assert kafka_jmx.splits(path) == [Split("kafka-jmx", str(path), 0, -1, path.stat().st_size // 15)]
+    assert kafka_jmx.splits(File(str(path), 300)) == [Split("kafka-jmx", str(path), 0, -1, 20)]

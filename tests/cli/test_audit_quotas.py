@@ -147,7 +147,6 @@ def test_names_are_names_in_a_comment(kquota: Kquota, tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         ("--quotas low.json --fail-on newly-throttled", 2, "--against live|FILE only"),
-        ("--quotas low.json -o markdown", 2, "--against live|FILE only"),
         ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
         ("--quotas low.json --against none.json", 3, "none.json: no such file"),
         ("--quotas low.json --against live", 2, "no quotas: give"),

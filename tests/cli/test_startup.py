@@ -14,6 +14,7 @@ import pytest
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
     "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer", "vl_convert",
+    "jinja2",
 )  # fmt: skip
 ROOT = str(Path(__file__).parents[2])
 
@@ -47,6 +48,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["alter", "--help"],
         ["resolve", "--help"],
         ["audit", "--help"],
+        ["recommend", "--help"],
         ["simulate", "--help"],
         ["probe", "--help"],
         ["sandbox", "start", "--help"],

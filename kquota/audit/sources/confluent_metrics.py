@@ -20,13 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
 from kquota.audit.sources import ReadSettings, Split
 from kquota.audit.sources.documents import documents
+from kquota.audit.sources.files import File
 from kquota.core.quota import QuotaKey
 
 DIALECT: Final = "confluent-metrics"
@@ -37,9 +37,9 @@ _METRICS: Final = {
 _GRANULARITY: Final = re.compile(r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?)?")
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """The file as one piece."""
-    return [Split(DIALECT, str(file), 0, -1, file.stat().st_size // 100)]
+    return [Split(DIALECT, file.path, 0, -1, file.size // 100)]
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kquota.audit.batch import Tally
-from kquota.audit.sources import open_text
+from kquota.audit.sources.files import open_text
 from kquota.errors import InputError
 
 _DECODER = json.JSONDecoder()

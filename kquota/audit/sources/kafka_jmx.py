@@ -14,12 +14,12 @@ without `--date-format`. The broker is what `--broker` says, else the name of th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, Series, checked, gather
 from kquota.audit.sources import ReadSettings, Split, broker_of, lines
+from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_mbean
 
 DIALECT: Final = "kafka-jmx"
@@ -27,9 +27,9 @@ HEADER: Final = '"time",'
 TIME: Final = "time,"
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """The file as one piece: its header is needed all along."""
-    return [Split(DIALECT, str(file), 0, -1, file.stat().st_size // 15)]
+    return [Split(DIALECT, file.path, 0, -1, file.size // 15)]
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:

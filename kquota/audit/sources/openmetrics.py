@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, Series, checked, gather
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
+from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels
 
 DIALECT: Final = "openmetrics"
@@ -32,7 +32,7 @@ _SECONDS_BEFORE: Final = 1e11
 """Smaller timestamps are seconds: as ms they would be of 1973, and larger ones as seconds of the year 5138."""
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """Pieces of the file. Raises InputError when it cannot be opened."""
     return line_splits(DIALECT, file, 150)
 

@@ -12,7 +12,6 @@ lay between them. Its times are all on one grid; a matrix whose times are not ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, checked, gather
 from kquota.audit.sources import ReadSettings, Split
 from kquota.audit.sources.documents import documents
+from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels
 
 DIALECT: Final = "prometheus"
@@ -28,9 +28,9 @@ LOOKBACK_MS: Final = 300_000
 """How old a value can be that a step repeats (`--query.lookback-delta`)."""
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """The file as one piece."""
-    return [Split(DIALECT, str(file), 0, -1, file.stat().st_size // 40)]
+    return [Split(DIALECT, file.path, 0, -1, file.size // 40)]
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:

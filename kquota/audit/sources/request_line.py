@@ -75,15 +75,27 @@ class UsageEvent(NamedTuple):
     """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
     controller: ControllerLine | None = None
 
+    @property
+    def exemption(self) -> str | None:
+        """Why it is exempt, None where it is charged."""
+        if not self.exempt:
+            return None
+        if self.controller is not None and self.controller.fields["isForwarded"]:
+            return "forwarded"
+        return "follower_fetch" if self.api == "fetch" else "inter_broker"
+
 
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
 _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 
+_CLUSTER_AUTHORIZATION_FAILED: Final = 31
+
 # What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
-# before it queues it, and the whole line into text when all is sent. In logs with microseconds 0.2 ms fit best, of 0 to
-# 0.8, with Kafka 3.9 and with 4.4.
-_UNTOLD_MS: Final = 0.2
+# before it queues it, and the whole line into text when all is sent. In logs with microseconds of Kafka 3.9 and 4.4
+# this explained most of the brokers' throttle times, of 0 to 0.8 ms.
+UNTOLD_MS: Final = 0.2
+UNTOLD_FETCH_MS: Final = 0.25
 
 _START: Final = '{"isForwarded"'
 _COMPLETED: Final = "Completed request:"
@@ -107,7 +119,7 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
     """
     start = line.find(_START)
     if start >= 0:
-        moment = _moment(line, start, zone)
+        moment = moment_before(line, start, zone)
     else:
         line, start, moment = _locate(line, zone)
     if moment is None:
@@ -154,10 +166,11 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
             charged = UNKNOWN
         else:
             charged = fetch_response_size(header["requestApiVersion"], response)
-    elif api in _EXEMPT_APIS:
+    elif api in _EXEMPT_APIS and not _is_refused(fields["response"]):
         exempt = True
     # Besides sending and queueing, which the line tells.
-    charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - _UNTOLD_MS
+    charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
+    charged_ms -= UNTOLD_FETCH_MS if api == "FETCH" else UNTOLD_MS
     controller = None
     if api in TOLD_APIS or fields["isForwarded"]:
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
@@ -208,6 +221,11 @@ def _is_follower(request: Mapping[str, Any]) -> bool:
     return replica >= 0
 
 
+def _is_refused(response: Any) -> bool:
+    """Whether the authorization for ClusterAction failed: then a request is charged as anybody's."""
+    return isinstance(response, dict) and response.get("errorCode") == _CLUSTER_AUTHORIZATION_FAILED
+
+
 @lru_cache(maxsize=16384)
 def client_address(connection: str) -> str:
     """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
@@ -220,7 +238,7 @@ def client_address(connection: str) -> str:
     return match["client"]
 
 
-def _moment(line: str, end: int, zone: tzinfo) -> float | None:
+def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
     """The last timestamp before `end` in epoch ms, or None."""
     # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
     if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
@@ -266,7 +284,7 @@ def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
     start = line.find(_COMPLETED)
     if start < 0:
         return _unwrap(line, zone)
-    return line, start + len(_COMPLETED), _moment(line, start, zone)
+    return line, start + len(_COMPLETED), moment_before(line, start, zone)
 
 
 def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
@@ -286,7 +304,7 @@ def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
         if start < 0 and _COMPLETED in message:
             start = message.find(_COMPLETED) + len(_COMPLETED)
         if start >= 0:
-            inner = _moment(message, start, zone)
+            inner = moment_before(message, start, zone)
             return message, start, _outer_moment(outer, zone) if inner is None else inner
     raise ValueError(reason)
 

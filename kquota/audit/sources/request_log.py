@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import blake2b
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from struct import error as StructError
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from kquota.audit.batch import API_KINDS, MUTATION, OTHER, Batch, Column, Tally
-from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines
+from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
+from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
 
 DIALECT = "request-log"
@@ -22,7 +22,7 @@ BATCH_ROWS = 200_000
 _BYTES_PER_LINE = 900
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """Pieces of a plain file; a gzip file whole. Raises InputError when it cannot be opened."""
     return line_splits(DIALECT, file, _BYTES_PER_LINE)
 
@@ -31,94 +31,150 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The charged requests of one split, in the order of the log."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
-    rows = 0
-    groups: dict[tuple[bool, bool], list[UsageEvent]] = {}
     topics = TopicBook(settings.num_partitions)
-    mutations: list[Mutation] = []
-    for place, raw in lines(split):
-        try:
-            event = parse_line(raw.decode(), broker, zone)
-            charges = () if event.controller is None else topics.read(event.controller.fields)
-        except ValueError as error:  # UnicodeDecodeError is one
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
-            continue
-        if event.controller is not None:
-            mutations += [Mutation(event.controller.begun_ms, event, charge) for charge in charges]
-        if event.exempt:
-            tally.exempt += 1
-        else:
-            # A batch knows its sizes, and what brokers answered, or it does not: rows of old logs may differ in that.
-            groups.setdefault((event.sized, event.throttle_ms is not None), []).append(event)
-            rows += 1
-        if rows + len(mutations) >= BATCH_ROWS:
-            yield from _batches(groups, mutations, broker)
-            groups, mutations, rows = {}, [], 0
-    yield from _batches(groups, mutations, broker)
+    rows = _Rows(zone, broker)
+    for block in blocks(split):
+        read_usual, usual = rows.read_usual, rows.usual
+        for index, line in enumerate(block.lines):
+            try:
+                usual += read_usual(line)
+                continue
+            except UNUSUAL:
+                if line.isspace():
+                    continue
+            try:
+                event = parse_line(line.decode(), broker, zone)
+                charges = [] if event.controller is None else topics.read(event.controller.fields)
+                if event.controller is not None and charges:
+                    rows.mutations.append(Mutation(event.controller.begun_ms, event, charges))
+                reason = event.exemption
+                if reason is None:
+                    rows.add(event)
+                else:
+                    tally.spare(reason, 1, event.request_ns, whole=True)
+            except ValueError as error:  # UnicodeDecodeError is one
+                reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+                tally.reject(split.path, block.place(index), reason, line.decode(errors="replace").rstrip("\r\n"))
+        if len(rows) >= BATCH_ROWS:
+            yield from rows.batches(tally)
+            rows = _Rows(zone, broker)
+    yield from rows.batches(tally)
 
 
 class Mutation(NamedTuple):
-    """A charge of the mutation quota."""
+    """A request that the mutation quota is charged for."""
 
     time_ms: float
     event: UsageEvent
-    charge: Charge
+    charges: list[Charge]
 
 
-def _batches(
-    groups: dict[tuple[bool, bool], list[UsageEvent]], mutations: list[Mutation], broker: str
-) -> Iterator[Batch]:
-    for (sized, answered), events in groups.items():
-        yield _batch(events, broker, sized, answered)
-    # A request that is accepted is answered, and logged, later than one that is rejected. The order is that of charges.
-    mutations.sort(key=lambda mutation: mutation.time_ms)
-    for known in (True, False):
-        some = [mutation for mutation in mutations if (mutation.charge.partitions != UNKNOWN) is known]
-        if some:
-            yield _mutations(some, broker, complete=known)
+TIE_MS = 1.0
+"""A controller charges about this long after it began with a request, but for what nobody can tell."""
 
 
-def _mutations(mutations: list[Mutation], broker: str, *, complete: bool) -> Batch:
-    rows = len(mutations)
-    charges = [mutation.charge for mutation in mutations]
+def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
+    """The requests in the order of their charges, and with times in that order.
+
+    Lines are in the order of the answers, and a request that is accepted is answered when its records are committed,
+    long after one that is rejected at once. Clients of one counter are let go at the same moment, so their requests
+    come together: of those that began within TIE_MS of each other, what was accepted came before what was rejected.
+    """
+    ordered: list[Mutation] = []
+    tied: list[Mutation] = []
+    for mutation in [*sorted(mutations, key=lambda each: each.time_ms), None]:
+        if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
+            times = [each.time_ms for each in tied]
+            tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
+            ordered += [each._replace(time_ms=time_ms) for each, time_ms in zip(tied, times, strict=True)]
+            tied = []
+        if mutation is not None:
+            tied.append(mutation)
+    return ordered
+
+
+class _Rows:
+    """The rows of a batch, or of a few: a batch knows its sizes, and what brokers answered, or it does not."""
+
+    def __init__(self, zone: ZoneInfo, broker: str) -> None:
+        self._broker = broker
+        self._names = Names()
+        self.read_usual = reader(zone, self._names)
+        self.usual = bytearray()
+        """Rows with both."""
+        self._groups = {(True, True): self.usual}
+        self.mutations: list[Mutation] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values())) // ROW.size + len(self.mutations)
+
+    def add(self, event: UsageEvent) -> None:
+        """Adds what is not usual. Raises ValueError for a number that is out of range."""
+        row = (
+            event.time_ms,
+            API_KINDS.get(event.api, OTHER),
+            self._names.users[f":{event.user}"],
+            self._names.clients[event.client_id],
+            event.bytes,
+            # acks=0: the broker counts the thread time as exempt, the bytes as any other.
+            0 if event.acks == 0 else event.request_ns,
+            event.throttle_ms or 0,
+            self._names.connections[event.connection],
+            event.position,
+            event.request_ns if event.acks == 0 else NOT_EXEMPT,
+        )
+        group = self._groups.setdefault((event.sized, event.throttle_ms is not None), bytearray())
+        try:
+            group += ROW.pack(*row)
+        except StructError:
+            raise ValueError("a number is out of range") from None
+
+    def batches(self, tally: Tally) -> Iterator[Batch]:
+        """What was added."""
+        for (sized, answered), rows in self._groups.items():
+            if rows:
+                yield self._batch(rows, sized, answered, tally)
+        charged = [(each.time_ms, each.event, charge) for each in in_order(self.mutations) for charge in each.charges]
+        for known in (True, False):
+            some = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
+            if some:
+                yield _mutations(some, self._broker, complete=known)
+
+    def _batch(self, rows: bytearray, sized: bool, answered: bool, tally: Tally) -> Batch:
+        table = np.frombuffer(rows, np.int64).reshape(-1, ROW.size // 8)
+        time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
+            np.ascontiguousarray(table.T)
+        )
+        exempt_ns = exempt_ns[exempt_ns != NOT_EXEMPT]
+        if len(exempt_ns):
+            tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)
+        return Batch(
+            broker=Column.constant(self._broker, len(table)),
+            user=Column(user.astype(np.int32), self._names.users.names),
+            client_id=Column(client.astype(np.int32), self._names.clients.names),
+            kind=kind.astype(np.uint8),
+            time_ms=time_ms,
+            bytes=size,
+            request_ns=request_ns,
+            request_complete=False,
+            bytes_complete=sized,
+            throttle_ms=throttle_ms if answered else None,
+            connection=connection,
+            detail=position,
+            shows_outcome=True,
+        )
+
+
+def _mutations(rows: list[tuple[float, UsageEvent, Charge]], broker: str, *, complete: bool) -> Batch:
+    times, events, charges = zip(*rows, strict=True)
     return Batch(
-        broker=Column.constant(broker, rows),
-        user=Column.encode([mutation.event.user for mutation in mutations]),
-        client_id=Column.encode([mutation.event.client_id for mutation in mutations]),
-        kind=np.full(rows, MUTATION, np.uint8),
-        time_ms=np.array([math.floor(mutation.time_ms) for mutation in mutations], np.int64),
+        broker=Column.constant(broker, len(rows)),
+        user=Column.encode([event.user for event in events]),
+        client_id=Column.encode([event.client_id for event in events]),
+        kind=np.full(len(rows), MUTATION, np.uint8),
+        time_ms=np.array([math.floor(time_ms) for time_ms in times], np.int64),
         bytes=np.array([max(charge.partitions, 0) for charge in charges], np.int64),
         bytes_complete=complete,
         throttle_ms=np.array([charge.throttle_ms for charge in charges], np.int64),
         detail=np.array([not charge.strict for charge in charges], np.int64),
     )
-
-
-def _batch(events: list[UsageEvent], broker: str, sized: bool, answered: bool) -> Batch:
-    rows = len(events)
-
-    def column(values: Iterator[int | None]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.fromiter(values, np.int64, rows)
-
-    return Batch(
-        broker=Column.constant(broker, rows),
-        user=Column.encode([event.user for event in events]),
-        client_id=Column.encode([event.client_id for event in events]),
-        kind=np.fromiter((API_KINDS.get(event.api, OTHER) for event in events), np.uint8, rows),
-        time_ms=column(event.time_ms for event in events),
-        bytes=column(event.bytes for event in events),
-        # acks=0: the broker counts the thread time as exempt, the bytes as any other.
-        request_ns=column(0 if event.acks == 0 else event.request_ns for event in events),
-        request_complete=False,
-        bytes_complete=sized,
-        throttle_ms=column(event.throttle_ms for event in events) if answered else None,
-        connection=column(_fingerprint(event.connection) for event in events),
-        detail=column(event.position for event in events),
-        shows_outcome=True,
-    )
-
-
-@lru_cache(maxsize=65536)
-def _fingerprint(connection: str) -> int:
-    # The retry of a throttled fetch may be in another file, read by another process: the id must be the same there.
-    return int.from_bytes(blake2b(connection.encode(), digest_size=8).digest(), "little", signed=True)

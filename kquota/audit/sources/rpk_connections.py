@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
 from kquota.audit.sources import ReadSettings, Split
 from kquota.audit.sources.documents import documents
+from kquota.audit.sources.files import File
 from kquota.core.quota import QuotaKey
 
 DIALECT: Final = "rpk-connections"
@@ -34,9 +34,9 @@ _KEYS: Final = {
 _DURATION: Final = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s)?")
 
 
-def splits(file: Path) -> list[Split]:
+def splits(file: File) -> list[Split]:
     """The file as one piece."""
-    return [Split(DIALECT, str(file), 0, -1, file.stat().st_size // 500)]
+    return [Split(DIALECT, file.path, 0, -1, file.size // 500)]
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:

@@ -1,6 +1,6 @@
-"""The canonical usage table: Parquet, CSV or JSON lines (schemas/usage.schema.json describes a row).
+"""The canonical usage table: Parquet, ORC, CSV or JSON lines (schemas/usage.schema.json describes a row).
 
-Columns: `time_ms` (epoch ms of the charge; Parquet may have a timestamp), `broker`, `user`, `client_id`, `api`
+Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api`
 (`produce`, `fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled fetch whose size
 is not known), and optionally `request_time_ns` (all thread time of the request: handler and network),
 `throttle_time_ms` (what the broker answered), `connection`. Other columns are ignored. A null client_id is the empty
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import API_KINDS, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
-from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines, open_text
+from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines
+from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.errors import InputError
 
 DIALECT = "usage"
@@ -34,21 +34,25 @@ _MAX_BYTES = 2**53
 """Kafka adds bytes up as doubles: beyond this a sum is not exact, and no request is as large."""
 
 
-def splits(file: Path) -> list[Split]:
-    """Row groups of Parquet; pieces of JSON lines; a CSV file whole. Raises InputError for what is not one of them."""
-    if _format(file) == "parquet":
-        return _parquet_splits(file)
-    if _format(file) == "csv":
-        (split, *_) = line_splits(DIALECT, file, 80)
-        return [Split(DIALECT, split.path, 0, -1, file.stat().st_size // 80)]
+def splits(file: File) -> list[Split]:
+    """Row groups of Parquet; stripes of ORC; pieces of JSON lines; a CSV file whole. Raises InputError for another."""
+    match _format(file.name):
+        case "parquet":
+            return _parquet_splits(file)
+        case "orc":
+            return _orc_splits(file)
+        case "csv":
+            return [Split(DIALECT, file.path, 0, -1, file.size // 80)] if file.size else []
     return line_splits(DIALECT, file, 150)
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The events of one split."""
-    match _format(Path(split.path)):
+    match _format(name_of(split.path)):
         case "parquet":
             batches = _read_parquet(split)
+        case "orc":
+            batches = _read_orc(split)
         case "csv":
             batches = _read_csv(split, tally)
         case _:
@@ -60,30 +64,40 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         row += table.num_rows
 
 
-def _format(file: Path) -> str:
-    name = file.name.removesuffix(".gz")
-    for suffix in ("parquet", "csv"):
+def _format(name: str) -> str:
+    name = name.removesuffix(".gz")
+    for suffix in ("parquet", "orc", "csv"):
         if name.endswith(f".{suffix}"):
             return suffix
     return "jsonl"
 
 
-def _parquet_splits(file: Path) -> list[Split]:
+def _parquet_splits(file: File) -> list[Split]:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(file)
-        names = set(pq.read_schema(file).names)
+        with pq.ParquetFile(open_for_arrow(file.path)) as opened:
+            metadata, names = opened.metadata, set(opened.schema_arrow.names)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file}: not a Parquet file: {_first_line(error)}") from None
     _require(file, names)
     return [
-        Split(DIALECT, str(file), group, group + 1, metadata.row_group(group).num_rows)
+        Split(DIALECT, file.path, group, group + 1, metadata.row_group(group).num_rows)
         for group in range(metadata.num_row_groups)
     ]
 
 
-def _require(file: Path | str, names: set[str]) -> None:
+def _orc_splits(file: File) -> list[Split]:
+    try:
+        opened = _open_orc(file.path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file}: not an ORC file: {_first_line(error)}") from None
+    _require(file.path, set(opened.schema.names))
+    stripes = opened.nstripes
+    return [Split(DIALECT, file.path, stripe, stripe + 1, opened.nrows // stripes) for stripe in range(stripes)]
+
+
+def _require(file: File | str, names: set[str]) -> None:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise InputError(
@@ -96,13 +110,28 @@ def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     # Dictionary pages arrive as dictionaries: strings are decoded once per distinct value, not once per row.
-    names = set(pq.read_schema(split.path).names)
+    source = open_for_arrow(split.path)
+    with pq.ParquetFile(source) as file:
+        names = set(file.schema_arrow.names)
     texts = [name for name in TEXTS if name in names]
     present = texts + [name for name in NUMBERS if name in names]
-    with pq.ParquetFile(split.path, read_dictionary=texts) as file:
+    with pq.ParquetFile(open_for_arrow(split.path), read_dictionary=texts) as file:
         yield from file.iter_batches(
             BATCH_ROWS, row_groups=list(range(split.start, split.end)), columns=present, use_threads=False
         )
+
+
+def _open_orc(path: str) -> Any:
+    from pyarrow import orc
+
+    return orc.ORCFile(open_for_arrow(path))
+
+
+def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
+    file = _open_orc(split.path)
+    present = [name for name in (*TEXTS, *NUMBERS) if name in file.schema.names]
+    for stripe in range(split.start, split.end):
+        yield file.read_stripe(stripe, columns=present)
 
 
 def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -208,7 +237,7 @@ def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row
     elif "broker" in columns:
         brokers = _known(_texts(columns["broker"]))
     else:
-        brokers = Column.constant(Path(split.path).parent.name, rows)
+        brokers = Column.constant(folder_of(split.path), rows)
     keep: Any = slice(None) if good.all() else good
 
     def optional(name: str) -> Int64s | None:
@@ -245,6 +274,9 @@ def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
         # At most 18 digits always fit; longer texts are no byte count and no time.
         readable = pc.match_substring_regex(array, r"^\s*[+-]?\d{1,18}\s*$")
         array = pc.utf8_trim_whitespace(pc.if_else(readable, array, None)).cast(pa.int64())
+    elif pa.types.is_decimal(array.type):
+        whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2**53))
+        array = pc.if_else(whole, array, None).cast(pa.int64())
     elif pa.types.is_floating(array.type):
         whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2.0**53))
         array = pc.if_else(whole, array, None).cast(pa.int64())

@@ -1,0 +1,191 @@
+"""Files wherever they lie: on this machine, or in a file system that Arrow knows (S3, GCS, Azure, HDFS).
+
+A path is one of this machine, or a URI. Credentials come from the environment of whichever process reads (AWS_*,
+GOOGLE_APPLICATION_CREDENTIALS, …), never from a URI: those are in messages and in the quarantine.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePath
+from typing import IO, Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+from kquota.errors import InputError
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""What Hadoop calls them."""
+_KNOWN = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
+_SECRET = re.compile("key|secret|token|password|signature", re.IGNORECASE)
+_REMOTE_BYTES = 4 << 20
+"""What one request to a remote file system asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an export."""
+
+    path: str
+    """Absolute: executors have another working directory."""
+    size: int
+    """In bytes."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return name_of(self.path)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def find(path: str) -> list[File]:
+    """The file at a path, or all files below a folder in the order of their names.
+
+    Hidden files and the markers of Spark and Hadoop (_SUCCESS) are not data. Raises InputError for what is not there or
+    cannot be read, for a folder without files, and for a file system that is not known.
+    """
+    if path.startswith("file:/"):
+        path = unquote(urlsplit(path).path)
+    found = _find_remote(_parse(path)) if _is_remote(path) else _find_local(Path(path))
+    if not found:
+        raise InputError(f"{path}: a folder without files", hint="give a log file, or a folder of log files")
+    return sorted(found, key=lambda file: file.path)
+
+
+def name_of(path: str) -> str:
+    """The last part of a path."""
+    return _plain(path).name
+
+
+def folder_of(path: str) -> str:
+    """The name of the folder that holds a file."""
+    return _plain(path).parent.name
+
+
+def _plain(path: str) -> PurePath:
+    if not _is_remote(path):
+        return PurePath(path)
+    uri = urlsplit(path)
+    return PurePath("/", uri.netloc, unquote(uri.path).lstrip("/"))
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """The bytes of a file, seekable. Raises InputError when it cannot be opened."""
+    if _is_remote(path):
+        return _Remote(open_for_arrow(path), _REMOTE_BYTES)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def open_text(path: str) -> IO[bytes]:
+    """The bytes of a file, unpacked when it is gzip. Raises InputError when it cannot be opened."""
+    stream: Any = open_binary(path)
+    if stream.peek(2)[:2] == b"\x1f\x8b":
+        return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+    return stream  # type: ignore[no-any-return]
+
+
+def open_for_arrow(path: str) -> Any:
+    """What Arrow's readers take: a path of this machine as it is, else an open file. Raises InputError."""
+    if not _is_remote(path):
+        return path
+    uri = _parse(path)
+    try:
+        system, base = _system(_root(uri))
+        return system.open_input_file(base + unquote(uri.path))
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from None
+
+
+class _Remote(io.BufferedReader):
+    """A remote file: `read1`, too, asks for a whole buffer."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        self.peek(1)
+        return super().read1(size)
+
+
+def _is_remote(path: str) -> bool:
+    return _URI.match(path) is not None
+
+
+def _is_data(relative: str) -> bool:
+    return not any(part.startswith((".", "_")) for part in relative.split("/"))
+
+
+def _find_local(path: Path) -> list[File]:
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    try:
+        if not path.is_dir():
+            return [File(str(path.resolve()), path.stat().st_size)]
+        found = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
+        return [File(str(file.resolve()), file.stat().st_size) for file in found]
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _find_remote(uri: SplitResult) -> list[File]:
+    from pyarrow import fs
+
+    shown = urlunsplit(uri)
+    try:
+        system, base = _system(_root(uri))
+        top = system.get_file_info(base + unquote(uri.path).rstrip("/"))
+        if top.type == fs.FileType.NotFound:
+            raise InputError(f"{shown}: no such file or folder")
+        if top.type == fs.FileType.File:
+            return [File(shown, top.size)]
+        infos = system.get_file_info(fs.FileSelector(top.path, recursive=True))
+    except OSError as error:
+        raise InputError(f"{shown}: {_reason(error)}") from None
+    return [
+        File(urlunsplit(uri._replace(path=quote(info.path[len(base) :]))), info.size)
+        for info in infos
+        if info.type == fs.FileType.File and _is_data(info.path[len(top.path) :].strip("/"))
+    ]
+
+
+def _parse(path: str) -> SplitResult:
+    """A URI as Arrow takes it. Raises InputError for one that holds a secret, or whose file system is not known."""
+    uri = urlsplit(path)
+    if ":" in uri.netloc.rpartition("@")[0] or any(_SECRET.search(name) for name, _ in parse_qsl(uri.query)):
+        raise InputError(
+            f"{uri.scheme}://…: a URI must not hold credentials", hint="set them in the environment, as for Spark"
+        )
+    scheme = _ALIASES.get(uri.scheme, uri.scheme)
+    if scheme not in _KNOWN:
+        raise InputError(
+            f"{path}: the file system {uri.scheme}: is not known, only file, {', '.join(_KNOWN)}",
+            hint="copy the files, or mount it, or give Spark a table over them (--table)",
+        )
+    return uri._replace(scheme=scheme)
+
+
+def _root(uri: SplitResult) -> str:
+    return urlunsplit(uri._replace(path="/" if uri.scheme in ("hdfs", "viewfs") else "", fragment=""))
+
+
+@cache
+def _system(root: str) -> tuple[Any, str]:
+    """(file system, what its paths begin with) of a URI without its path. Raises InputError, OSError."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        system, base = fs.FileSystem.from_uri(root)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{root}: {_reason(error)}") from None
+    return system, base.rstrip("/")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,231 @@
+"""The page itself: the values of a report in the words of `words`, put into the template."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from kquota import __version__
+from kquota.cli.report import MOST, Report, Row, charts, words
+from kquota.cli.text import safe
+from kquota.core.quota import QuotaKey, humanize
+from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+
+if TYPE_CHECKING:
+    from kquota.audit.timeline import Timeline
+
+MOST_ROWS: Final = 200
+"""Counters in a table; the rest is in the JSON."""
+MOST_NUMBERS: Final = 30
+"""Lines in the table below a chart."""
+NEAR: Final = 0.8
+"""A peak of this share of the limit is near it."""
+
+
+def render(report: Report) -> str:
+    """The whole page as HTML."""
+    environment = Environment(
+        loader=PackageLoader("kquota.cli.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {
+        "count": lambda number: f"{number:,}",
+        "length_of": words.length,
+        "many": words.many,
+        "whole": _whole,
+    }
+    page: str = environment.get_template("page.html").render(_values(report))
+    return page
+
+
+def _whole(text: str) -> Markup:
+    """A text that is not broken between lines: a number and its unit."""
+    return Markup('<span class="u">{}</span>').format(safe(text))
+
+
+def _shown(value: Any) -> Any:
+    """Names come from a cluster: what would not be seen in one, or would turn the text around, is spelled out."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else safe(value)
+
+
+def _values(report: Report) -> dict[str, Any]:
+    rows = list(report.findings)
+    quality, settings = report.quality, report.settings
+    throttled = [row for row in rows if row["verdict"] == "throttled"]
+    undetermined = [row for row in rows if row["verdict"] == "undetermined"]
+    calm = [row for row in rows if row["verdict"] == "not throttled"]
+    near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
+    first, last = _period(report)
+    period = words.times(first, last)
+    day, comma, _ = period.partition(", ")
+    return {
+        "version": __version__,
+        "totals": words.totals(rows),
+        "period": period,
+        "period_length": words.length(last - first),
+        "day": day + comma if comma else "",
+        "brokers": sorted({row["broker"] for row in rows}),
+        "worst": [_counter(report, row) for row in throttled[:MOST]],
+        "most": MOST,
+        "throttled": [_counter(report, row) for row in throttled[:MOST_ROWS]],
+        "undetermined": [_counter(report, row) for row in undetermined[:MOST_ROWS]],
+        "near": [_counter(report, row) for row in near[:MOST_ROWS]],
+        "left_out": sum(max(0, len(some) - MOST_ROWS) for some in (throttled, undetermined, near)),
+        "calm": len(calm),
+        "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
+        "quality": quality,
+        "reasons": report.reasons,
+        "quarantine": report.quarantine,
+        "estimated": sum(row["estimated_events"] for row in rows),
+        "logged": any(row["logged_throttled_events"] is not None for row in rows),
+        "comparison": None if report.comparison is None else _comparison(report.comparison),
+        "command": report.command,
+        "engine": report.engine,
+        "windows": settings.windows,
+        "by_last": settings.generation.by_last,
+        "changes_in_quotas": len(settings.quotas.changes_ms),
+    }
+
+
+def _period(report: Report) -> tuple[int, int]:
+    """The first and the last event; an audit without any is an error, and has no report."""
+    first, last = report.quality.first_ms, report.quality.last_ms
+    assert first is not None
+    assert last is not None
+    return first, last
+
+
+def _peak(row: Row) -> float:
+    share: float = row["peak_rate"] / row["limit"]
+    return share
+
+
+def _counter(report: Report, row: Row) -> dict[str, Any]:
+    """A row in words; with its chart and clients where it has a timeline."""
+    entity, level = words.source(row)
+    first, last = row["first_throttled_ms"], row["last_throttled_ms"]
+    values: dict[str, Any] = {
+        "row": row,
+        "who": words.who(row),
+        "doing": words.doing(row),
+        "requests": words.requests(row),
+        "entity": entity,
+        "level": level,
+        "limit": words.limit(row),
+        "per_broker": words.key(row) is not QuotaKey.CONTROLLER_MUTATION_RATE,
+        "peak": words.peak(row),
+        "peak_rate": words.rate(row, row["peak_rate"]),
+        "share": None if row["throttled_events"] is None else words.share(row["throttled_events"], row["events"]),
+        "when": None if first is None else words.times(first, last),
+        "within": None if first is None else words.length(last - first),
+        "clients": [],
+        "chart": None,
+    }
+    timeline = report.timelines.get((row["broker"], row["key"], row["sensor"]))
+    if timeline is not None:
+        values["clients"] = _clients(row)
+        values["chart"] = _chart(report, row, timeline)
+    return values
+
+
+def _clients(row: Row) -> list[dict[str, Any]]:
+    """The clients of a shared counter; a share of the usage only where all of them are known."""
+    clients = row["clients"]
+    if row["client_count"] < 2:
+        return []
+    whole = sum(client["value"] for client in clients) if len(clients) == row["client_count"] else 0
+    return [
+        {
+            **client,
+            "used": words.used(row, client["value"]),
+            "share": words.share(client["value"], whole) if whole else None,
+        }
+        for client in clients
+    ]
+
+
+def _chart(report: Report, row: Row, timeline: Timeline) -> dict[str, Any]:
+    from kquota.audit.timeline import width_of
+
+    first, last = _period(report)
+    coarse = timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS))
+    limits = {one.limit for one in timeline.bins}
+    # What is drawn holds no name: Vega escapes text, and there is none but numbers and units.
+    wide, narrow = (
+        Markup(charts.draw(words.key(row), timeline, first, last, width))  # noqa: S704 - made here, of numbers
+        for width in (charts.WIDE, charts.NARROW)
+    )
+    return {
+        "wide": wide,
+        "narrow": narrow,
+        "width": duration_of(timeline.width_ms),
+        "limit": words.limit(row) if len(limits) == 1 else None,
+        "numbers_width": duration_of(coarse.width_ms),
+        "numbers": [
+            {
+                "time": words.moment(one.start_ms, coarse.width_ms),
+                "events": one.events,
+                "throttled": one.throttled,
+                "delay": words.length(one.throttle_ms) if one.throttle_ms else "–",
+                "peak_rate": words.rate(row, one.peak_rate),
+                "limit": words.rate(row, one.limit),
+            }
+            for one in coarse.bins
+        ],
+    }
+
+
+def duration_of(width_ms: int) -> str:
+    """The width of a bin: `2 s`, `10 min`, `6 h`."""
+    for unit, length in (("weeks", 604_800_000), ("days", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if width_ms >= length:
+            count = width_ms // length
+            return f"{count} {unit}" if count > 1 or unit in ("h", "min") else unit.removesuffix("s")
+    return f"{width_ms // 1000} s"
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    """What changes for clients, by outcome, the worst first."""
+    tables = []
+    for outcome in Outcome:
+        changes = [change for change in comparison.clients if change.outcome is outcome]
+        if changes:
+            lines = [_change(change) for change in changes[:MOST_ROWS]]
+            tables.append({"title": _OUTCOMES[outcome], "lines": lines, "left_out": len(changes) - len(lines)})
+    return {"tables": tables, "newly": comparison.count(Outcome.NEWLY_THROTTLED), "same": comparison.same}
+
+
+_OUTCOMES: Final = {
+    Outcome.NEWLY_THROTTLED: "Newly delayed",
+    Outcome.MORE: "Delayed more",
+    Outcome.LESS: "Delayed less",
+    Outcome.NO_LONGER_THROTTLED: "No longer delayed",
+    Outcome.UNDETERMINED: "Undetermined",
+}
+
+
+def _change(change: ClientChange) -> dict[str, Any]:
+    """One client before and after."""
+    return {
+        "user": change.user,
+        "client_id": change.client_id,
+        "key": change.key.value,
+        "brokers": sorted({*change.before.brokers, *change.after.brokers}),
+        "sides": [_side(change, standing) for standing in (change.before, change.after)],
+    }
+
+
+def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
+    """One client under one set of quotas."""
+    return {
+        "entity": "" if standing.entity is None else str(standing.entity),
+        "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
+        "delayed": standing.throttled_events,
+        "delay_ms": standing.throttle_time_ms,
+    }

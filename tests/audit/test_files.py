@@ -1,0 +1,160 @@
+"""Files by path and by URI: on this machine, and in an S3 that runs here."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs, orc
+
+from kquota.audit import local, sources
+from kquota.audit.batch import Batch, Tally
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, files, plan_splits
+from kquota.core.history import QuotaHistory
+from kquota.errors import InputError
+from tests.audit import oracle
+from tests.audit.test_job import QUOTAS, many_events
+from tests.audit.test_request_line import fields, line
+
+EVENTS = many_events()
+SETTINGS = AuditSettings(QuotaHistory.of(QUOTAS))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[tuple[Any, str]]:
+    """A file system on an S3 server of this process, with a bucket `logs`; and the query of its URIs."""
+    from moto.server import ThreadedMotoServer
+
+    # Where credentials come from: never the URI. The metadata service of a cloud is not asked for them.
+    given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_EC2_METADATA_DISABLED": "true"}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ |= given
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        address = f"{host}:{port}"
+        system = fs.S3FileSystem(
+            endpoint_override=address, scheme="http", region="eu-north-1", allow_bucket_creation=True
+        )
+        system.create_dir("logs")
+        yield system, f"?region=eu-north-1&scheme=http&endpoint_override={address}"
+    finally:
+        server.stop()
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def put(s3: tuple[Any, str], path: str, content: bytes) -> str:
+    """Writes an object; its URI."""
+    system, query = s3
+    with system.open_output_stream(path, compression=None) as stream:
+        stream.write(content)
+    return f"s3://{path}{query}"
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "csv", "csv.gz", "jsonl"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_usage_tables_in_s3(s3: tuple[Any, str], tmp_path: Path, form: str, processes: int) -> None:
+    """Every form, also read by other processes; the findings are those of a plain replay."""
+    if processes == 2 and form != "parquet":
+        return
+    table = oracle.usage_table(EVENTS)
+    path = tmp_path / f"usage.{form}"
+    match form:
+        case "parquet":
+            pq.write_table(table, path, row_group_size=1000)
+        case "orc":
+            orc.write_table(table, path)
+        case "jsonl":
+            table.to_pandas().to_json(path, orient="records", lines=True)
+        case _:
+            text = table.to_pandas().to_csv(index=False).encode()
+            path.write_bytes(gzip.compress(text) if form.endswith("gz") else text)
+    uri = put(s3, f"logs/{form}-{processes}/usage.{form}", path.read_bytes())
+
+    result = local.audit(plan_splits([uri], "auto"), SETTINGS, uri, processes=processes)
+
+    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, SETTINGS)
+
+
+def test_a_folder_in_s3(s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files without hidden ones, large ones in pieces; the broker is the name of the last folder."""
+    monkeypatch.setattr(sources, "LINE_SPLIT_BYTES", 5000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 700)
+    log = (line(fields()) * 50).encode()
+    put(s3, "logs/all/broker 1/kafka-request.log", log)
+    put(s3, "logs/all/broker-2/kafka-request.log.gz", gzip.compress(log))
+    put(s3, "logs/all/_SUCCESS", b"no data")
+    put(s3, "logs/all/.hidden/x.log", b"no data")
+
+    splits = plan_splits([f"s3://logs/all/{s3[1]}"], "auto")
+    tally = Tally()
+    batches = [batch for split in splits for batch in sources.read(split, ReadSettings(), tally)]
+
+    assert len(splits) > 5
+    assert (tally.events, tally.rejected) == (100, 0)
+    assert sorted({name for batch in batches if isinstance(batch, Batch) for name in batch.broker.values}) == [
+        "broker 1",
+        "broker-2",
+    ]
+    assert plan_splits([f"s3a://logs/all/{s3[1]}"], "auto") == splits
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("s3://logs/missing", "no such file or folder"),
+        ("s3://nowhere/x", "nowhere"),
+    ],
+)
+def test_what_is_not_there(s3: tuple[Any, str], path: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        plan_splits([path + s3[1]], "auto")
+
+
+def test_a_file_by_uri(tmp_path: Path) -> None:
+    path = tmp_path / "a b" / "kafka-request.log"
+    path.parent.mkdir()
+    path.write_text(line(fields()))
+    (split,) = plan_splits([path.as_uri()], "auto")
+    assert split.path == str(path)
+    assert plan_splits([f"file:{path}"], "auto") == [split]
+
+
+@pytest.mark.parametrize("path", ["wasb://c@a/x", "dbfs:///x", "https://host/x.parquet"])
+def test_a_file_system_that_is_not_known(path: str) -> None:
+    with pytest.raises(InputError, match="is not known, only file, s3") as raised:
+        plan_splits([path], "auto")
+    assert raised.value.hint is not None
+    assert "mount" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://AKIA:hunter2@bucket/x",
+        "s3://bucket/x?secret_key=hunter2",
+        "abfs://c@a.dfs.core.windows.net/x?sas_token=hunter2",
+    ],
+)
+def test_a_uri_with_a_secret_is_refused_without_saying_it(path: str) -> None:
+    with pytest.raises(InputError, match="must not hold credentials") as raised:
+        plan_splits([path], "auto")
+    assert "hunter2" not in f"{raised.value} {raised.value.hint}"
+
+
+def test_names() -> None:
+    assert files.name_of("s3://b/k/usage.csv.gz?region=x") == "usage.csv.gz"
+    assert files.name_of("/a/usage?.csv") == "usage?.csv"
+    assert files.folder_of("s3://b/broker%201/x.log?region=x") == "broker 1"
+    assert files.folder_of("s3://b/x.log") == "b"

@@ -1,0 +1,124 @@
+"""The canonical usage table in every form, on the local engine, against a plain replay."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from kquota.audit import local
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import plan_splits
+from kquota.core.history import QuotaHistory
+from kquota.errors import InputError
+from tests.audit import oracle
+from tests.audit.test_job import QUOTAS, many_events
+
+EVENTS = many_events()
+TABLE = oracle.usage_table(EVENTS)
+
+
+def retyped(table: pa.Table, **types: pa.DataType) -> pa.Table:
+    """The table with other types of those columns."""
+    for name, wanted in types.items():
+        index = table.schema.get_field_index(name)
+        column = table.column(index)
+        if pa.types.is_timestamp(wanted):
+            column = column.cast(pa.timestamp("ms", wanted.tz))
+        table = table.set_column(index, name, column.cast(wanted))
+    return table
+
+
+def write_orc(path: Path, table: pa.Table) -> Path:
+    """Several stripes."""
+    orc.write_table(table, path / "usage.orc", stripe_size=1024, batch_size=256)
+    return path / "usage.orc"
+
+
+def write_parquet(path: Path, table: pa.Table) -> Path:
+    """Several row groups."""
+    pq.write_table(table, path / "usage.parquet", row_group_size=900)
+    return path / "usage.parquet"
+
+
+def write_csv(path: Path, table: pa.Table) -> Path:
+    """Packed."""
+    with gzip.open(path / "usage.csv.gz", "wb") as file:
+        pyarrow.csv.write_csv(table, file)
+    return path / "usage.csv.gz"
+
+
+def write_json_lines(path: Path, table: pa.Table) -> Path:
+    """Plain."""
+    (path / "usage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return path / "usage.jsonl"
+
+
+WIDE = {
+    "timestamps in ms": {"time_ms": pa.timestamp("ms")},
+    "timestamps in us with a zone": {"time_ms": pa.timestamp("us", "Europe/Berlin")},
+    "timestamps in ns": {"time_ms": pa.timestamp("ns")},
+    "decimals": {"bytes": pa.decimal128(20, 0), "request_time_ns": pa.decimal128(38, 3)},
+    "doubles": {"bytes": pa.float64()},
+    "small integers": {"throttle_time_ms": pa.int16(), "bytes": pa.uint32()},
+    "large strings": {"user": pa.large_string(), "client_id": pa.string_view()},
+}
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
+def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> None:
+    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+
+    result = local.audit(plan_splits([str(write(tmp_path, TABLE))], "auto"), settings, "usage", processes=1)
+
+    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_orc])
+@pytest.mark.parametrize("types", WIDE.values(), ids=WIDE)
+def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:
+    if (write is write_orc and types.keys() & {"user"}) or any(map(pa.types.is_unsigned_integer, types.values())):
+        write = write_parquet  # ORC has neither
+    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+    path = write(tmp_path, retyped(TABLE, **types))
+
+    result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
+
+    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
+
+
+def test_what_is_no_whole_number_costs_its_row(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "time_ms": [1700000000000] * 4,
+            "user": ["alice"] * 4,
+            "api": ["produce"] * 4,
+            "bytes": pa.array([Decimal("1.5"), Decimal("10"), Decimal("1e19"), Decimal("7.0")], pa.decimal128(38, 1)),
+        }
+    )
+    result = local.audit(
+        plan_splits([str(write_parquet(tmp_path, table))], "auto"), AuditSettings(QuotaHistory.of(QUOTAS)), "usage"
+    )
+
+    assert (result.quality.events, result.quality.rejected) == (2, 2)
+    assert {reject.reason for reject in result.rejects} == {"bytes is not a whole number"}
+
+
+def test_what_is_not_orc(tmp_path: Path) -> None:
+    (tmp_path / "usage.orc").write_bytes(b"ORC not")
+    with pytest.raises(InputError, match="not an ORC file"):
+        plan_splits([str(tmp_path / "usage.orc")], "auto")
+    orc.write_table(pa.table({"a": [1]}), tmp_path / "other.orc")
+    with pytest.raises(InputError, match="column time_ms"):
+        plan_splits([str(tmp_path / "other.orc")], "usage")

@@ -1,0 +1,319 @@
+"""`kquota audit --report`: the page in a real browser, and Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota.audit import local
+from kquota.audit.findings import AuditResult
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.cli.report import MOST, Report, charts, words, write_report
+from kquota.cli.report.markdown import findings_table, summary
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.documents.quotas import read_quotas
+from tests.audit.recorded import LOG, QUOTAS
+from tests.browser import Browser
+from tests.cli.conftest import Kquota
+
+EVIL = "<script>alert(1)</script><img src=http://evil.test/x onerror=alert(2)>{{ 7*7 }}\"'&amp;"
+WIDTHS = (1280, 390)
+CHARTS = "[...document.querySelectorAll('figure svg')].filter(svg => svg.getBoundingClientRect().width > 0)"
+LINKS = "[...document.querySelectorAll('[src], [href], script, iframe')].map(element => element.outerHTML)"
+
+
+@cache
+def recorded() -> tuple[AuditResult, AuditSettings]:
+    """The audit of the recorded log, as a report needs it."""
+    quotas = QuotaHistory.of(read_quotas(QUOTAS))
+    settings = AuditSettings(quotas, per_client=True, timelines=MOST, read=ReadSettings(broker="1"))
+    return local.audit(plan_splits([str(LOG)], "request-log"), settings, "the recorded log", processes=1), settings
+
+
+def recorded_report(**changes: Any) -> Report:
+    """The report of the recorded log, with other values where they are given."""
+    result, settings = recorded()
+    report = Report(
+        result.findings.to_pylist(), result.timelines, result.quality, (), settings, result.engine, "kquota audit x.log"
+    )
+    return replace(report, **changes)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the recorded log."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(recorded_report(), path)
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_in_a_browser(page: Path, browser: Browser, width: int) -> None:
+    """Charts are drawn, nothing is asked of a network or complained about, and nothing sticks out."""
+    browser.open(page, width=width)
+
+    assert (browser.troubles, browser.requests) == ([], [])
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    drawn = browser.evaluate(f"{CHARTS}.map(svg => svg.querySelectorAll('.mark-rect path').length)")
+    timelines = recorded_report().timelines.values()
+    # Two bars where the rate is over the limit, one elsewhere, and one for the delay.
+    expected = [
+        sum(3 if one.peak_rate > one.limit else 2 for one in line.bins)
+        for line in sorted(timelines, key=lambda line: -sum(one.throttle_ms for one in line.bins))
+    ]
+    assert drawn == expected
+    boxes = browser.evaluate(f"{CHARTS}.map(svg => svg.getBoundingClientRect().width)")
+    assert all(width / 3 < box <= width - 32 for box in boxes)
+    outside = (
+        f"{CHARTS}.flatMap(svg => [...svg.querySelectorAll('text')].filter(text => {{"
+        " const a = text.getBoundingClientRect(), b = svg.getBoundingClientRect();"
+        " return a.width > 0 && (a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1) }))"
+    )
+    assert browser.evaluate(f"{outside}.map(text => text.textContent)") == []
+    smallest = browser.evaluate(
+        f"Math.min(...{CHARTS}.flatMap(svg => [...svg.querySelectorAll('text')])"
+        ".map(text => text.getBoundingClientRect()).map(box => Math.min(box.width, box.height)).filter(Boolean))"
+    )
+    assert smallest > 6
+
+
+def test_what_the_page_tells(page: Path, browser: Browser) -> None:
+    """Who, which quota, when, how bad, the clients behind a counter, the data, and how to do it again."""
+    browser.open(page)
+    text = " ".join(browser.evaluate("document.body.innerText").split())
+
+    assert "6 of 9 counters are over their limit and delayed." in text
+    alice = recorded_report().findings[0]
+    assert (
+        f"User alice is delayed {alice['throttled_events']:,} times in 4 min (2026-11-20, 14:23:05 to 14:27:04 UTC),"
+        f" {words.length(alice['throttle_time_ms'])} in all and 2.0 s at most,"
+        " by the quota producer_byte_rate of user=alice: 300 kB/s." in text
+    )
+    assert "359 kB/s, 120 % of the limit" in text
+    assert "4,625 delayed, 8 min 22 s in all" in text
+    assert f"alice billing-1 59.8 MB 83 % 6,558 {alice['clients'][0]['throttled_events']:,}" in text
+    assert "user frank request_percentage of user=frank 0.5 % ≥ 155 %" in text
+    assert f"{recorded_report().quality.events:,} requests" in text
+    assert "kquota audit x.log" in text
+    order = browser.evaluate("[...document.querySelectorAll('article h3')].map(h => h.firstChild.textContent.trim())")
+    assert order == [
+        "1. user alice",
+        "2. user carol",
+        "3. user bob, client-id fraud-reader",
+        "4. client-id sensor-gw",
+        "5. client-id web-edge",
+        "6. user bob, client-id etl",
+    ]
+
+
+def test_dark_light_and_paper(page: Path, browser: Browser) -> None:
+    """Colours follow the reader, the charts' too; paper is always light, and holds the whole page."""
+    colours = "JSON.stringify([document.body, document.querySelector('figure svg .mark-rect path')].map(element => {"
+    colours += " const style = getComputedStyle(element); return [style.backgroundColor, style.fill, style.color] }))"
+    seen = {}
+    for dark in (False, True):
+        browser.open(page, dark=dark)
+        seen[dark] = json.loads(browser.evaluate(colours))
+    assert seen[False][0][0] == "rgb(255, 255, 255)"
+    assert seen[True][0][0] != seen[False][0][0]
+    assert seen[True][1][1] != seen[False][1][1]
+
+    browser.call(
+        "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+    )
+    assert json.loads(browser.evaluate(colours)) == seen[False]
+    browser.call("Emulation.setEmulatedMedia", media="")
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) > 2
+
+
+def test_the_page_for_those_who_do_not_see_it(page: Path, browser: Browser) -> None:
+    """One heading of the first order, no level left out; each chart has a text and a table; tables have headings."""
+    browser.open(page)
+
+    levels = browser.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+    labels = browser.evaluate("[...document.querySelectorAll('figure [role=img]')].map(i => i.ariaLabel)")
+    assert len(labels) == 12
+    assert all(re.fullmatch(r"Chart: .* It peaks at .* of the limit\.", label) for label in labels)
+    assert browser.evaluate("[...document.querySelectorAll('article')].every(a => a.querySelector('details table'))")
+    assert browser.evaluate(
+        "[...document.querySelectorAll('table')].every(t => t.querySelector('thead th[scope=col]'))"
+    )
+    assert browser.evaluate("document.documentElement.lang") == "en"
+
+
+def hostile() -> Report:
+    """Names that are markup, wherever a name can be, long ones, and every part of a page."""
+    report = recorded_report()
+    rows = [dict(row) for row in report.findings]
+    timelines = dict(report.timelines)
+    for row, sensor, broker in ((rows[0], f"{urllib.parse.quote(EVIL)}:", EVIL), (rows[3], f":{EVIL * 3}", "1")):
+        line = timelines.pop((row["broker"], row["key"], row["sensor"]))
+        row |= {"sensor": sensor, "broker": broker}
+        timelines[broker, row["key"], sensor] = line
+    rows[0]["clients"] = [{**client, "user": EVIL, "client_id": "x" * 249} for client in rows[0]["clients"]]
+    free, held = Standing(), Standing("throttled", 7, 1234, (EVIL,), ":", Entity(user=EVIL), 1000)
+    unknown = Standing("undetermined", None, None)
+    changes = (
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, EVIL, "x" * 249, 9, free, held, Outcome.NEWLY_THROTTLED),
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", "", 9, held, free, Outcome.NO_LONGER_THROTTLED),
+        ClientChange(QuotaKey.REQUEST_PERCENTAGE, "", "app", 9, unknown, held, Outcome.UNDETERMINED),
+    )
+    comparison = Comparison(changes, (), 5)
+    return replace(
+        report,
+        findings=rows,
+        timelines=timelines,
+        reasons=[(EVIL, 3)],
+        command=EVIL,
+        quarantine=EVIL,
+        quality=replace(report.quality, rejected=3),
+        comparison=comparison,
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_are_text(tmp_path: Path, browser: Browser, width: int) -> None:
+    """Nothing in a name becomes an element, a request or a script; long ones do not widen the page."""
+    write_report(hostile(), tmp_path / "hostile.html")
+    browser.open(tmp_path / "hostile.html", width=width)
+
+    assert (browser.troubles, browser.requests) == ([], [])
+    assert browser.evaluate("document.querySelectorAll('script, img, iframe').length") == 0
+    assert browser.evaluate(LINKS) == ['<link rel="icon" href="data:,">']
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    text = browser.evaluate("document.body.innerText")
+    assert text.count(EVIL) > 8
+    for heading in ("Newly delayed", "No longer delayed", "Undetermined"):
+        assert heading in text
+    assert "1 client newly delayed; 5 clients delayed, or undetermined, as before." in text
+    assert "no limit" in text
+
+
+def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None:
+    """A name must not look like another one."""
+    rows = [dict(row) for row in recorded_report().findings]
+    rows[0]["clients"] = [{**client, "client_id": "a\u202eb\x00c"} for client in rows[0]["clients"]]
+    write_report(recorded_report(findings=rows), tmp_path / "page.html")
+
+    page = (tmp_path / "page.html").read_text()
+    assert "a\\u202eb\\x00c" in page
+    assert "\u202e" not in page
+
+
+def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
+    """Where nobody is delayed it says so; who is near the limit is named."""
+    rows = [{**row, "peak_rate": 0.9 * row["limit"]} for row in recorded_report().findings[6:8]]
+    settings = replace(recorded()[1], generation=Generation.N_BY_START, windows=QuotaWindows(5, 3))
+    write_report(recorded_report(findings=rows, timelines={}, settings=settings), tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    text = browser.evaluate("document.body.innerText")
+
+    assert "Nobody is delayed." in text
+    assert "Not throttled, but near the limit" in text
+    assert "90 %" in text
+    assert "quota.window.num=5" in text
+    assert "Kafka 3.7 and older" in text
+    assert browser.evaluate("document.querySelectorAll('svg').length") == 0
+
+
+def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser) -> None:
+    """The whole way, with the table still on stdout, what could not be read, and the command that does it again."""
+    folder = tmp_path / "broker 7"
+    folder.mkdir()
+    (folder / "usage.csv").write_text(
+        "time_ms,broker,user,client_id,api,bytes\n"
+        + "".join(f"{1_700_000_000_000 + 100 * n},7,alice,app-{n % 2},produce,{900 * (n % 3)}\n" for n in range(600))
+        + "never,7,alice,app,produce,1\n"
+    )
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n  values: {producer_byte_rate: 2kB}\n"
+    )
+
+    done = kquota("audit", "broker 7", "--quotas", "quotas.yaml", "--engine", "local", "--report", "a.html")
+
+    assert done.code == 0
+    assert "alice:" in done.out
+    browser.open(tmp_path / "a.html")
+    assert (browser.troubles, browser.requests) == ([], [])
+    assert browser.evaluate(f"{CHARTS}.length") == 1
+    text = " ".join(browser.evaluate("document.body.innerText").split())
+    assert "kquota audit 'broker 7' --quotas quotas.yaml --engine local --report a.html" in text
+    assert "1 record, kept in kquota-quarantine.jsonl" in text
+    assert "2 clients share this counter" in text
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "says"),
+    [("report.pdf", 2, "no *.html"), ("missing/report.html", 3, "no such folder")],
+)
+def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, code: int, says: str) -> None:
+    """It is said before the work begins."""
+    done = kquota("audit", "x.log", "--quotas", "quotas.yaml", "--report", report)
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err.splitlines()[-1]
+    assert not list(tmp_path.glob("report*"))
+
+
+def test_as_markdown() -> None:
+    """A sentence, the counters that suffer in order, and what is not known."""
+    result, _ = recorded()
+    rows = result.findings.to_pylist()
+    first, *lines = summary(rows, result.quality).splitlines()
+
+    delayed = sum(row["throttled_events"] or 0 for row in rows)
+    delay = words.length(sum(row["throttle_time_ms"] or 0 for row in rows))
+    assert first == (
+        f"**6 of 9 counters throttled.** {delayed:,} requests delayed, {delay} in all, 5.9 s at most."
+        f" {result.quality.events:,} requests, 2026-11-20, 14:22:46 to 14:27:06 UTC."
+    )
+    table = [line for line in lines if line.startswith("|")]
+    assert [line.split(" | ")[1] for line in table[2:4]] == ["`user alice`", "`user carol`"]
+    assert len(table) == 2 + 6
+    assert re.match("Undetermined, .*: `user frank`", lines[-1])
+
+
+def test_a_name_in_markdown_is_text() -> None:
+    """No cell ends early, and no tag or link comes of it."""
+    rows = [{**row, "sensor": ":a|b<img>[x](y)`", "broker": "b|c"} for row in recorded_report().findings[:1]]
+
+    *_, line = findings_table(rows).splitlines()
+    assert line.startswith(r"| b\|c | `` client-id a\|b<img>[x](y)` `` | producer_byte_rate of `user=alice` |")
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "label"),
+    [(60_000, "%H:%M:%S"), (3_600_000, "%H:%M"), (3 * 86_400_000, "%d %b %H:%M"), (90 * 86_400_000, "%d %b")],
+)
+def test_the_axis_tells_as_much_as_it_must(span_ms: int, label: str) -> None:
+    """Seconds for minutes, days for months."""
+    assert charts.time_format(span_ms) == label
+
+
+def test_words() -> None:
+    """Shares and lengths as people write them."""
+    assert [words.share(part, 1000) for part in (0, 0.1, 3, 99, 100, 420)] == [
+        "0 %", "< 0.1 %", "0.3 %", "9.9 %", "10 %", "42 %",
+    ]  # fmt: skip
+    assert [words.length(ms) for ms in (398, 12_500, 240_000, 7_200_000)] == ["398 ms", "12.5 s", "4 min", "2 h"]
+    row = {"key": "producer_byte_rate", "sensor": "CN%3Dx%2Cy:app:1"}
+    assert words.who(row) == "user CN=x,y, client-id app:1"
