@@ -100,7 +100,7 @@ def command(
 
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
-    with usage.auditor(options, settings) as run:
+    with usage.auditor(options, settings, needs="a report" if report is not None else None) as run:
         result = run(settings)
     usage.keep_rejects(result, quarantine)
     comparison = None
@@ -339,16 +339,6 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
     if total_ms is None or longest_ms is None:
         return ("-",)
     return duration(total_ms), f"longest {duration(longest_ms)}"
-
-
-def _logged(row: dict[str, Any]) -> tuple[str, ...]:
-    """What the broker itself answered; samples do not tell how long in all."""
-    from kquota.cli.text import duration
-
-    if row["logged_throttled_events"] is None:
-        return ("-",)
-    total_ms = row["logged_throttle_time_ms"]
-    return str(row["logged_throttled_events"]), *([] if total_ms is None else [duration(total_ms)])
 
 
 def _clients(row: dict[str, Any]) -> str:

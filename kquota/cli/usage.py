@@ -219,8 +219,11 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
 
 
 @contextlib.contextmanager
-def auditor(options: Mapping[str, Any], settings: AuditSettings) -> Iterator[Audit]:
-    """Finds the input and the engine; yields what audits the one on the other. Raises InputError."""
+def auditor(options: Mapping[str, Any], settings: AuditSettings, *, needs: str | None = None) -> Iterator[Audit]:
+    """Finds the input and the engine; yields what audits the one on the other. Raises InputError.
+
+    `needs` names what cannot be done without each request: then samples are refused.
+    """
     table, topic, url = options["table"], options["topic"], options["prometheus"]
     if table is not None:
         from kquota.audit import spark
@@ -235,13 +238,15 @@ def auditor(options: Mapping[str, Any], settings: AuditSettings) -> Iterator[Aud
         with _audits(splits, f"topic {topic}", options["engine"], options["master"]) as audit:
             yield audit
         return
-    from kquota.audit.sources import plan_splits
+    from kquota.audit.sources import SAMPLED, plan_splits
 
     with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
         fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
         # What is wrong with the input is said at once, not after ten seconds of starting Spark.
         splits = plan_splits((*options["paths"], *fetched), options["source"])
         what = ", ".join((*options["paths"], *([url] if url else ())))
+        if needs is not None and any(split.dialect in SAMPLED for split in splits):
+            raise InputError(f"{what}: holds samples, and {needs} needs each request")
         with _audits(splits, what, options["engine"], options["master"]) as audit:
             yield audit
 

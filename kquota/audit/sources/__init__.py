@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import itertools
+import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,9 @@ DIALECTS = {
     "confluent-metrics": "confluent_metrics",
 }
 """The dialects and their modules in this folder."""
+
+SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
+"""The dialects of samples."""
 
 
 @dataclass(frozen=True, slots=True)
