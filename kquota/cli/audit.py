@@ -137,8 +137,8 @@ def command(
     """Show who would be throttled, when, by which quota and by how much.
 
     Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
-    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
-    ('kquota schema quota-history'), or by --quotas-journal.
+    table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
+    quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
 
     With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
     by who they are, as a quota on another level gives them another counter.
@@ -152,9 +152,7 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
-      kquota audit s3://logs/broker-1/ --quotas quotas.yaml
-      kquota audit --topic usage --bootstrap-server host:9092 --command-config client.properties
-      kquota audit --table db.usage --quotas quotas.yaml
+      kquota audit --topic usage --bootstrap-server host:9092
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
