@@ -25,7 +25,7 @@ from random import Random
 from typing import Any
 
 from kquota.audit import sources
-from kquota.audit.batch import Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.pack import Packer
 from kquota.audit.sources import ReadSettings, Split, plan_splits
 from kquota.core.entity import DEFAULT, Entity
@@ -170,6 +170,7 @@ def _pack(packer: Packer, splits: list[Split]) -> int:
     tally = Tally()
     for number, split in enumerate(splits):
         for part, batch in enumerate(sources.read(split, ReadSettings(broker="1"), tally)):
+            assert isinstance(batch, Batch)
             for _, segment in packer.pack(batch, (number, part)):
                 segment.dumps()
     assert not tally.rejected

@@ -66,7 +66,8 @@ class Batch:
     request_complete: bool = False
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
     bytes_complete: bool = True
-    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing."""
+    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
+    partitions of a topic that it shows only when that is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
@@ -75,6 +76,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.time_ms)
+
+    @property
+    def requests(self) -> int:
+        """How many requests there are; a topic is none of its own."""
+        return int(np.count_nonzero(self.kind != MUTATION))
 
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
@@ -140,12 +146,11 @@ class Tally:
         if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
             self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
 
-    def saw(self, batch: Batch) -> None:
-        """Counts the events of a batch and widens the time range."""
-        if len(batch) == 0:
+    def saw(self, times_ms: Int64s, requests: int) -> None:
+        """Counts requests, or samples, and widens the time range."""
+        if len(times_ms) == 0:
             return
-        # A topic is no request of its own.
-        self.events += int(np.count_nonzero(batch.kind != MUTATION))
-        first, last = int(batch.time_ms.min()), int(batch.time_ms.max())
+        self.events += requests
+        first, last = int(times_ms.min()), int(times_ms.max())
         self.first_ms = first if self.first_ms is None else min(first, self.first_ms)
         self.last_ms = last if self.last_ms is None else max(last, self.last_ms)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, MUTATION, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 from kquota.errors import InputError
@@ -43,7 +44,15 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
     `brokers` gives the windows; the names are those of the events.
     """
     tally = Tally()
-    batches = [batch for split in plan_splits(paths, dialect) for batch in read(split, settings, tally) if len(batch)]
+    batches = []
+    for split in plan_splits(paths, dialect):
+        for batch in read(split, settings, tally):
+            if isinstance(batch, Samples):
+                raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
+            # The topics of a request are no requests of their own.
+            requests = batch.take(batch.kind != MUTATION)
+            if len(requests):
+                batches.append(requests)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
     names: dict[tuple[str, str, str, str], int] = {}

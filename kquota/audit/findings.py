@@ -15,6 +15,8 @@ from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.audit.demand import Measured
+    from kquota.audit.pack import CounterRef
     from kquota.audit.timeline import Timeline
 
 
@@ -25,6 +27,17 @@ class Verdict(enum.Enum):
     NOT_THROTTLED = "not throttled"
     UNDETERMINED = "undetermined"
     """The export does not hold what the answer depends on."""
+
+
+class Basis(enum.Enum):
+    """What a finding rests on."""
+
+    REQUESTS = "requests"
+    """Each request, replayed."""
+    RATES = "rates"
+    """Readings of the broker's own rates."""
+    TOTALS = "totals"
+    """What was charged in intervals."""
 
 
 _CLIENT = pa.struct(
@@ -48,11 +61,14 @@ SCHEMA = pa.schema(
         pa.field("limit", pa.float64(), nullable=False),
         pa.field("limit_changes", pa.int64(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("basis", pa.string(), nullable=False),
         pa.field("events", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
         pa.field("throttle_time_ms", pa.int64()),
         pa.field("throttle_time_max_ms", pa.int64()),
         pa.field("peak_rate", pa.float64(), nullable=False),
+        pa.field("peak_rate_max", pa.float64()),
         pa.field("first_throttled_ms", pa.int64()),
         pa.field("last_throttled_ms", pa.int64()),
         pa.field("logged_throttled_events", pa.int64()),
@@ -67,11 +83,18 @@ SCHEMA = pa.schema(
 
 `level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
 quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
-per broker; `peak_rate` of an undetermined counter is a lower bound. `throttled_*` is the prediction (null when
-undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the broker itself answered, null
-where the export does not say. `estimated_events` counts throttled fetches whose size was estimated. `clients` are the
-busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time, or partitions; their
-`throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is undetermined.
+per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
+`peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
+the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
+estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
+or partitions; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is
+undetermined.
+
+Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
+but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
+and `logged_*` counts readings of the broker's throttle time above 0, with the longest mean. A series that adds up
+several counters is one finding, under the lowest of their limits.
 """
 
 
@@ -81,7 +104,7 @@ class DataQuality:
 
     events: int = 0
     ungoverned: int = 0
-    """Events of clients without a limit."""
+    """Events and samples of clients without a limit."""
     exempt: int = 0
     """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
@@ -129,6 +152,8 @@ class AuditResult:
     """What ran it: `local` or `spark`."""
     timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
     """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
+    measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
+    """The seconds of each counter, where `AuditSettings.question` asks for them."""
 
     @property
     def throttled(self) -> bool:
@@ -168,8 +193,10 @@ def _naming(table: pa.Table, clients: int) -> pa.Table:
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:
     """All findings as one table: throttled first, most throttle time first; then by name, so that runs compare."""
     table = pa.concat_tables([SCHEMA.empty_table(), *tables])
-    return table.sort_by(
+    throttled = pc.equal(table.column("verdict"), Verdict.THROTTLED.value).cast(pa.int8())
+    table = table.append_column("throttled", throttled).sort_by(
         [
+            ("throttled", "descending"),
             ("throttle_time_ms", "descending"),
             ("peak_rate", "descending"),
             ("broker", "ascending"),
@@ -177,3 +204,4 @@ def ordered(tables: Iterable[pa.Table]) -> pa.Table:
             ("sensor", "ascending"),
         ]
     )
+    return table.drop_columns(["throttled"])

@@ -16,6 +16,7 @@ import numpy as np
 
 from kquota.audit import kernels
 from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Column, Int64s
+from kquota.audit.settings import Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
@@ -55,8 +56,9 @@ class Segment:
     """The events of some counters from one batch: sorted by counter, in the export's order within each.
 
     `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
-    `limits[i]`. Ids are fingerprints, the same in every process; who they are is told once by each packer, in
-    `counters` and `governing` (by id) and `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
+    `limits[i]`; `homes[i]` is the same for all that are kept together (`AuditSettings.together`). Ids are fingerprints,
+    the same in every process; who they are is told once by each packer, in `counters` and `governing` (by id) and
+    `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
     clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is charged to; `member`
     is the member of each row, where that is asked for.
     """
@@ -64,6 +66,7 @@ class Segment:
     ordinal: tuple[int, int]
     """(split, batch): the order in which the export holds the events."""
     counter_ids: Int64s
+    homes: Int64s
     keys: Any
     limits: Any
     counts: Int64s
@@ -230,6 +233,7 @@ class Packer:
     buckets: int
     variant: int = 0
     per_client: bool = False
+    together: Together = Together.COUNTER
     ungoverned: int = 0
     """Events that no quota limits."""
     counters: list[CounterRef] = field(default_factory=list)
@@ -240,6 +244,8 @@ class Packer:
         self._changes = np.array(self.quotas.changes_ms, np.int64)
         self._numbers: dict[CounterRef, int] = {}
         self._ids: list[int] = []
+        self._homes: list[int] = []
+        """Where each counter is kept: the bucket, modulo their number."""
         self._told: set[tuple[int, int]] = set()
         self._told_members: list[set[int]] = [set() for _ in range(self.buckets)]
 
@@ -301,8 +307,21 @@ class Packer:
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
             self._ids.append(_fingerprint(str(self.variant), broker, key.value, sensor))
+            self._homes.append(self._home(reference, self._ids[-1]))
         period.governing.setdefault(number, governing)
         return number
+
+    def _home(self, counter: CounterRef, counter_id: int) -> int:
+        user, _, client_id = counter.sensor.partition(":")  # the user's name is encoded and has no colon
+        match self.together:
+            case Together.COUNTER:
+                return counter_id
+            case Together.USER:
+                return _fingerprint(counter.broker, user)
+            case Together.CLIENT_ID:
+                return _fingerprint(counter.broker, client_id)
+            case Together.BROKER:
+                return _fingerprint(counter.broker)
 
     def _segments(
         self,
@@ -322,9 +341,10 @@ class Packer:
             return
         numbers = np.unique(charged[governed])
         ids = np.array([self._ids[number] for number in numbers], np.int64)
-        buckets = ids % self.buckets
+        homes = np.array([self._homes[number] for number in numbers], np.int64)
+        buckets = homes % self.buckets
         order = np.lexsort((numbers, buckets))
-        numbers, ids, buckets = numbers[order], ids[order], buckets[order]
+        numbers, ids, homes, buckets = numbers[order], ids[order], homes[order], buckets[order]
         keys = np.array([KEYS.index(self.counters[number].key) for number in numbers], np.int8)
         limits = np.array([period.governing[number].limit for number in numbers.tolist()])
         # rank: a counter's place in the sorted output; rows of clients without a quota sort behind all of them.
@@ -361,6 +381,7 @@ class Packer:
                 Segment(
                     ordinal=ordinal,
                     counter_ids=ids[first:last],
+                    homes=homes[first:last],
                     keys=keys[first:last],
                     limits=limits[first:last],
                     counts=counts[first:last],

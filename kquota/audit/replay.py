@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA, Verdict
+from kquota.audit.findings import SCHEMA, Basis, Verdict
 from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.settings import AuditSettings
@@ -37,6 +37,7 @@ _KINDS = {
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
+_INCOMPLETE = "the export does not hold all that it is charged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,15 @@ class Part:
     """
 
     counters: Int64s
+    homes: Int64s
+    """Where each counter is kept (`AuditSettings.together`)."""
     kinds: Any
     limits: Any
     offsets: Int64s
     times: Int64s
     values: Int64s
     throttle_ms: Int64s | None
+    """What the broker answered; less than 0 where it is not told."""
     connection: Int64s | None
     detail: Int64s | None
     member: Int64s | None
@@ -72,7 +76,7 @@ class Part:
         columns: dict[str, Any] = {
             name: None if (column := getattr(self, name)) is None else column[rows] for name in _ROWS
         }
-        rest: dict[str, Any] = {name: getattr(self, name) for name in ("counters", "kinds", "limits")}
+        rest: dict[str, Any] = {name: getattr(self, name) for name in ("counters", "homes", "kinds", "limits")}
         return Part(**rest, offsets=ends[self.offsets], **columns)
 
 
@@ -210,10 +214,11 @@ class Replay:
         numbers = [self._numbers(segment) for segment in segments]
         counters = np.unique(np.concatenate(numbers))
         targets = [np.searchsorted(counters, mine) for mine in numbers]
-        counts = np.zeros(len(counters), np.int64)
+        counts, homes = np.zeros(len(counters), np.int64), np.zeros(len(counters), np.int64)
         kinds, limits = np.zeros(len(counters), np.int8), np.zeros(len(counters))
         for segment, target in zip(segments, targets, strict=True):
             counts[target] += segment.counts
+            homes[target] = segment.homes
             kinds[target] = _KIND_OF_KEY[segment.keys]
             limits[target] = segment.limits
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -224,6 +229,8 @@ class Replay:
         columns: dict[str, Any] = {
             name: np.zeros(offsets[-1], np.float64 if name == "event_limits" else np.int64) for name in names
         }
+        if "throttle_ms" in columns:
+            columns["throttle_ms"] -= 1  # what no export tells of; others are put in place below
         cursor = offsets[:-1].copy()
         for segment, target in zip(segments, targets, strict=True):
             for name in names:
@@ -237,7 +244,7 @@ class Replay:
             for name in names:
                 columns[name][rows] = columns[name][rows][order]
         columns = {name: columns.get(name) for name in _ROWS}
-        return Part(counters, kinds, limits, offsets, **columns)
+        return Part(counters, homes, kinds, limits, offsets, **columns)
 
     def _run(self, part: Part, retaken: Any) -> None:
         """Replays a part; the events `retaken` (a mask) are fetches of which the broker sent nothing."""
@@ -318,11 +325,14 @@ class Replay:
                 pa.array([quota.limit for quota in governing], pa.float64()),
                 pa.array(changes, pa.int64()),
                 pa.array(verdicts.tolist(), pa.string()),
+                pa.array([None if each else _INCOMPLETE for each in known.tolist()], pa.string()),
+                pa.array([Basis.REQUESTS.value] * count, pa.string()),
                 pa.array(totals["events"]),
                 whole(throttled, known),
                 whole(summaries["total_ms"], known),
                 whole(summaries["max_ms"], known),
                 pa.array(summaries["peak_rate"], pa.float64()),
+                pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
                 whole(summaries["first_ms"], happened),
                 whole(summaries["last_ms"], happened),
                 *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),

@@ -22,9 +22,6 @@ from kquota.core.quota import QuotaKey
 EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
 """2001 to 2100: a time outside was in another unit, or misread."""
 
-COUNTER_SLACK_MS = 1000
-"""Counters are read some time after the time they are given, and rpk rounds to seconds."""
-
 Float64s = npt.NDArray[np.float64]
 
 
@@ -36,8 +33,7 @@ class Nature(enum.Enum):
     TOTAL = "total"
     """What was charged in the interval that ends at each time, in units times seconds."""
     COUNTER = "counter"
-    """What was charged up to each time, since the counter began: so long ago as the interval says, 0 for unknown. The
-    times are at most half of COUNTER_SLACK_MS off."""
+    """What was charged up to each time, since the counter began: so long ago as the interval says, 0 for unknown."""
     THROTTLE = "throttle"
     """The mean throttle time (ms) of throttled requests in the last half minute or minute; 0 where there were none."""
 
@@ -66,6 +62,8 @@ class Samples:
     """Whether at least this was charged to the one broker: not so for what holds other requests or brokers, too."""
     ceiling: bool = True
     """Whether nothing else was charged, and times are those of the readings: not so for a series resampled in steps."""
+    slack_ms: int = 500
+    """How far the times of a counter may be off: it is read while it is scraped, and rpk rounds to seconds."""
 
     def __len__(self) -> int:
         return len(self.end_ms)
@@ -80,7 +78,9 @@ class Reading(NamedTuple):
     interval_ms: int = 0
 
 
-def gather(readings: Iterable[Reading], *, floor: bool = True, ceiling: bool = True) -> Iterator[Samples]:
+def gather(
+    readings: Iterable[Reading], *, floor: bool = True, ceiling: bool = True, slack_ms: int = 500
+) -> Iterator[Samples]:
     """The readings by series, in the order in which the series first appear."""
     rows: dict[Series, list[Reading]] = {}
     for reading in readings:
@@ -93,6 +93,7 @@ def gather(readings: Iterable[Reading], *, floor: bool = True, ceiling: bool = T
             np.array([reading.value for reading in mine], np.float64),
             floor,
             ceiling,
+            slack_ms,
         )
 
 

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
+from kquota.audit.demand import Question
 from kquota.audit.sources import ReadSettings
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.history import QuotaHistory
+
+
+class Together(enum.Enum):
+    """Which counters of one broker are replayed by the same task."""
+
+    COUNTER = "counter"
+    """Each goes where there is room."""
+    USER = "user"
+    """Those of one user; none may be a client-id's."""
+    CLIENT_ID = "client-id"
+    """Those of one client-id; none may be a user's."""
+    BROKER = "broker"
+    """All."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,12 @@ class AuditSettings:
     """Whether to count the throttled events of each client of a shared counter."""
     timelines: int = 0
     """Of how many of the most throttled counters to tell what happened when."""
+    in_force: bool = False
+    """Whether the quotas are those that were in force: what a broker says it throttled is then throttled."""
+    question: Question | None = None
+    """What to tell of counters without a limit (those that UNLIMITED is set for), and to count the seconds of all."""
+    together: Together = Together.COUNTER
+    """A request's counters must be in one task where what one does to it matters to another."""
     read: ReadSettings = field(default_factory=ReadSettings)
 
     @property

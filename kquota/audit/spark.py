@@ -129,7 +129,7 @@ def _frame_mapper(
         def events() -> Iterator[tuple[tuple[int, int], Batch]]:
             tables = _joined(batches, usage.BATCH_ROWS)
             for part, batch in enumerate(usage.to_batches(tables, what, settings.read.broker, "", tally)):
-                tally.saw(batch)
+                tally.saw(batch.time_ms, batch.requests)
                 yield (number, part), batch
 
         for blob in stages.pack_events(events(), tally, settings, buckets):

@@ -7,19 +7,25 @@ bucket together in the order of their times, gives them to one reduce task, and 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
 from kquota.audit.batch import Batch, Reject, Tally
+from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
-from kquota.audit.pack import Packer, Segment
+from kquota.audit.judge import judge
+from kquota.audit.pack import CounterRef, Packer, Segment
 from kquota.audit.replay import Replay
+from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
+
+_MEASURED = "measured"
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -60,35 +66,63 @@ def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, bu
 
 
 def pack_events(
-    events: Iterable[tuple[tuple[int, int], Batch]], tally: Tally, settings: AuditSettings, buckets: int
+    events: Iterable[tuple[tuple[int, int], Batch | Samples]], tally: Tally, settings: AuditSettings, buckets: int
 ) -> Iterator[Blob]:
     """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
     packers = [
-        Packer(quotas, buckets, variant, settings.per_client) for variant, quotas in enumerate(settings.variants)
+        Packer(quotas, buckets, variant, settings.per_client, settings.together)
+        for variant, quotas in enumerate(settings.variants)
     ]
+    sampled: dict[int, list[Samples]] = {}
+    number = None
     for ordinal, batch in events:
+        if ordinal[0] != number:
+            yield from _sampled_blobs(sampled)
+            sampled, number = {}, ordinal[0]
+        if isinstance(batch, Samples):
+            sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
+            continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
                 yield Blob(bucket, segment.base_ms, segment.dumps())
+    yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
+
+
+def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
+    """The samples of one split, by bucket."""
+    for bucket, samples in sampled.items():
+        yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
     watched = Timelines() if settings.timelines else None
-    replayed = Replay(settings, [] if watched is None else [watched])
+    demand = None if settings.question is None else DemandCollector(settings, settings.question)
+    replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
+    samples: list[Samples] = []
     for blob in blobs:
         item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
         if isinstance(item, Segment):
             replayed.add(item)
+        elif isinstance(item, list):
+            samples += item
         else:
             yield pickle.dumps(item, protocol=5)
+    if samples:
+        judged, ungoverned = judge(samples, settings)
+        for variant, table in enumerate(judged):
+            yield pickle.dumps((variant, table), protocol=5)
+        yield pickle.dumps((DataQuality(ungoverned=ungoverned), []), protocol=5)
     tables = replayed.finish()
     for variant, table in enumerate(tables):
         yield pickle.dumps((variant, table), protocol=5)
     if watched is not None:
         yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
+    if demand is not None:
+        measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
+        yield pickle.dumps((_MEASURED, measured), protocol=5)
 
 
 def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
@@ -98,6 +132,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     """
     quality = DataQuality()
     rejects: list[Reject] = []
+    measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
     timelines: dict[CounterName, Timeline] = {}
     for output in outputs:
@@ -107,6 +142,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             rejects += tail
         elif head is None:
             timelines |= tail
+        elif head == _MEASURED:
+            measured |= tail
         else:
             tables[head].append(tail)
     if quality.events == 0 and not any(map(len, tables[0])):
@@ -114,13 +151,13 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), or a usage table in Parquet, CSV or JSON lines",
+                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
             )
-        raise InputError(f"{what}: no usage events in it")
+        raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     findings, *before = (ordered(mine) for mine in tables)
     if timelines:
         assert quality.first_ms is not None
         assert quality.last_ms is not None
         timelines = in_step(timelines, findings, settings.timelines, quality.first_ms, quality.last_ms)
-    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines)
+    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines, measured)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import sys
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +19,14 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
+    from kquota.audit.sources import Split
     from kquota.core.history import QuotaHistory
     from kquota.core.whatif import Comparison
 
@@ -55,10 +59,41 @@ _CALLED = "kquota.audit.called"
 )
 @click.option(
     "--source",
-    type=click.Choice(["auto", "request-log", "usage"]),
+    type=click.Choice(
+        [
+            "auto",
+            "request-log",
+            "usage",
+            "prometheus",
+            "openmetrics",
+            "kafka-jmx",
+            "rpk-connections",
+            "confluent-metrics",
+        ]
+    ),
     default="auto",
     show_default=True,
-    help="What the files are: Kafka's request log, or usage tables (Parquet, ORC, CSV, JSON lines).",
+    help="What the files are: Kafka's request log, usage tables (Parquet, ORC, CSV, JSON lines), or samples of the"
+    " brokers' quota metrics.",
+)
+@click.option("--prometheus", metavar="URL", help="Ask a Prometheus for samples of the brokers' quota metrics.")
+@click.option(
+    "--prometheus-match",
+    "matchers",
+    metavar="MATCHERS",
+    help="Which series of it, besides their names: 'cluster=\"prod\"'.",
+)
+@click.option("--last", type=params.DURATION, default="1h", show_default=True, metavar="TIME", help="How much of it.")
+@click.option(
+    "--step",
+    type=params.DURATION,
+    metavar="TIME",
+    help="A value in each step only, and not every sample: less to fetch, but then nobody is found not throttled.",
+)
+@click.option(
+    "--in-force",
+    is_flag=True,
+    help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
 )
 @click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
 @click.option(
@@ -79,6 +114,14 @@ _CALLED = "kquota.audit.called"
     show_default="of --server-properties, else 1",
     metavar="N",
     help="The brokers' quota.window.size.seconds.",
+)
+@click.option(
+    "--num-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The controller's num.partitions: what a topic gets that is created without a number.",
 )
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
@@ -140,6 +183,9 @@ def command(
     table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
     quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
 
+    Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
+    counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
+
     With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
     by who they are, as a quota on another level gives them another counter.
 
@@ -154,24 +200,31 @@ def command(
       kquota audit usage.parquet --quotas history.yaml
       kquota audit --topic usage --bootstrap-server host:9092
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
+    url = options["prometheus"]
+    if bool(paths or url) + (table is not None) + (topic is not None) != 1:
+        raise click.UsageError("what to audit: give PATH… or --prometheus URL, --table NAME, or --topic NAME")
     if options["against"] is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
-    if bool(paths) + (table is not None) + (topic is not None) != 1:
-        raise click.UsageError("what to audit: give files, --table NAME or --topic NAME, one of them")
     if table is not None and engine == "local":
         raise click.UsageError("--table is Spark's: it needs --engine spark")
-    settings = _settings(options, topic, report is not None)
+    settings = settings_of(options, topic=topic, reported=report is not None)
     if table is not None:
         result = _run_table(table, settings, master)
+    elif topic is not None:
+        result = _run_topic(topic, settings, engine, master)
     else:
-        result = _run(paths, topic, source, settings, engine, master)
-    _keep_rejects(result, quarantine)
+        with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
+            fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
+            what = ", ".join((*paths, *([url] if url else ())))
+            result = run((*paths, *fetched), source, settings, engine, master, what)
+    keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -181,12 +234,25 @@ def command(
     if out is not None:
         result.write(out)
     if report is not None:
-        _write_report(report, result, settings, quarantine)
+        _write_report(report, result, settings, comparison, quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
         _print_comparison(comparison, result, output, options)
     return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
+
+
+def _ask_prometheus(options: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """The files with what `--prometheus` answered."""
+    import time
+
+    from kquota.audit.sources import prometheus_api
+
+    credentials = prometheus_api.Credentials.of(os.environ)
+    now, last, step = int(time.time()), options["last"] // 1000, options["step"]
+    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
+    selector = prometheus_api.selector(options["matchers"])
+    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -204,7 +270,8 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], topic: str | None, reported: bool) -> AuditSettings:
+def settings_of(options: dict[str, Any], *, topic: str | None = None, reported: bool = False) -> AuditSettings:
+    """What the options of `kquota audit` ask for."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -237,11 +304,13 @@ def _settings(options: dict[str, Any], topic: str | None, reported: bool) -> Aud
             options["quota_window_num"] or windows.samples,
             options["quota_window_size_seconds"] or windows.window_seconds,
         ),
+        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         top_clients=options["top"] if against is None else None,
         per_client=reported or against is not None,
+        in_force=options["in_force"],
         timelines=MOST if reported else 0,
-        read=ReadSettings(broker=options["broker"], zone=options["log_timezone"], kafka=kafka),
+        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"], kafka),
     )
 
 
@@ -279,41 +348,87 @@ def _run_table(table: str, settings: AuditSettings, master: str | None) -> Audit
     from kquota.audit import spark
 
     _require_quotas(settings)
-    return _on_spark(lambda session: spark.audit_table(session, table, settings), master)
-
-
-def _run(
-    paths: tuple[str, ...], topic: str | None, source: str, settings: AuditSettings, engine: str, master: str | None
-) -> AuditResult:
-    from kquota.audit import engines
-    from kquota.audit.sources import plan_splits
-    from kquota.audit.sources.usage_topic import plan_topic
-
-    _require_quotas(settings)
-    # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-    splits = plan_splits(paths, source) if topic is None else plan_topic(topic, settings.read.kafka or {})
-    what = ", ".join(paths) if topic is None else f"topic {topic}"
-    if engines.choose(engine, splits, master) == "local":
-        from kquota.audit import local
-
-        with _progress("auditing") as show:
-            counts = [(0, 0)]
-            show(lambda: counts[-1])
-            return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
-    from kquota.audit import spark
-
-    return _on_spark(lambda session: spark.audit(session, splits, settings, what), master)
-
-
-def _on_spark(run: Callable[[Any], AuditResult], master: str | None) -> AuditResult:
-    from kquota.audit import spark
-
     with _progress("starting Spark") as show:
         session = spark.open_session(master)
         show(lambda: spark.progress(session))
         try:
-            return run(session)
+            return spark.audit_table(session, table, settings)
         finally:
+            session.stop()
+
+
+def _run_topic(topic: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+    from kquota.audit.sources.usage_topic import plan_topic
+
+    _require_quotas(settings)
+    splits = plan_topic(topic, settings.read.kafka or {})
+    with _auditor(splits, engine, master, f"topic {topic}") as audit:
+        return audit(settings)
+
+
+def run(
+    paths: Sequence[str],
+    source: str,
+    settings: AuditSettings,
+    engine: str = "auto",
+    master: str | None = None,
+    what: str | None = None,
+) -> AuditResult:
+    """Runs an audit on the engine that its size asks for, with its progress on a terminal. Raises InputError.
+
+    Errors call the input `what`, by default by its paths.
+    """
+    _require_quotas(settings)
+    with auditor(paths, source, engine, master, what) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def auditor(
+    paths: Sequence[str], source: str, engine: str, master: str | None, what: str | None = None
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    """Finds the export and the engine; yields a function that audits the one on the other."""
+    from kquota.audit.sources import plan_splits
+
+    # What is wrong with the input is said at once, not after ten seconds of starting Spark.
+    splits = plan_splits(paths, source)
+    with _auditor(splits, engine, master, ", ".join(paths) if what is None else what) as audit:
+        yield audit
+
+
+@contextlib.contextmanager
+def _auditor(
+    splits: Sequence[Split], engine: str, master: str | None, what: str
+) -> Iterator[Callable[[AuditSettings], AuditResult]]:
+    from kquota.audit import engines
+
+    if engines.choose(engine, splits, master) == "local":
+        from kquota.audit import local
+
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
+    from kquota.audit import spark
+
+    session = None
+
+    def run_on_spark(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
+            return spark.audit(session, splits, settings, what)
+
+    try:
+        yield run_on_spark
+    finally:
+        if session is not None:
             session.stop()
 
 
@@ -350,7 +465,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
-def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
     rejected = result.quality.rejected
     if not rejected:
         return
@@ -362,21 +478,24 @@ def _keep_rejects(result: AuditResult, quarantine: Path) -> None:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
     what = "record" if rejected == 1 else "records"
     click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
+        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {why(result.rejects)}",
         err=True,
     )
 
 
-def _why(rejects: tuple[Reject, ...]) -> str:
+def why(rejects: Sequence[Reject]) -> str:
+    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
     return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
 
 
-def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
+def _reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
     """Why records could not be read, the most frequent reason first."""
     return Counter(reject.reason for reject in rejects).most_common()
 
 
-def _write_report(path: Path, result: AuditResult, settings: AuditSettings, quarantine: Path) -> None:
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
     from kquota.cli.report import Report, write_report
 
     report = Report(
@@ -388,6 +507,7 @@ def _write_report(path: Path, result: AuditResult, settings: AuditSettings, quar
         result.engine,
         click.get_current_context().meta[_CALLED],
         str(quarantine),
+        comparison,
     )
     write_report(report, path)
 
@@ -406,23 +526,21 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
     else:
         whatif.print_comparison(comparison)
-        click.echo(
-            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
-            err=True,
-        )
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
 
 
-def replayed_usage(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
-
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
 
 
 def print_result(
@@ -434,11 +552,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = {
-            "generation": settings.generation.value,
-            "quota_window_num": settings.windows.samples,
-            "quota_window_size_seconds": settings.windows.window_seconds,
-        }
+        enforcement = enforcement_of(settings)
         click.echo(
             to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
         )
@@ -458,7 +572,7 @@ def print_result(
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, duration, period, print_table
+    from kquota.cli.text import Column, period, print_table
     from kquota.core.quota import QuotaKey, humanize
 
     if shown:
@@ -482,9 +596,9 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                     row["sensor"],
                     _quota(row),
                     (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
-                    _throttled(row["throttled_events"], row["events"]),
+                    _throttled(row),
                     _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
-                    *([(row["logged_throttled_events"], duration(row["logged_throttle_time_ms"]))] if logs else []),
+                    *([_logged(row)] if logs else []),
                     period(row["first_throttled_ms"], row["last_throttled_ms"]),
                     _clients(row),
                 )
@@ -497,11 +611,10 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
+        summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     click.echo(
-        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
-        f"{_spared(quality)}"
-        f" ({result.engine} engine)",
+        f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
         err=True,
     )
 
@@ -526,8 +639,31 @@ def _spared(quality: DataQuality) -> str:
 
 
 def _peak(row: dict[str, Any]) -> str:
-    share = f"{100 * row['peak_rate'] / row['limit']:.0f}%"
-    return f"peak ≥ {share}" if row["verdict"] == "undetermined" else f"peak {share}"
+    least, most = (None if row[name] is None else f"{100 * row[name] / row['limit']:.0f}%" for name in _PEAKS)
+    if least == most:
+        return f"peak {least}"
+    return f"peak ≥ {least}" if most is None else f"peak {least} to {most}"
+
+
+_PEAKS = ("peak_rate", "peak_rate_max")
+_UNITS = {"requests": "requests", "rates": "samples", "totals": "samples"}
+
+
+def _bases(rows: list[dict[str, Any]]) -> str:
+    """What all findings rest on; empty where that differs."""
+    bases = {row["basis"] for row in rows} or {"requests"}
+    return bases.pop() if len(bases) == 1 else ""
+
+
+def _why_undetermined(rows: list[dict[str, Any]]) -> str:
+    """Why counters are undetermined."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row["reason"] is not None:
+            counts[row["reason"]] = counts.get(row["reason"], 0) + 1
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _quota(row: dict[str, Any]) -> tuple[str, ...]:
@@ -537,10 +673,23 @@ def _quota(row: dict[str, Any]) -> tuple[str, ...]:
     return row["key"], *(f"{kind.value}={name if isinstance(name, str) else name.value}" for kind, name in entity.parts)
 
 
-def _throttled(throttled: int | None, events: int) -> tuple[str, str]:
+def _throttled(row: dict[str, Any]) -> tuple[str, str]:
+    throttled, events = row["throttled_events"], row["events"]
+    if row["basis"] != "requests":
+        return row["verdict"], f"by {events} {row['basis']}"
     if throttled is None:
         return "undetermined", f"of {events}"
     return f"{throttled} ({100 * throttled / events:.0f}%)", f"of {events}"
+
+
+def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the broker itself said."""
+    from kquota.cli.text import duration
+
+    total, longest = row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"]
+    if row["logged_throttled_events"] is None:
+        return ("-",)
+    return str(row["logged_throttled_events"]), duration(total) if total is not None else f"mean ≤ {duration(longest)}"
 
 
 def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:

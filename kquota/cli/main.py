@@ -35,6 +35,7 @@ COMMANDS = {
     "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
     "resolve": "Explain which quota governs a client, or which clients a quota governs.",
     "audit": "Show who would be throttled, when, by which quota and by how much.",
+    "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
     "simulate": "Show what brokers would do to a workload.",
     "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
     "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",

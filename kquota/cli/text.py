@@ -126,7 +126,7 @@ def markdown(text: object) -> str:
     if isinstance(text, Markdown):
         return text
     # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
-    return re.sub(r"([\\|`*<[])", r"\\\1", safe(text))
+    return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
 
 
 def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -112,10 +113,19 @@ def read_text(path: Path) -> str:
     return io.StringIO(read_raw_text(path), newline=None).read()
 
 
+@lru_cache(maxsize=1)
+def _standard_input() -> bytes:
+    """What is piped in, kept because errors read it again to name a line."""
+    return sys.stdin.buffer.read()
+
+
 def read_raw_text(path: Path) -> str:
-    """The file's text with the line ends that it has. Raises InputError when it cannot be read."""
+    """The file's text with the line ends that it has; `-` is standard input.
+
+    Raises InputError when it cannot be read.
+    """
     try:
-        return path.read_bytes().decode("utf-8")
+        return (_standard_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except FileNotFoundError:

@@ -104,14 +104,14 @@ def quotas_text(snapshot: QuotaSnapshot) -> str:
 
     All values must be `writable`.
     """
-    lines = [*_HEAD, f"kind: {KIND}", f"version: {VERSION}", "quotas:" if snapshot else "quotas: []"]
+    lines = [*FILE_HEAD, f"kind: {KIND}", f"version: {VERSION}", "quotas:" if snapshot else "quotas: []"]
     for entity, values in snapshot.items():
         lines.append(f"  - entity: {to_flow(entity_document(entity))}")
         lines.append(f"    values: {to_flow({key.value: value_text(key, value) for key, value in values.items()})}")
     return "".join(f"{line}\n" for line in lines)
 
 
-_HEAD = (
+FILE_HEAD = (
     "# yaml-language-server: $schema=quotas.schema.json",
     "# Editors help with that schema beside this file: kquota schema quotas > quotas.schema.json",
 )

@@ -1,14 +1,17 @@
-"""The recorded request log of a real broker, and the audit of it in one process."""
+"""The recorded request logs of real brokers, and the audit of them in one process."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from kquota.audit import sources
-from kquota.audit.batch import Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.findings import ordered
 from kquota.audit.pack import Packer
 from kquota.audit.replay import find
@@ -16,57 +19,106 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.enforcement.generation import Generation
 from kquota.core.history import QuotaHistory
-from kquota.documents.quotas import read_quotas
+from kquota.core.quota import QuotaKey
+from kquota.documents.history import read_history
 from tests.brokers import accuracy
 
-FOLDER = Path(__file__).parents[1] / "data" / "request_log"
+DATA = Path(__file__).parents[1] / "data"
+FOLDER = DATA / "request_log"
 LOG = FOLDER / "kafka-request.log.gz"
 QUOTAS = FOLDER / "quotas.json"
 
 
-@cache
+@dataclass(frozen=True)
+class Recording:
+    """The logs of one recording, and what was in force while they were written."""
+
+    name: str
+    folder: Path
+    title: str
+    """What it is a recording of, as a heading."""
+
+    @property
+    def history(self) -> QuotaHistory:
+        """The quotas."""
+        return read_history(self.folder / "quotas.json")
+
+
+ONE = Recording("one", FOLDER, "One broker of Kafka 4.3.1, times in ms")
+RECORDINGS = (
+    ONE,
+    Recording("3.9.1", DATA / "cluster_log" / "3.9.1", "Two brokers and a controller of Kafka 3.9.1, times in µs"),
+    Recording("4.4.0", DATA / "cluster_log" / "4.4.0", "Two brokers and a controller of Kafka 4.4.0, times in µs"),
+)
+
+
 def findings() -> pa.Table:
-    """What the audit finds in the recorded log, under the quotas that were in force."""
-    return audit(LOG, QUOTAS)
+    """What the audit finds in the log of one broker, under the quotas that were in force."""
+    return findings_of(ONE)
+
+
+@cache
+def findings_of(recording: Recording) -> pa.Table:
+    """What the audit finds in a recording."""
+    logs = accuracy.logs_of(recording.folder)
+    if len(logs) == 1:
+        return audit(logs["1"], recording.folder / "quotas.json")
+    read = ReadSettings(num_partitions=accuracy.NUM_PARTITIONS)
+    return _audit([*logs.values()], AuditSettings(recording.history, read=read))
 
 
 def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> pa.Table:
-    """What the audit finds in a request log, in one process."""
-    settings = AuditSettings(QuotaHistory.of(read_quotas(quotas)), generation, read=ReadSettings(broker="1"))
+    """What the audit finds in the request log of broker 1, in one process."""
+    return _audit([log], AuditSettings(read_history(quotas), generation, read=ReadSettings("1")))
+
+
+def _audit(logs: Sequence[Path], settings: AuditSettings) -> pa.Table:
     packer, segments = Packer(settings.quotas, 1), []
-    for number, split in enumerate(plan_splits([str(log)], "request-log")):
+    for number, split in enumerate(plan_splits([str(log) for log in logs], "request-log")):
         for part, batch in enumerate(sources.read(split, settings.read, Tally())):
+            assert isinstance(batch, Batch)
             segments += [segment for _, segment in packer.pack(batch, (number, part))]
     return ordered(find(segments, settings))
 
 
 @cache
-def by_throttle() -> dict[tuple[str, str], accuracy.Accuracy]:
-    """Recall and precision of single throttles by (key, sensor), from the replay in `tests.brokers.accuracy`."""
-    measured = accuracy.measure(accuracy.read_events(LOG), read_quotas(QUOTAS))
+def by_throttle(recording: Recording) -> dict[tuple[str, str, str], accuracy.Accuracy]:
+    """Recall and precision of single throttles by (broker, key, sensor), by the replay in `tests.brokers.accuracy`."""
     return {
-        (accuracy.KEYS[row.api].value, str(row.sensor)): row
-        for row in measured
-        if row.api == "produce" or not row.open_loop
+        (broker, row.key.value, str(row.sensor)): row
+        for broker, rows in accuracy.measure_all(recording.folder).items()
+        for row in rows
+        if row.api != "fetch" or not row.open_loop
     }
 
 
+def throttled(recording: Recording) -> list[dict[str, Any]]:
+    """The findings of counters that the brokers throttled, and that the audit can judge."""
+    rows = findings_of(recording).to_pylist()
+    return [row for row in rows if row["logged_throttled_events"] and row["verdict"] != "undetermined"]
+
+
 def accuracy_table() -> str:
-    """Per throttled counter, the audit beside the broker itself, as a Markdown table."""
+    """Per throttled counter of each recording, the audit beside the broker itself, as Markdown tables."""
+    return "\n".join(f"{recording.title}:\n\n{_table(recording)}" for recording in RECORDINGS)
+
+
+def _table(recording: Recording) -> str:
     lines = [
-        "| counter | quota | limit, bytes/s | requests | throttled: broker | audit | total ms: broker | audit "
+        "| broker | counter | quota | limit | requests | throttled: broker | audit | total ms: broker | audit "
         "| ratio | recall | precision |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for row in findings().to_pylist():
-        if not row["logged_throttled_events"] or row["verdict"] == "undetermined":
-            continue
-        single = by_throttle()[row["key"], row["sensor"]]
+    for row in throttled(recording):
+        single = by_throttle(recording)[row["broker"], row["key"], row["sensor"]]
         lines.append(
-            f"| `{row['sensor']}` | {row['key']} | {row['limit']:.0f} | {row['events']}"
-            f" | {row['logged_throttled_events']} | {row['throttled_events']}"
+            f"| {row['broker']} | `{row['sensor']}` | {row['key']} | {', '.join(f'{each:g}' for each in single.limits)}"
+            f" | {row['events']} | {row['logged_throttled_events']} | {row['throttled_events']}"
             f" | {row['logged_throttle_time_ms']} | {row['throttle_time_ms']}"
             f" | {row['throttle_time_ms'] / row['logged_throttle_time_ms']:.3f}"
             f" | {100 * single.notable_recall:.1f} % | {100 * single.notable_precision:.1f} % |"
         )
     return "\n".join(lines) + "\n"
+
+
+MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE.value

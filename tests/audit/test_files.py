@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs, orc
 
 from kquota.audit import local, sources
-from kquota.audit.batch import Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, files, plan_splits
 from kquota.core.history import QuotaHistory
@@ -103,7 +103,10 @@ def test_a_folder_in_s3(s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) ->
 
     assert len(splits) > 5
     assert (tally.events, tally.rejected) == (100, 0)
-    assert sorted({name for batch in batches for name in batch.broker.values}) == ["broker 1", "broker-2"]
+    assert sorted({name for batch in batches if isinstance(batch, Batch) for name in batch.broker.values}) == [
+        "broker 1",
+        "broker-2",
+    ]
     assert plan_splits([f"s3a://logs/all/{s3[1]}"], "auto") == splits
 
 

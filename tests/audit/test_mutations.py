@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.batch import MUTATION, Tally
+from kquota.audit.batch import MUTATION, Batch, Tally
 from kquota.audit.findings import ordered
 from kquota.audit.pack import Packer
 from kquota.audit.replay import find
@@ -268,7 +268,8 @@ def audit(folder: Path, *lines: tuple[str, dict[str, Any]]) -> list[dict[str, An
     log.write_text("\n".join(text) + "\n")
     settings = AuditSettings(QuotaHistory.of(IVAN), read=ReadSettings())
     packer, tally = Packer(settings.quotas, 1), Tally()
-    batches = [batch for split in plan_splits([str(log)], "auto") for batch in read(split, settings.read, tally)]
+    splits = plan_splits([str(log)], "auto")
+    batches = [each for split in splits for each in read(split, settings.read, tally) if isinstance(each, Batch)]
     assert all((batch.kind == MUTATION).all() for batch in batches)
     segments = [segment for part, batch in enumerate(batches) for _, segment in packer.pack(batch, (0, part))]
     (table,) = find(segments, settings)
@@ -292,6 +293,19 @@ def test_the_audit_of_a_controllers_log(tmp_path: Path) -> None:
     assert (found["verdict"], found["events"]) == ("throttled", 3)
     assert (found["throttled_events"], found["logged_throttled_events"]) == (1, 1)
     assert found["throttle_time_ms"] == pytest.approx(1600, abs=10)
+
+
+def test_of_two_that_came_together_the_accepted_one_was_first(tmp_path: Path) -> None:
+    """They began 0.4 ms apart, less than a controller may take to charge: it is the answers that tell the order."""
+    (found,) = audit(
+        tmp_path,
+        ("10:20:30,391000", create(("a", 12, OK))),
+        ("10:20:32,400100", create(("b", 1, REJECTED), throttle_ms=1000)),
+        ("10:20:32,400500", create(("c", 2, OK))),
+    )
+
+    # 12 of 11 tokens, refilled by 2 in the meantime: one of the two is accepted, and leaves 1 owed.
+    assert (found["events"], found["throttled_events"], found["throttle_time_ms"]) == (3, 1, 991)
 
 
 def test_a_size_that_is_not_known_leaves_a_counter_undetermined(tmp_path: Path) -> None:

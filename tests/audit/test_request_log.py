@@ -17,6 +17,7 @@ def read(path: Path) -> tuple[Tally, list[Batch]]:
         batch
         for split in plan_splits([str(path)], "request-log")
         for batch in sources.read(split, ReadSettings(broker="1"), tally)
+        if isinstance(batch, Batch)
     ]
     return tally, batches
 

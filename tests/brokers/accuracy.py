@@ -1,9 +1,10 @@
-"""How well a replay of a recorded request log predicts what the broker did: `python -m tests.brokers.accuracy FOLDER`.
+"""How well a replay of recorded request logs predicts what the brokers did: `python -m tests.brokers.accuracy FOLDER`.
 
-FOLDER holds `kafka-request.log.gz` and `quotas.json` (see `record.py`). Every byte-rate counter that has a limit is
-replayed with the enforcement kernel from the log's sizes and times, and compared with the broker's `throttleTimeMs`.
-Counters of clients under a request quota are listed apart: the logged throttle time is the larger of both quotas, and
-request time is not fully in the log.
+FOLDER holds `quotas.json` and the logs: `kafka-request.log.gz`, or one in a folder for each node (see `record.py` and
+`record_cluster.py`). Every counter that has a limit is replayed with the enforcement kernel from the log's sizes and
+times, and compared with the broker's `throttleTimeMs`, or with the topics that the controller rejected. Counters of
+clients under a request quota are listed apart: the logged throttle time is the larger of both quotas, and request time
+is not fully in the log.
 
 A fetch counter is replayed twice. *Open loop*: the replay takes back what the replay throttles; it also answers what
 other limits would do, but a retry arrives just when the rate is down to the limit, so an error of a millisecond can
@@ -16,26 +17,35 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
+import itertools
+import math
 import sys
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
+from kquota.audit.sources.mutations import TopicBook
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+from kquota.audit.sources.request_log import Mutation, in_order
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.mutation import MutationSensor
 from kquota.core.enforcement.replay import FETCH, PRODUCE
-from kquota.core.entity import DEFAULT, Entity, Name
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver, Sensor
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.history import read_history
 
 KEYS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
+MUTATION = "mutation"
 NOTABLE_MS = 10
 """Throttles from here on are compared one by one; below, the log's millisecond resolution decides."""
+NUM_PARTITIONS = 3
+"""`num.partitions` of the recorded clusters."""
+LOG = "kafka-request.log.gz"
 
 
 @dataclass(frozen=True)
@@ -43,10 +53,13 @@ class Accuracy:
     """One counter: what the broker logged and what the replay says; times in ms."""
 
     api: str
+    """`produce`, `fetch` or `mutation`."""
     sensor: Sensor
-    limit: float
+    limits: tuple[float, ...]
+    """In the order of time."""
     clients: tuple[str, ...]
     events: int
+    """Requests; topics, where mutations are rejected one by one."""
     logged_count: int
     logged_ms: int
     predicted_count: int
@@ -54,7 +67,7 @@ class Accuracy:
     recall: float
     precision: float
     notable: int
-    """Logged throttles of at least NOTABLE_MS."""
+    """Logged throttles of at least NOTABLE_MS; of mutations, all."""
     notable_recall: float
     """Of the logged notable throttles, how many the replay throttles too."""
     notable_precision: float
@@ -63,32 +76,40 @@ class Accuracy:
     open_loop: bool
 
     @property
+    def key(self) -> QuotaKey:
+        """The quota."""
+        return KEYS.get(self.api, QuotaKey.CONTROLLER_MUTATION_RATE)
+
+    @property
     def ratio(self) -> float:
         """Predicted over logged throttle time."""
         return self.predicted_ms / self.logged_ms if self.logged_ms else float(self.predicted_ms == 0)
 
 
-def read_quotas(path: Path) -> QuotaSnapshot:
-    """The snapshot in a `kquota.quotas` document."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    assert (document["kind"], document["version"]) == ("kquota.quotas", 1)
-
-    def name(of: str | dict[str, bool] | None) -> Name | None:
-        return DEFAULT if isinstance(of, dict) else of
-
-    return QuotaSnapshot.of(
-        (
-            Entity(user=name(quota["entity"].get("user")), client_id=name(quota["entity"].get("client-id"))),
-            {QuotaKey.parse(key): value for key, value in quota["values"].items()},
-        )
-        for quota in document["quotas"]
-    )
+def logs_of(folder: Path) -> dict[str, Path]:
+    """The logs of a recording by the names of their brokers; a single one is that of broker 1."""
+    if (folder / LOG).exists():
+        return {"1": folder / LOG}
+    return {path.parent.name: path for path in sorted(folder.glob(f"*/{LOG}"))}
 
 
 def read_events(path: Path) -> list[UsageEvent]:
     """All lines of a compressed request log, times in UTC."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [parse_line(line, None, UTC) for line in lines]
+
+
+class Limits:
+    """Which counter a client is charged to, and its limit, over time."""
+
+    def __init__(self, history: QuotaHistory, key: QuotaKey) -> None:
+        self._changes = history.changes_ms
+        self._resolvers = [Resolver.of(snapshot, key) for snapshot in history.snapshots]
+
+    def of(self, event: UsageEvent, time_ms: float) -> tuple[Sensor, float] | None:
+        """The counter of an event at that time; None without a limit."""
+        found = self._resolvers[bisect_right(self._changes, math.floor(time_ms))].resolve(event.user, event.client_id)
+        return None if found.limit is None else (found.sensor, float(found.limit))
 
 
 def estimate_fetches(events: Sequence[UsageEvent]) -> list[int]:
@@ -119,72 +140,101 @@ def estimate_fetches(events: Sequence[UsageEvent]) -> list[int]:
     return sizes
 
 
-def predict(events: Sequence[UsageEvent], limit: float, open_loop: bool) -> list[int]:
-    """The predicted delay in ms of each event of one sensor, in order of time; at least 0."""
+def predict(events: Sequence[UsageEvent], limits: Sequence[float], open_loop: bool) -> list[int]:
+    """The predicted delay in ms of each event of one sensor under its own limit, in order of time; at least 0."""
     sizes = estimate_fetches(events)
     times: list[int] = []
     values: list[float] = []
     checked: list[bool] = []
+    bounds: list[float] = []
     places: list[int] = []
-    for event, size in zip(events, sizes, strict=True):
+    for event, size, limit in zip(events, sizes, limits, strict=True):
         places.append(len(times))
-        times.append(event.time_ms)
-        values.append(float(size))
-        checked.append(True)
-        if not open_loop and event.bytes == UNKNOWN:
-            # What the broker took back: recorded without a check, as it does.
+        # What the broker took back: recorded without a check, as it does.
+        rows = [(size, True)] if open_loop or event.bytes != UNKNOWN else [(size, True), (-size, False)]
+        for value, check in rows:
             times.append(event.time_ms)
-            values.append(-float(size))
-            checked.append(False)
+            values.append(float(value))
+            checked.append(check)
+            bounds.append(limit)
     plain = kernel(Mode.PLAIN)
+    rate = plain.new_rate(QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
+    kind = FETCH if open_loop and events[0].api == "fetch" else PRODUCE
     delays = [0] * len(times)
-    plain.replay_sensor(
-        plain.new_rate(QuotaWindows(), Generation.N_PLUS_1_BY_LAST),
-        0,
-        len(times),
-        times,
-        values,
-        FETCH if open_loop and events[0].api == "fetch" else PRODUCE,
-        limit,
-        checked,
-        delays,
-    )
+    start = 0
+    for limit, same in itertools.groupby(bounds):
+        stop = start + len(list(same))
+        plain.replay_sensor(rate, start, stop, times, values, kind, limit, checked, delays)
+        start = stop
     return [max(delays[place], 0) for place in places]
 
 
-def measure(events: Iterable[UsageEvent], quotas: QuotaSnapshot) -> list[Accuracy]:
-    """Replays every limited counter."""
-    resolvers = {api: Resolver.of(quotas, key) for api, key in KEYS.items()}
-    requests = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
-    groups: dict[tuple[str, Sensor], list[UsageEvent]] = defaultdict(list)
-    limits: dict[tuple[str, Sensor], float] = {}
+def measure(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accuracy]:
+    """Replays every limited counter of a log."""
+    events = list(events)
+    limits = {api: Limits(history, key) for api, key in KEYS.items()}
+    requests = Limits(history, QuotaKey.REQUEST_PERCENTAGE)
+    groups: dict[tuple[str, Sensor], list[tuple[UsageEvent, float]]] = defaultdict(list)
     for event in events:
-        if event.exempt or event.api not in resolvers:
+        if event.exempt or event.api not in limits:
             continue
-        found = resolvers[event.api].resolve(event.user, event.client_id)
-        if found.limit is not None:
-            groups[event.api, found.sensor].append(event)
-            limits[event.api, found.sensor] = float(found.limit)
+        found = limits[event.api].of(event, event.time_ms)
+        if found is not None:
+            groups[event.api, found[0]].append((event, found[1]))
     result = []
     for (api, sensor), mine in sorted(groups.items(), key=lambda item: (item[0][0], str(item[0][1]))):
-        mine.sort(key=lambda event: event.time_ms)
+        mine.sort(key=lambda item: item[0].time_ms)
+        charged, bounds = [event for event, _ in mine], [limit for _, limit in mine]
+        logged = [event.throttle_ms or 0 for event in charged]
+        also = any(requests.of(event, event.time_ms) is not None for event in charged)
         for open_loop in (False, True) if api == "fetch" else (True,):
-            delays = predict(mine, limits[api, sensor], open_loop)
-            result.append(_compare(api, sensor, limits[api, sensor], mine, delays, requests, open_loop))
+            delays = predict(charged, bounds, open_loop)
+            result.append(_compare(api, sensor, bounds, charged, logged, delays, NOTABLE_MS, also, open_loop))
+    return result + measure_mutations(events, history)
+
+
+def measure_mutations(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accuracy]:
+    """Replays the topics of a controller's log, with the token bucket of each counter."""
+    limits = Limits(history, QuotaKey.CONTROLLER_MUTATION_RATE)
+    book = TopicBook(NUM_PARTITIONS)
+    requests = []
+    for event in events:
+        if event.controller is not None:
+            charges = book.read(event.controller.fields)
+            if charges:
+                requests.append(Mutation(event.controller.begun_ms, event, charges))
+    sensors: dict[Sensor, MutationSensor] = defaultdict(MutationSensor)
+    rows: dict[Sensor, list[tuple[UsageEvent, float, int, int]]] = defaultdict(list)
+    for begun_ms, event, charges in in_order(requests):
+        found = limits.of(event, begun_ms)
+        if found is None:
+            continue
+        sensor, limit = found
+        sensors[sensor].limit = limit
+        quota = sensors[sensor].quota(math.floor(begun_ms), strict=charges[0].strict)
+        for charge in charges:
+            assert charge.partitions >= 0, "a topic of unknown size"
+            outcome = quota.record(math.floor(begun_ms), charge.partitions)
+            delay = outcome.throttle_ms if outcome.accepted else max(outcome.throttle_ms, 1)
+            rows[sensor].append((event, limit, charge.throttle_ms, delay))
+    result = []
+    for sensor, mine in sorted(rows.items(), key=lambda item: str(item[0])):
+        charged, bounds, logged, delays = zip(*mine, strict=True)
+        result.append(_compare(MUTATION, sensor, bounds, charged, logged, delays, 1, False, True))
     return result
 
 
 def _compare(
     api: str,
     sensor: Sensor,
-    limit: float,
+    limits: Sequence[float],
     events: Sequence[UsageEvent],
+    logged: Sequence[int],
     predicted: Sequence[int],
-    requests: Resolver,
+    notable_ms: int,
+    under_request_quota: bool,
     open_loop: bool,
 ) -> Accuracy:
-    logged = [event.throttle_ms or 0 for event in events]
-
     def share(of: Sequence[int], by: Sequence[int], least: int) -> float:
         chosen = [other > 0 for value, other in zip(of, by, strict=True) if value >= least]
         return sum(chosen) / len(chosen) if chosen else 1.0
@@ -192,7 +242,7 @@ def _compare(
     return Accuracy(
         api=api,
         sensor=sensor,
-        limit=limit,
+        limits=tuple(limit for limit, _ in itertools.groupby(limits)),
         clients=tuple(sorted({event.client_id for event in events})),
         events=len(events),
         logged_count=sum(value > 0 for value in logged),
@@ -201,29 +251,34 @@ def _compare(
         predicted_ms=sum(predicted),
         recall=share(logged, predicted, 1),
         precision=share(predicted, logged, 1),
-        notable=sum(value >= NOTABLE_MS for value in logged),
-        notable_recall=share(logged, predicted, NOTABLE_MS),
-        notable_precision=share(predicted, logged, NOTABLE_MS),
-        under_request_quota=any(requests.resolve(event.user, event.client_id).limit is not None for event in events),
+        notable=sum(value >= notable_ms for value in logged),
+        notable_recall=share(logged, predicted, notable_ms),
+        notable_precision=share(predicted, logged, notable_ms),
+        under_request_quota=under_request_quota,
         open_loop=open_loop,
     )
+
+
+def measure_all(folder: Path) -> Mapping[str, list[Accuracy]]:
+    """The counters of each broker of a recording."""
+    history = read_history(folder / "quotas.json")
+    return {broker: measure(read_events(log), history) for broker, log in logs_of(folder).items()}
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.accuracy", description=__doc__)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args(argv).folder
-    table = measure(read_events(folder / "kafka-request.log.gz"), read_quotas(folder / "quotas.json"))
-    names = ("broker", "ms", "replay", "ms", "ratio", "recall", "prec", ">=10ms", "recall", "prec")
-    print(f"{'counter':34} {'events':>7} " + " ".join(f"{name:>8}" for name in names))
-    for row in sorted(table, key=lambda row: row.under_request_quota):
-        shares = f"{row.ratio:8.4f} {row.recall:8.2%} {row.precision:8.2%}"
-        notable = f"{row.notable:8} {row.notable_recall:8.2%} {row.notable_precision:8.2%}"
-        counts = f"{row.logged_count:8} {row.logged_ms:8} {row.predicted_count:8} {row.predicted_ms:8}"
-        mark = "  (request quota)" if row.under_request_quota else ""
-        mark += "  (open loop)" if row.open_loop and row.api == "fetch" else ""
-        print(f"{row.api + ' ' + str(row.sensor):34} {row.events:7} {counts} {shares} {notable}{mark}")
+    names = ("broker", "ms", "replay", "ms", "ratio", "recall", "prec", "notable", "recall", "prec")
+    for broker, table in measure_all(parser.parse_args(argv).folder).items():
+        print(f"{'broker ' + broker:34} {'events':>7} " + " ".join(f"{name:>8}" for name in names))
+        for row in sorted(table, key=lambda row: row.under_request_quota):
+            shares = f"{row.ratio:8.4f} {row.recall:8.2%} {row.precision:8.2%}"
+            notable = f"{row.notable:8} {row.notable_recall:8.2%} {row.notable_precision:8.2%}"
+            counts = f"{row.logged_count:8} {row.logged_ms:8} {row.predicted_count:8} {row.predicted_ms:8}"
+            mark = "  (request quota)" if row.under_request_quota else ""
+            mark += "  (open loop)" if row.open_loop and row.api == "fetch" else ""
+            print(f"{row.api + ' ' + str(row.sensor):34} {row.events:7} {counts} {shares} {notable}{mark}")
     return 0
 
 

@@ -24,7 +24,10 @@ from confluent_kafka import KafkaException
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, Name
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.history import history_document
 from tests.brokers.cluster import CONTROLLER, RELEASES, KafkaCluster
 from tests.brokers.kafka import java
 from tests.brokers.recording import keep, span, statistics
@@ -176,22 +179,21 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name}: {len(lines)} requests in {span(lines)} s, {throttled} throttled")
             for what, count in [*apis.most_common(), *by_client.most_common()]:
                 print(f"{count:8} {what}")
-    (options.out / "quotas.json").write_text(json.dumps(history(moments), indent=2) + "\n", encoding="utf-8")
+    document = json.dumps(history_document(history(moments)), indent=2)
+    (options.out / "quotas.json").write_text(document + "\n", encoding="utf-8")
     return 0
 
 
-def history(moments: Sequence[int]) -> dict[str, Any]:
-    """The quotas as a document: what was in force at first, and from each of these moments (epoch ms) on."""
-    values: dict[str, dict[str, float]] = {}
-    periods: list[dict[str, Any]] = []
-    for moment, quotas in zip((None, *moments), (QUOTAS, *CHANGES), strict=True):
+def history(moments: Sequence[int]) -> QuotaHistory:
+    """What was in force at first, and from each of these moments (epoch ms) on."""
+    values: dict[Entity, dict[QuotaKey, float]] = {}
+    snapshots = []
+    for quotas in (QUOTAS, *CHANGES):
         for entity, changed in quotas:
-            text = json.dumps(entity)
-            values[text] = {**values.get(text, {}), **changed}
-        period: dict[str, Any] = {} if moment is None else {"from_ms": moment}
-        period["quotas"] = [{"entity": json.loads(text), "values": value} for text, value in values.items()]
-        periods.append(period)
-    return {"kind": "kquota.quotas-history", "version": 1, "periods": periods}
+            added = {QuotaKey.parse(key): value for key, value in changed.items()}
+            values[entity_of(entity)] = {**values.get(entity_of(entity), {}), **added}
+        snapshots.append(QuotaSnapshot.of(values.items()))
+    return QuotaHistory(tuple(snapshots), tuple(moments))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gzip
 import json
+import re
 import socket
 import tempfile
 from pathlib import Path
@@ -31,7 +32,10 @@ def keep(log: Path, out: Path) -> list[str]:
 def check_private(text: str) -> None:
     """Raises RuntimeError when the log names this machine: its host name or one of its folders."""
     names = {socket.gethostname(), socket.getfqdn(), str(Path.home()), str(Path.cwd()), tempfile.gettempdir()}
-    found = sorted(name for name in names - {"", "/", "localhost"} if name in text)
+    # As a whole: a short name is soon a part of some random id.
+    found = sorted(
+        name for name in names - {"", "/", "localhost"} if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
+    )
     if found:
         raise RuntimeError(f"the log names this machine ({', '.join(found)}): not kept")
 

@@ -48,6 +48,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["alter", "--help"],
         ["resolve", "--help"],
         ["audit", "--help"],
+        ["recommend", "--help"],
         ["simulate", "--help"],
         ["probe", "--help"],
         ["sandbox", "start", "--help"],

@@ -1,14 +1,16 @@
-"""Where usage events come from: one module per export dialect.
+"""Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into batches. Everything about files that dialects share is here.
+piece into batches, or samples. Everything about files that dialects share is here.
 """
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import io
 import itertools
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +18,9 @@ from types import ModuleType
 from typing import IO, Any
 
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.samples import Samples
 from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is read up to here and then rejected; brokers log answers of some MB."""
@@ -28,7 +31,16 @@ BLOCK_BYTES = 128 << 10
 LINE_SPLIT_BYTES = 32 << 20
 """Uncompressed text is cut into pieces of this size, so that one large file is many tasks."""
 
-DIALECTS = {"request-log": "request_log", "usage": "usage", "usage-topic": "usage_topic"}
+DIALECTS = {
+    "request-log": "request_log",
+    "usage": "usage",
+    "usage-topic": "usage_topic",
+    "prometheus": "prometheus",
+    "openmetrics": "openmetrics",
+    "kafka-jmx": "kafka_jmx",
+    "rpk-connections": "rpk_connections",
+    "confluent-metrics": "confluent_metrics",
+}
 """The dialects and their modules in this folder."""
 
 
@@ -83,12 +95,15 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
-    """The batches of one split; what cannot be read goes to the tally."""
-    batches: Iterator[Batch] = module(split.dialect).read(split, settings, tally)
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
+    """The batches, or the samples, of one split; what cannot be read goes to the tally."""
+    batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
-            tally.saw(batch)
+            if isinstance(batch, Samples):
+                tally.saw(batch.end_ms, len(batch))
+            else:
+                tally.saw(batch.time_ms, batch.requests)
             yield batch
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
@@ -101,13 +116,30 @@ def broker_of(split: Split, settings: ReadSettings) -> str:
 
 
 def _detect(file: File) -> str:
+    """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
-    if name.endswith((".parquet", ".orc", ".csv", ".jsonl", ".ndjson")):
-        if name.endswith((".jsonl", ".ndjson")):
-            with open_text(file.path) as stream:
-                return "request-log" if b'"isForwarded"' in stream.read(4096) else "usage"
+    if name.endswith((".parquet", ".orc")):
         return "usage"
-    return "request-log"
+    try:
+        with open_text(file.path) as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (InputError, OSError, EOFError, zlib.error):
+        head = b""  # the dialect's own reader says what is wrong
+    for dialect, sign in _SIGNS.items():
+        if sign.search(head):
+            return dialect
+    return "usage" if name.endswith((".csv", ".jsonl", ".ndjson")) else "request-log"
+
+
+_HEAD_BYTES = 1 << 16
+_SIGNS = {
+    "request-log": re.compile(rb'"isForwarded"'),
+    "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
+    "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
+    "rpk-connections": re.compile(rb'\A\s*[\[{].*"(?:request_statistics_all|[a-z]+_?[rR]equest_?[sS]tatistics)"', re.S),
+    "confluent-metrics": re.compile(rb'\A\s*\{.*"(?:metric\.principal_id|io\.confluent\.kafka\.server/)', re.S),
+    "openmetrics": re.compile(rb"\A\s*(?:# (?:TYPE|HELP) |[A-Za-z_:][A-Za-z0-9_:]*\{)"),
+}
 
 
 def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
@@ -198,8 +230,11 @@ def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], li
     while True:
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip data after line {number}: {error}") from None
+        except OSError as error:
+            # Not what is in the file, but the way to it: the rest is not to be given up in silence.
+            raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
             pending += data

@@ -95,7 +95,9 @@ def _reading(record: Any, key: QuotaKey, interval_ms: int, broker: str | None) -
     kind = record.get("metric.type")
     where = broker if broker is not None else str(record.get("resource.kafka.id", "all brokers"))
     end_ms = int(moment.timestamp() * 1000) + interval_ms
-    series = Series(where, key, Nature.TOTAL, principal, None)
+    known = ("metric.principal_id", "metric.principal_name", "metric.type")
+    others = [f"{name}={record[name]}" for name in sorted(record) if name.startswith("metric.") and name not in known]
+    series = Series(where, key, Nature.TOTAL, principal, None, ",".join(others))
     counted = checked(Nature.TOTAL, end_ms, value)
     reading = None if counted is None else Reading(series, end_ms, counted, interval_ms)
     return (kind.lower() if isinstance(kind, str) else None), reading

@@ -24,6 +24,8 @@ from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels
 
 DIALECT: Final = "prometheus"
+LOOKBACK_MS: Final = 300_000
+"""How old a value can be that a step repeats (`--query.lookback-delta`)."""
 
 
 def splits(file: File) -> list[Split]:
@@ -42,7 +44,10 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples
         readings: list[Reading] = []
         for number, entry in enumerate(result):
             readings += _readings(entry, settings.broker, tally, split.path, f"{place}, series {number + 1}")
-        yield from gather(readings, ceiling=kind == "matrix" and not _on_a_grid(readings))
+        if kind == "matrix" and not _on_a_grid(readings):
+            yield from gather(readings)
+        else:
+            yield from gather(readings, ceiling=False, slack_ms=LOOKBACK_MS)
 
 
 def _result(answer: Any) -> tuple[str, list[Any]]:

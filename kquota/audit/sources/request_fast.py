@@ -19,7 +19,7 @@ from zlib import crc32
 
 from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
-from kquota.audit.sources.request_line import UNKNOWN, UNTOLD_MS, client_address, moment_before
+from kquota.audit.sources.request_line import UNKNOWN, UNTOLD_FETCH_MS, UNTOLD_MS, client_address, moment_before
 
 try:
     from orjson import loads
@@ -217,10 +217,11 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             kind, size = OTHER, 0
         else:
             raise ValueError(api)
+        untold = UNTOLD_FETCH_MS if kind == FETCH else UNTOLD_MS
         if type(throttle_ms) is not int or size < UNKNOWN:
             raise ValueError("out of range")
         return pack(
-            floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - UNTOLD_MS),
+            floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - untold),
             kind,
             users[fields["principal"]],
             clients[client_id],

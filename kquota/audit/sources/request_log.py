@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import error as StructError
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -44,9 +44,9 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
                     continue
             try:
                 event = parse_line(line.decode(), broker, zone)
-                if event.controller is not None:
-                    charges = topics.read(event.controller.fields)
-                    rows.mutations += [Mutation(event.controller.begun_ms, event, charge) for charge in charges]
+                charges = [] if event.controller is None else topics.read(event.controller.fields)
+                if event.controller is not None and charges:
+                    rows.mutations.append(Mutation(event.controller.begun_ms, event, charges))
                 reason = event.exemption
                 if reason is None:
                     rows.add(event)
@@ -62,11 +62,35 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
 
 
 class Mutation(NamedTuple):
-    """A charge of the mutation quota."""
+    """A request that the mutation quota is charged for."""
 
     time_ms: float
     event: UsageEvent
-    charge: Charge
+    charges: list[Charge]
+
+
+TIE_MS = 1.0
+"""A controller charges about this long after it began with a request, but for what nobody can tell."""
+
+
+def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
+    """The requests in the order of their charges, and with times in that order.
+
+    Lines are in the order of the answers, and a request that is accepted is answered when its records are committed,
+    long after one that is rejected at once. Clients of one counter are let go at the same moment, so their requests
+    come together: of those that began within TIE_MS of each other, what was accepted came before what was rejected.
+    """
+    ordered: list[Mutation] = []
+    tied: list[Mutation] = []
+    for mutation in [*sorted(mutations, key=lambda each: each.time_ms), None]:
+        if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
+            times = [each.time_ms for each in tied]
+            tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
+            ordered += [each._replace(time_ms=time_ms) for each, time_ms in zip(tied, times, strict=True)]
+            tied = []
+        if mutation is not None:
+            tied.append(mutation)
+    return ordered
 
 
 class _Rows:
@@ -110,10 +134,9 @@ class _Rows:
         for (sized, answered), rows in self._groups.items():
             if rows:
                 yield self._batch(rows, sized, answered, tally)
-        # An accepted request is answered, and logged, later than one that is rejected. The order is that of charges.
-        self.mutations.sort(key=lambda mutation: mutation.time_ms)
+        charged = [(each.time_ms, each.event, charge) for each in in_order(self.mutations) for charge in each.charges]
         for known in (True, False):
-            some = [mutation for mutation in self.mutations if (mutation.charge.partitions != UNKNOWN) is known]
+            some = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
             if some:
                 yield _mutations(some, self._broker, complete=known)
 
@@ -142,15 +165,14 @@ class _Rows:
         )
 
 
-def _mutations(mutations: list[Mutation], broker: str, *, complete: bool) -> Batch:
-    rows = len(mutations)
-    charges = [mutation.charge for mutation in mutations]
+def _mutations(rows: list[tuple[float, UsageEvent, Charge]], broker: str, *, complete: bool) -> Batch:
+    times, events, charges = zip(*rows, strict=True)
     return Batch(
-        broker=Column.constant(broker, rows),
-        user=Column.encode([mutation.event.user for mutation in mutations]),
-        client_id=Column.encode([mutation.event.client_id for mutation in mutations]),
-        kind=np.full(rows, MUTATION, np.uint8),
-        time_ms=np.array([math.floor(mutation.time_ms) for mutation in mutations], np.int64),
+        broker=Column.constant(broker, len(rows)),
+        user=Column.encode([event.user for event in events]),
+        client_id=Column.encode([event.client_id for event in events]),
+        kind=np.full(len(rows), MUTATION, np.uint8),
+        time_ms=np.array([math.floor(time_ms) for time_ms in times], np.int64),
         bytes=np.array([max(charge.partitions, 0) for charge in charges], np.int64),
         bytes_complete=complete,
         throttle_ms=np.array([charge.throttle_ms for charge in charges], np.int64),

@@ -21,32 +21,13 @@ if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
+    from kquota.core.whatif import Comparison
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of the findings table."""
 
 MOST: Final = 8
 """Counters that get a chart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One counter under the quotas of today and under the proposed ones; None where there is no limit for it."""
-
-    before: Row | None
-    after: Row | None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What proposed quotas change, each in order of suffering."""
-
-    newly: Sequence[Change]
-    """Throttled under the proposed quotas only."""
-    no_longer: Sequence[Change]
-    """Throttled under those of today only."""
-    otherwise: Sequence[Change]
-    """Throttled under both, more or less than today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +47,7 @@ class Report:
     quarantine: str = ""
     """The file with the records that could not be read; empty when there are none."""
     comparison: Comparison | None = None
+    """What these quotas change, where others were replayed beside them."""
 
 
 def check_report(path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import Row, words
-from kquota.cli.text import markdown, markdown_table
+from kquota.cli.text import Markdown, code, markdown_table
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
@@ -37,10 +37,10 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
     if len(throttled) > MOST_ROWS:
         lines += ["", f"{words.many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
     if undetermined:
-        named = [f"{words.who(row)} ({row['key']}, peak {words.peak(row)})" for row in undetermined[:MOST_ROWS]]
+        named = [f"{code(words.who(row))} ({row['key']}, peak {words.peak(row)})" for row in undetermined[:MOST_ROWS]]
         rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
-        what = "Undetermined, as the export does not hold all thread time"
-        lines += ["", f"{what}: {', '.join(map(markdown, named))}{rest}."]
+        what = "Undetermined, as the export does not hold all that is charged"
+        lines += ["", f"{what}: {', '.join(named)}{rest}."]
     if quality.rejected:
         lines += ["", f"{words.many(quality.rejected, 'record')} could not be read."]
     return "\n".join(lines)
@@ -52,8 +52,8 @@ def findings_table(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    quota = f"{row['key']} of {words.source(row)[0]}"
-    head = (row["broker"], words.who(row), quota, words.limit(row), words.peak(row))
+    quota = Markdown(f"{row['key']} of {code(words.source(row)[0])}")
+    head = (row["broker"], code(words.who(row)), quota, words.limit(row), words.peak(row))
     if row["throttled_events"] is None:
         return (*head, "undetermined", "–", "–", "–")
     delays = (words.length(row["throttle_time_ms"]), words.length(row["throttle_time_max_ms"]))

@@ -8,9 +8,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kquota import __version__
-from kquota.cli.report import MOST, Change, Comparison, Report, Row, charts, words
+from kquota.cli.report import MOST, Report, Row, charts, words
 from kquota.cli.text import safe
-from kquota.core.quota import QuotaKey
+from kquota.core.quota import QuotaKey, humanize
+from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline
@@ -190,29 +191,41 @@ def duration_of(width_ms: int) -> str:
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    """What changes, a line for each counter."""
+    """What changes for clients, by outcome, the worst first."""
+    tables = []
+    for outcome in Outcome:
+        changes = [change for change in comparison.clients if change.outcome is outcome]
+        if changes:
+            lines = [_change(change) for change in changes[:MOST_ROWS]]
+            tables.append({"title": _OUTCOMES[outcome], "lines": lines, "left_out": len(changes) - len(lines)})
+    return {"tables": tables, "newly": comparison.count(Outcome.NEWLY_THROTTLED), "same": comparison.same}
+
+
+_OUTCOMES: Final = {
+    Outcome.NEWLY_THROTTLED: "Newly delayed",
+    Outcome.MORE: "Delayed more",
+    Outcome.LESS: "Delayed less",
+    Outcome.NO_LONGER_THROTTLED: "No longer delayed",
+    Outcome.UNDETERMINED: "Undetermined",
+}
+
+
+def _change(change: ClientChange) -> dict[str, Any]:
+    """One client before and after."""
     return {
-        name: [_change(change) for change in getattr(comparison, name)[:MOST_ROWS]]
-        for name in ("newly", "no_longer", "otherwise")
+        "user": change.user,
+        "client_id": change.client_id,
+        "key": change.key.value,
+        "brokers": sorted({*change.before.brokers, *change.after.brokers}),
+        "sides": [_side(change, standing) for standing in (change.before, change.after)],
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
-    """One counter before and after."""
-    row = change.after or change.before
-    assert row is not None
+def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
+    """One client under one set of quotas."""
     return {
-        "who": words.who(row),
-        "row": row,
-        "sides": [None if side is None else _side(side) for side in (change.before, change.after)],
-    }
-
-
-def _side(row: Row) -> dict[str, Any]:
-    """One counter on one side of a comparison."""
-    return {
-        "entity": words.source(row)[0],
-        "limit": words.limit(row),
-        "delayed": row["throttled_events"],
-        "delay_ms": row["throttle_time_ms"],
+        "entity": "" if standing.entity is None else str(standing.entity),
+        "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
+        "delayed": standing.throttled_events,
+        "delay_ms": standing.throttle_time_ms,
     }

@@ -6,6 +6,7 @@ Kafka's ten kinds of entities and three of the five keys; its controller deletes
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kquota.core.entity import DEFAULT, Entity
@@ -35,13 +36,19 @@ _TYPES = {
 _SHAPES = {name: shape for shape, name in _TYPES.items()}
 
 
+_HEAD = "# Client quotas for: jikkou apply --files FILE\n"
+_DEFAULTS = """\
+# Jikkou 0.34 gets and does not create quotas of defaults: it ends with a NullPointerException, before any change.
+"""
+
+
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A YAML stream with a resource for each entity, for `jikkou apply --files FILE`."""
     said, unsaid = divided(snapshot, _no_type, _no_key)
-    texts = ["# Client quotas for: jikkou apply --files FILE\n"]
+    texts = [_HEAD + (_DEFAULTS if any(DEFAULT in entity for entity in said) else "")]
     for entity, values in said.items():
         names = [
-            f"    {part}: {_name(name)}\n"
+            f"    {part}: {quoted(name)}\n"
             for part, name in (("user", entity.user), ("clientId", entity.client_id))
             if isinstance(name, str)
         ]
@@ -54,9 +61,8 @@ def export(snapshot: QuotaSnapshot) -> Exported:
     return Exported("".join(texts), tuple(unsaid))
 
 
-def _name(name: str) -> str:
-    # Jikkou puts every file through Jinja before it reads the YAML: no {{, {% or {# may stand in it.
-    return quoted(name).replace("{", "\\u007b")
+# Jikkou puts every file through Jinja, and every resource that it has read once more: no escape outlives both.
+_JINJA = re.compile(r"\{[{%#]")
 
 
 def _type(entity: Entity) -> str | None:
@@ -67,6 +73,8 @@ def _type(entity: Entity) -> str | None:
 
 
 def _no_type(entity: Entity) -> str | None:
+    if any(isinstance(name, str) and _JINJA.search(name) for _, name in entity.parts):
+        return "Jikkou reads its files as templates, and would read the name as a part of one"
     return "Jikkou has no type of quota for it" if _type(entity) is None else None
 
 

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Says what a change of a quotas file would do, for the comment on its pull request:
+#
+#   review-quotas.sh FILE BASE USAGE…
+#
+# FILE is compared with what it was where the branch left BASE (a branch or commit), under recorded usage of the
+# brokers. Writes comment.md: the plan, and the clients that would be newly throttled. The exit code is 1 when there are
+# any, kquota's own when something is wrong, else 0.
+set -eu
+file=$1
+base=$2
+shift 2
+
+left=$(git merge-base "$base" HEAD)
+before=${file%.*}.before.yaml
+trap 'rm -f "$before"' EXIT
+if git cat-file -e "$left:./$file" 2>/dev/null; then
+    git show "$left:./$file" >"$before"
+else
+    printf 'kind: kquota.quotas\nversion: 1\nquotas: []\n' >"$before"
+fi
+
+# --prune: what the file no longer names is deleted. Leave it out where 'kquota apply' runs without.
+changes=0
+kquota plan "$file" --quotas "$before" --prune --exit-code -o markdown >comment.md || changes=$?
+if [ "$changes" -ne 1 ]; then
+    exit "$changes"
+fi
+echo >>comment.md
+kquota audit "$@" --quotas "$file" --against "$before" --fail-on newly-throttled -o markdown >>comment.md

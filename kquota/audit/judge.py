@@ -1,0 +1,498 @@
+"""Samples become findings: which counters the series add up to, and what follows for each from the bounds.
+
+A series is exactly one counter, a part of one (then the parts are added up), or coarser: a sum over several counters,
+of which only an upper bound is one for each of them. A broker charges a request to one counter only: what has a series
+of its own is not in that of its user, and what has a series of its user is not in that of its client-id. Nothing is
+ever a guess: between the bounds a counter is undetermined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from kquota.audit.batch import Int64s
+from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
+from kquota.audit.findings import SCHEMA, Basis, Verdict
+from kquota.audit.samples import Float64s, Nature, Samples, Series
+from kquota.audit.settings import AuditSettings
+from kquota.core.quota import QuotaKey
+from kquota.core.resolver import Resolution, Resolver, Sensor, encode_user
+from kquota.core.snapshot import QuotaSnapshot
+
+THROTTLE_SEEN_MS = 30_000
+"""How long a throttle shows in `throttle-time`: the mean of two samples of 30 s, unless `metrics.sample.window.ms` is
+smaller."""
+
+_COARSER = "the series adds up several counters"
+_SHARED = "the series is a part of counters that others share"
+_ALL_BROKERS = "the totals hold more than the requests of one broker"
+_UNSEEN = "the samples leave out some of the time"
+_BETWEEN = "the samples allow both"
+_EVIDENCE = "no sample shows a token bucket's use"
+
+_HIDES = {
+    QuotaKey.REQUEST_PERCENTAGE: (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE),
+    QuotaKey.PRODUCER_BYTE_RATE: (QuotaKey.REQUEST_PERCENTAGE,),
+    QuotaKey.CONSUMER_BYTE_RATE: (QuotaKey.REQUEST_PERCENTAGE,),
+}
+"""Of two quotas that a request violates, only the one with the longer delay shows in `throttle-time`."""
+
+_ANY = "\0"
+"""Stands for all names that no quota names."""
+
+Scope = tuple[QuotaKey, str | None, str | None]
+"""(key, user, client-id) of a series; None sums over all."""
+
+
+_Totals = tuple[Int64s, Int64s, Float64s]
+"""(starts, ends, amounts) of intervals."""
+
+
+@dataclass
+class _Account:
+    """All samples of one scope on one broker, in time."""
+
+    times: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    rates: Float64s = field(default_factory=lambda: np.zeros(0))
+    rates_exact: bool = True
+    throttle_times: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    throttles: Float64s = field(default_factory=lambda: np.zeros(0))
+    throttles_exact: bool = True
+    starts: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    ends: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    amounts: Float64s = field(default_factory=lambda: np.zeros(0))
+    floors: Any = field(default_factory=lambda: np.zeros(0, bool))
+    totals_whole: bool = True
+
+    def __len__(self) -> int:
+        return len(self.times) + len(self.amounts)
+
+    def within(self, begin: int, end: int, reach: int) -> _Account:
+        """What is only about the time from `begin` to before `end` (ms)."""
+        reading = (self.times >= begin + reach) & (self.times < end)
+        throttle = (self.throttle_times >= begin + 2 * THROTTLE_SEEN_MS) & (self.throttle_times < end)
+        total = (self.starts >= begin) & (self.ends <= end)
+        return _Account(
+            self.times[reading], self.rates[reading], self.rates_exact,
+            self.throttle_times[throttle], self.throttles[throttle], self.throttles_exact,
+            self.starts[total], self.ends[total], self.amounts[total], self.floors[total], self.totals_whole,
+        )  # fmt: skip
+
+
+class _Judgement(NamedTuple):
+    """What was found about a counter in one period of the quotas' history."""
+
+    entity: str
+    level: int
+    limit: float
+    verdict: Verdict
+    reason: str | None
+    bounds: Bounds
+    basis: Basis
+    events: int
+    shown: tuple[int, ...]
+    """The times of samples that show a throttle."""
+    logged: Float64s | None
+    clients: int
+
+
+def judge(samples: Iterable[Samples], settings: AuditSettings) -> tuple[list[pa.Table], int]:
+    """(the findings under each of the settings' variants, samples without a quota) of all samples of some brokers."""
+    window = Window.of(settings.windows, settings.generation)
+    brokers = _accounts(samples)
+    tables, ungoverned = [], 0
+    for variant, history in enumerate(settings.variants):
+        edges = [0, *history.changes_ms, 1 << 62]
+        rows = []
+        for broker, accounts in brokers.items():
+            periods = []
+            for (begin, end), quotas in zip(pairwise(edges), history.snapshots, strict=True):
+                trial = _Trial(accounts, quotas, window, settings.in_force, (begin, end))
+                periods.append(trial.findings())
+                if variant == 0 and end == edges[-1]:
+                    ungoverned += trial.ungoverned
+            names = dict.fromkeys(name for period in periods for name in period)
+            rows += [_row(broker, *name, [period[name] for period in periods if name in period]) for name in names]
+        tables.append(pa.Table.from_pylist(rows, SCHEMA))
+    return tables, ungoverned
+
+
+def _accounts(samples: Iterable[Samples]) -> dict[str, dict[Scope, _Account]]:
+    """By broker and scope; each series once, however often it was exported."""
+    pieces: dict[Series, list[Samples]] = {}
+    for piece in samples:
+        pieces.setdefault(piece.series, []).append(piece)
+    brokers: dict[str, dict[Scope, _Account]] = {}
+    for series, mine in pieces.items():
+        scope = (series.key, series.user, series.client_id)
+        account = brokers.setdefault(series.broker, {}).setdefault(scope, _Account())
+        columns = np.concatenate(
+            [
+                np.column_stack(
+                    [
+                        piece.end_ms,
+                        piece.interval_ms,
+                        np.full(len(piece), piece.slack_ms),
+                        np.full(len(piece), piece.floor),
+                    ]
+                )
+                for piece in mine
+            ]
+        )
+        values = np.concatenate([piece.values for piece in mine])
+        order = np.lexsort((columns[:, 3], values, columns[:, 1], columns[:, 0]))
+        columns, values = columns[order], values[order]
+        new = np.ones(len(values), bool)
+        new[1:] = (np.diff(columns[:, :2], axis=0) != 0).any(axis=1) | (np.diff(values) != 0)
+        _put(account, series.nature, columns[new], values[new], all(piece.ceiling for piece in mine))
+    return brokers
+
+
+def _put(account: _Account, nature: Nature, columns: Int64s, values: Float64s, ceiling: bool) -> None:
+    """Adds a series to the account of its scope."""
+    ends, lengths, slack, floors = columns.T
+    match nature:
+        case Nature.RATE:
+            order = np.argsort(np.concatenate([account.times, ends]), kind="stable")
+            account.times = np.concatenate([account.times, ends])[order]
+            account.rates = np.concatenate([account.rates, values])[order]
+            account.rates_exact &= ceiling
+            return
+        case Nature.THROTTLE:
+            order = np.argsort(np.concatenate([account.throttle_times, ends]), kind="stable")
+            account.throttle_times = np.concatenate([account.throttle_times, ends])[order]
+            account.throttles = np.concatenate([account.throttles, values])[order]
+            account.throttles_exact &= ceiling
+            return
+        case Nature.TOTAL:
+            starts = ends - lengths
+        case Nature.COUNTER:
+            # A counter that went down began anew.
+            rises = np.diff(values, prepend=0.0)
+            amounts = np.where(rises < 0, values, rises)
+            known = np.ones(len(values), bool)
+            known[0] = lengths[0] > 0
+            starts = np.concatenate([ends[:1] - lengths[:1], ends[:-1]]) - slack
+            starts, ends, values, floors = starts[known], (ends + slack + 1)[known], amounts[known], floors[known]
+    account.starts = np.concatenate([account.starts, starts])
+    account.ends = np.concatenate([account.ends, ends])
+    account.amounts = np.concatenate([account.amounts, values])
+    account.floors = np.concatenate([account.floors, floors.astype(bool)])
+    account.totals_whole &= ceiling
+
+
+@dataclass
+class _Trial:
+    """The samples of one broker under one snapshot, from begin to before end."""
+
+    accounts: dict[Scope, _Account]
+    quotas: QuotaSnapshot
+    window: Window
+    in_force: bool
+    period: tuple[int, int]
+    ungoverned: int = 0
+
+    def __post_init__(self) -> None:
+        keys = {key for key, _, _ in self.accounts}
+        self._resolvers = {key: Resolver.of(self.quotas, key) for key in (*keys, *_HIDES)}
+
+    def findings(self) -> dict[tuple[str, str], _Judgement]:
+        """By key and counter."""
+        exact: dict[tuple[QuotaKey, Sensor], tuple[Resolution, list[Scope]]] = {}
+        coarse: dict[Scope, list[Resolution]] = {}
+        for scope in self.accounts:
+            resolutions = self._resolutions(scope)
+            limited = [resolution for resolution in resolutions if resolution.limit is not None]
+            sensors = {resolution.sensor for resolution in resolutions}
+            if not limited:
+                self.ungoverned += len(self.accounts[scope])
+            elif len(sensors) == 1 and (_sensor(scope) in sensors or None not in scope):
+                exact.setdefault((scope[0], limited[0].sensor), (limited[0], []))[1].append(scope)
+            else:
+                coarse[scope] = resolutions
+        found = {(scope[0].value, str(_sensor(scope))): self._coarse(scope, mine) for scope, mine in coarse.items()}
+        for (key, sensor), (resolution, scopes) in exact.items():
+            others = [] if self.in_force else [scope for scope in coarse if self._feeds(scope, key, sensor)]
+            judgement = self._counter(resolution, scopes, others)
+            name = (key.value, str(sensor))
+            # A series that adds up several counters may have the name of one of them.
+            if judgement.verdict is Verdict.THROTTLED or name not in found or found[name].reason is None:
+                found[name] = judgement
+        return {
+            name: judgement for name, judgement in found.items() if judgement.events or judgement.logged is not None
+        }
+
+    def _resolutions(self, scope: Scope, towards: Sensor | None = None) -> list[Resolution]:
+        """What governs the clients in a scope, each possibility once; if a sensor is given, those it can hold."""
+        key, user, client = scope
+        resolver = self._resolvers[key]
+        users, clients = [user], [client]
+        if user is None:
+            users = [_ANY, *{e.user for e in resolver.values if isinstance(e.user, str)}]
+            if towards is not None and towards.user:
+                users = [unquote(towards.user)]
+        if client is None:
+            # An empty client-id is not one like others.
+            clients = ["", _ANY, *{e.client_id for e in resolver.values if isinstance(e.client_id, str)}]
+            if towards is not None and towards.client_id:
+                clients = [towards.client_id]
+        known = self.accounts
+        found = [
+            resolver.resolve(one, other)
+            for one in users
+            for other in clients
+            if one is not None
+            and other is not None
+            and (user is not None or (key, one, None) not in known)
+            and (None not in (user, client) or (key, one, other) not in known)
+        ]
+        if self.in_force:
+            # It is the broker's own counter, and holds whoever is charged to that.
+            return [resolution for resolution in found if resolution.sensor == _sensor(scope)] or found
+        return found
+
+    def _feeds(self, scope: Scope, key: QuotaKey, sensor: Sensor) -> bool:
+        """Whether requests in a coarser series can be charged to a counter that other series add up to."""
+        if scope[0] is not key:
+            return False
+        return any(resolution.sensor == sensor for resolution in self._resolutions(scope, sensor))
+
+    def _counter(self, resolution: Resolution, scopes: list[Scope], others: list[Scope]) -> _Judgement:
+        """A counter that the series of these scopes add up to; requests in those of `others` may be charged to it."""
+        mine = [self.accounts[scope] for scope in scopes]
+        most = [*mine, *(self.accounts[scope] for scope in others)]
+        inside = [account.within(*self.period, self.window.reach) for account in mine]
+        key, limit = resolution.key, float(resolution.limit or 0)
+        own = len(scopes) == 1
+        logged = np.concatenate([account.throttles for account in inside])
+        bounds = UNKNOWN
+        if key is not QuotaKey.CONTROLLER_MUTATION_RATE:
+            bounds = Bounds(self._least(inside), self._most(most, key, alone=len(most) == 1))
+        hits = [int(t) for account in inside for t in account.throttle_times[account.throttles > 0]]
+        shown: list[int] = []
+        reason: str | None = None
+        if self.in_force and own and hits:
+            verdict, shown = Verdict.THROTTLED, hits
+        elif bounds.least > limit > 0:
+            verdict = Verdict.THROTTLED
+            if own:
+                over = inside[0].rates * self.window.least > limit * self.window.reach
+                shown = inside[0].times[over].tolist()
+        elif self._cannot_throttle(key, limit) or bounds.most <= limit:
+            # What a throttled fetch tried to read is taken back, and in no rate.
+            taken_back = key is QuotaKey.CONSUMER_BYTE_RATE and bool(hits)
+            verdict = Verdict.UNDETERMINED if taken_back else Verdict.NOT_THROTTLED
+        elif self.in_force and own and self._never_throttled(scopes[0]):
+            verdict = Verdict.NOT_THROTTLED
+        else:
+            verdict = Verdict.UNDETERMINED
+        if verdict is Verdict.UNDETERMINED:
+            reason = self._reason(key, bounds, inside)
+        return self._judgement(resolution, verdict, reason, bounds, inside, tuple(shown), logged)
+
+    def _coarse(self, scope: Scope, resolutions: list[Resolution]) -> _Judgement:
+        """A series whose requests are charged to several counters, or to one that holds others, too."""
+        key, user, client = scope
+        inside = self.accounts[scope].within(*self.period, self.window.reach)
+        limited = [resolution for resolution in resolutions if resolution.limit is not None]
+        strictest = min(limited, key=lambda resolution: float(resolution.limit or 0))
+        own = _sensor(scope)
+        # An empty tag is no tag: it stands for a sum over all.
+        contained = all(
+            resolution.sensor == own
+            or (user and resolution.sensor.user == own.user)
+            or (client and resolution.sensor.client_id == client)
+            for resolution in limited
+        )
+        most = math.inf
+        if contained and key is not QuotaKey.CONTROLLER_MUTATION_RATE:
+            most = self._most([self.accounts[scope]], key, alone=False)
+        within = most <= float(strictest.limit or 0)
+        verdict = Verdict.NOT_THROTTLED if within else Verdict.UNDETERMINED
+        reason = None if within else _COARSER if contained else _SHARED
+        return self._judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], (), inside.throttles)
+
+    def _judgement(
+        self,
+        resolution: Resolution,
+        verdict: Verdict,
+        reason: str | None,
+        bounds: Bounds,
+        accounts: list[_Account],
+        shown: tuple[int, ...],
+        logged: Float64s,
+    ) -> _Judgement:
+        totals = any(len(account.amounts) for account in accounts)
+        return _Judgement(
+            str(resolution.entity),
+            int(resolution.level or 0),
+            float(resolution.limit or 0),
+            verdict,
+            reason,
+            bounds,
+            Basis.TOTALS if totals else Basis.RATES,
+            sum(map(len, accounts)),
+            shown,
+            logged if any(len(account.throttle_times) for account in accounts) else None,
+            len(accounts),
+        )
+
+    def _least(self, accounts: list[_Account]) -> float:
+        window = self.window
+        totals = [account for account in accounts if account.floors.any()]
+        least = 0.0
+        if totals:
+            parts = [
+                (account.starts[account.floors], account.ends[account.floors], account.amounts[account.floors])
+                for account in totals
+            ]
+            least = of_totals(*_together(parts), window, whole=False).least
+        if len(accounts) == 1:
+            account = accounts[0]
+            return max(least, of_gauge(account.times, account.rates, window, exact=False).least)
+        # The counter that holds them all has slots of its own: only what was charged in the window before is known.
+        times = np.concatenate([account.times for account in accounts])
+        if len(times) == 0:
+            return least
+        moments, places = np.unique(times, return_inverse=True)
+        sums = np.bincount(places, np.concatenate([account.rates for account in accounts]))
+        best = np.array([moments[sums.argmax()]])
+        amount = np.array([sums.max() * window.least / 1000])
+        return max(least, of_totals(best - window.reach, best + 1, amount, window, whole=False).least)
+
+    def _most(self, accounts: list[_Account], key: QuotaKey, *, alone: bool) -> float:
+        """The upper bound for a counter of just these requests; `alone`: one series is the counter."""
+        window = self.window
+        if any(len(account) == 0 for account in accounts):
+            return math.inf
+        if alone and len(accounts[0].times):
+            account = accounts[0]
+            return of_gauge(account.times, account.rates, window, exact=account.rates_exact).most
+        if any(len(account.times) for account in accounts):
+            readings = [_as_totals(account, window) for account in accounts]
+            known = [part for part in readings if part is not None]
+            return of_totals(*_together(known), window, whole=True).most if len(known) == len(accounts) else math.inf
+        whole = all(account.totals_whole for account in accounts) and self._seamless(key)
+        parts = [(account.starts, account.ends, account.amounts) for account in accounts]
+        return of_totals(*_together(parts), window, whole=whole).most
+
+    def _seamless(self, key: QuotaKey) -> bool:
+        """Whether the totals of all series of a key leave no time out; one that is missing then is 0."""
+        mine = [account for (other, _, _), account in self.accounts.items() if other is key]
+        starts = np.concatenate([account.starts for account in mine])
+        ends = np.concatenate([account.ends for account in mine])
+        order = np.argsort(starts, kind="stable")
+        reached = np.maximum.accumulate(ends[order])
+        return bool((starts[order][1:] <= reached[:-1]).all())
+
+    def _cannot_throttle(self, key: QuotaKey, limit: float) -> bool:
+        """A byte rate of 0 divides by zero, and the delay that comes of it is negative."""
+        return limit == 0 and key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+
+    def _never_throttled(self, scope: Scope) -> bool:
+        """Whether the broker's own throttle times show that it never did."""
+        account = self.accounts[scope]
+        if not _quiet(account):
+            return False
+        for other in _HIDES.get(scope[0], ()):
+            if self._resolvers[other].values:
+                beside = [each for name, each in self.accounts.items() if name[0] is other and _overlap(name, scope)]
+                if not beside or any((each.throttles > 0).any() for each in beside):
+                    return False
+        return True
+
+    def _reason(self, key: QuotaKey, bounds: Bounds, accounts: Sequence[_Account]) -> str:
+        if key is QuotaKey.CONTROLLER_MUTATION_RATE:
+            return _EVIDENCE
+        if any(len(account.amounts) and not account.floors.any() for account in accounts):
+            return _ALL_BROKERS
+        return _UNSEEN if math.isinf(bounds.most) else _BETWEEN
+
+
+def _sensor(scope: Scope) -> Sensor:
+    """The tags of the broker's own counter of a scope."""
+    return Sensor(encode_user(scope[1] or ""), scope[2] or "")
+
+
+def _quiet(account: _Account) -> bool:
+    """Whether throttle times cover the time of an account without a gap and are all zero."""
+    times = account.throttle_times
+    if not account.throttles_exact or len(times) < 2 or (account.throttles > 0).any():
+        return False
+    return int(np.diff(times).max()) <= THROTTLE_SEEN_MS
+
+
+def _overlap(one: Scope, other: Scope) -> bool:
+    """Whether a client can be in both."""
+    return all(a is None or b is None or a == b for a, b in zip(one[1:], other[1:], strict=True))
+
+
+def _together(parts: Sequence[_Totals]) -> _Totals:
+    """The intervals of all parts."""
+    starts, ends, amounts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return starts, ends, amounts
+
+
+def _as_totals(account: _Account, window: Window) -> _Totals | None:
+    """(starts, ends, amounts) that the readings of a rate allow at most; None where they leave time out.
+
+    What was charged since an earlier reading, at most `lives` before, lives at a later one. Few readings as far apart
+    as that are better than many: each allows a whole window.
+    """
+    if not account.rates_exact or len(account.times) == 0 or len(account.amounts):
+        return None
+    chosen = [0]
+    while chosen[-1] < len(account.times) - 1:
+        last = int(np.searchsorted(account.times, account.times[chosen[-1]] + window.lives, side="right")) - 1
+        if last == chosen[-1]:
+            return None
+        chosen.append(last)
+    ends = account.times[chosen] + 1
+    starts = np.concatenate([[ends[0] - window.lives - 1], ends[:-1]])
+    return starts, ends, account.rates[chosen] * window.reach / 1000
+
+
+def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[str, Any]:
+    """The finding of a counter, from what was found in each period."""
+    last = periods[-1]
+    verdicts = {judgement.verdict for judgement in periods}
+    verdict = next(v for v in (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED) if v in verdicts)
+    most = max(judgement.bounds.most for judgement in periods)
+    shown = [time for judgement in periods for time in judgement.shown]
+    told = [judgement.logged for judgement in periods if judgement.logged is not None]
+    logged = np.concatenate(told) if told else np.zeros(0)
+    never = verdict is Verdict.NOT_THROTTLED
+    return {
+        "broker": broker,
+        "key": key,
+        "sensor": sensor,
+        "entity": last.entity,
+        "level": last.level,
+        "limit": last.limit,
+        "limit_changes": sum((a.entity, a.limit) != (b.entity, b.limit) for a, b in pairwise(periods)),
+        "verdict": verdict.value,
+        "reason": next((j.reason for j in periods if j.verdict is verdict), None),
+        "basis": last.basis.value,
+        "events": sum(judgement.events for judgement in periods),
+        "throttled_events": 0 if never else None,
+        "throttle_time_ms": 0 if never else None,
+        "throttle_time_max_ms": 0 if never else None,
+        "peak_rate": max(judgement.bounds.least for judgement in periods),
+        "peak_rate_max": None if math.isinf(most) else most,
+        "first_throttled_ms": min(shown, default=None),
+        "last_throttled_ms": max(shown, default=None),
+        "logged_throttled_events": int((logged > 0).sum()) if told else None,
+        "logged_throttle_time_ms": None,
+        "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if told else None,
+        "estimated_events": 0,
+        "client_count": max(judgement.clients for judgement in periods),
+        "clients": [],
+    }

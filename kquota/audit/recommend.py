@@ -1,0 +1,186 @@
+"""Quotas for what an export shows to be wanted: two audits, one that measures and one that checks the outcome.
+
+The first replays the export under the quotas that were in force, which tells when clients were held back (unless the
+export itself does), and beside them under the same quotas with those in question lifted, which counts what their
+entities use. The second replays it under what is recommended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import translate
+from typing import Any
+
+from kquota.audit.demand import Measured, Question
+from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.pack import KEYS, CounterRef
+from kquota.audit.settings import AuditSettings, Together
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.recommendation import (
+    Policy,
+    Recommendation,
+    Recommendations,
+    Scope,
+    Usage,
+    recommend,
+    recommend_default,
+    unlimited,
+)
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+
+MEASURABLE = tuple(key for key in KEYS if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
+"""The keys that there are recommendations for: those whose observed rate does not depend on the limit."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to recommend."""
+
+    scope: Scope = Scope.USERS
+    default: bool = False
+    """Whether to find a value for the default entity, and quotas of their own only for those that need more."""
+    keys: tuple[QuotaKey, ...] = MEASURABLE
+    only: tuple[str, ...] = ()
+    """Shell patterns: the names of users (of client-ids for CLIENTS) to look at; none is all of them."""
+    policy: Policy = field(default_factory=Policy)
+
+    def selects(self, entity: Entity) -> bool:
+        """Whether there is to be a recommendation for that entity."""
+        name = entity.client_id if self.scope is Scope.CLIENTS else entity.user
+        return not self.only or any(re.match(translate(pattern), str(name)) for pattern in self.only)
+
+
+def recommendations(
+    run: Callable[[AuditSettings], AuditResult], settings: AuditSettings, wanted: Wanted
+) -> tuple[Recommendations, AuditResult]:
+    """The recommended quotas, and the audit that measured; `settings.quotas` are those that were in force.
+
+    `run` audits the export under given settings. Raises InputError when nothing of it can be measured.
+    """
+    policy = wanted.policy
+    lifted = unlimited(settings.quotas, wanted.scope, wanted.keys, default_only=wanted.default)
+    question = Question(policy.max_throttled, policy.confidence)
+    settings = replace(settings, question=question)
+    measured = run(
+        replace(
+            settings,
+            against=lifted,
+            per_client=bool(settings.quotas),
+            together=_together(settings.quotas, lifted) if settings.quotas else Together.COUNTER,
+        )
+    )
+    rows = _rows(measured.before)
+    undetermined = {name for name, row in rows.items() if row["verdict"] == Verdict.UNDETERMINED.value}
+    usages = _usages(measured, rows, undetermined, wanted)
+    left_out = frozenset(QuotaKey(key) for _, key, _ in undetermined) - {key for key, _ in usages}
+    if not usages:
+        raise InputError(
+            f"nothing to recommend: none of {measured.quality.events} requests counts for the quotas in question",
+            hint="see --for, --only and --key",
+        )
+    found = Recommendations(wanted.scope, policy, _all(usages, settings.quotas.latest, wanted), left_out)
+    proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
+    checked = run(replace(settings, quotas=proposed))
+    return replace(found, quotas=_predicted(found, checked)), measured
+
+
+def _together(*quotas: QuotaHistory) -> Together:
+    """The smallest groups of counters of which no request has counters in two."""
+    kinds = {
+        (entity.user is not None, entity.client_id is not None)
+        for history in quotas
+        for snapshot in history.snapshots
+        for entity, values in snapshot.items()
+        if any(key in values for key in KEYS)
+    }
+    if (False, True) not in kinds:
+        return Together.USER
+    return Together.BROKER if (True, False) in kinds else Together.CLIENT_ID
+
+
+def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:
+    return QuotaSnapshot(
+        {entity: {key: value for key, value in values.items() if key in keys} for entity, values in quotas.items()}
+    )
+
+
+_Name = tuple[str, str, str]
+
+
+def _rows(table: Any) -> dict[_Name, dict[str, Any]]:
+    """The findings by broker, key and sensor."""
+    wanted = ["broker", "key", "sensor", "entity", "verdict", "events"]
+    rows: list[dict[str, Any]] = table.select(wanted).to_pylist()
+    return {(row["broker"], row["key"], row["sensor"]): row for row in rows}
+
+
+def _name(counter: CounterRef) -> _Name:
+    return counter.broker, counter.key.value, counter.sensor
+
+
+def _usages(
+    measured: AuditResult, rows: Mapping[_Name, Mapping[str, Any]], undetermined: set[_Name], wanted: Wanted
+) -> dict[tuple[QuotaKey, Entity], list[Usage]]:
+    """What each entity of the scope did, on each broker that it used."""
+    usages: dict[tuple[QuotaKey, Entity], list[Usage]] = defaultdict(list)
+    for counter, found in sorted(measured.measured.items(), key=lambda item: _name(item[0])):
+        if counter.variant == 0 or found.estimate is None or found.peak <= 0 or _name(counter) in undetermined:
+            continue
+        if Entity.parse(rows[_name(counter)]["entity"]).types != wanted.scope.default.types:
+            continue  # the quota of another level that is as good as none
+        entity = wanted.scope.entity(counter.sensor)
+        if wanted.selects(entity):
+            requests = rows[_name(counter)]["events"]
+            usages[counter.key, entity].append(
+                Usage(counter.broker, requests, found.seconds, found.throttled, found.peak, found.estimate)
+            )
+    return usages
+
+
+def _all(
+    usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]], current: QuotaSnapshot, wanted: Wanted
+) -> list[Recommendation]:
+    scope, policy = wanted.scope, wanted.policy
+
+    def own(entity: Entity, key: QuotaKey) -> bool:
+        return key in current.get(entity, {})
+
+    found: list[Recommendation] = []
+    for key in wanted.keys:
+        mine = {entity: some for (one, entity), some in usages.items() if one is key}
+        if wanted.default:
+            defaulted = {entity: some for entity, some in mine.items() if not own(entity, key)}
+            limit: Value | None = current.get(scope.default, {}).get(key)
+            if defaulted:
+                found += recommend_default(defaulted, scope.default, key, limit, policy)
+            mine = {entity: some for entity, some in mine.items() if entity not in defaulted}
+        found += [
+            recommend(some, entity, key, scope.current(current, entity, key), policy) for entity, some in mine.items()
+        ]
+    found = [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in found]
+    order = {key: place for place, key in enumerate(QuotaKey)}
+    return sorted(found, key=lambda quota: (quota.entity.sort_key, order[quota.key]))
+
+
+def _predicted(found: Recommendations, checked: AuditResult) -> list[Recommendation]:
+    """The recommendations with the share of the time that their counters were throttled in the second audit."""
+    rows = _rows(checked.findings)
+    shares: dict[tuple[Entity, QuotaKey], float] = {}
+    for counter, seconds in checked.measured.items():
+        governing = Entity.parse(rows[_name(counter)]["entity"])
+        share = _share(seconds)
+        if governing.types != found.scope.default.types:
+            continue
+        for entity in {governing, found.scope.entity(counter.sensor)}:
+            shares[entity, counter.key] = max(share, shares.get((entity, counter.key), 0.0))
+    return [replace(quota, predicted=shares.get((quota.entity, quota.key))) for quota in found.quotas]
+
+
+def _share(measured: Measured) -> float:
+    return measured.throttled / measured.seconds

@@ -1,0 +1,145 @@
+"""Recommended quotas: as a report (schemas/recommendation.schema.json), and as a quotas file that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kquota.core.quota import QuotaKey, Value, humanize
+from kquota.core.recommendation import Basis, Change, Recommendation, Recommendations
+from kquota.documents.encoding import Document, to_flow
+from kquota.documents.quotas import FILE_HEAD, entity_document, value_text
+
+
+def recommendation_document(
+    found: Recommendations, quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
+) -> Document:
+    """The recommendations, the account of the data, the enforcement assumed, and what ran it."""
+    policy = found.policy
+    return {
+        "kind": "kquota.recommendation",
+        "version": 1,
+        "engine": engine,
+        "enforcement": dict(brokers),
+        "data": dict(quality),
+        "for": found.scope.value,
+        "policy": {
+            "max_throttled": policy.max_throttled,
+            "confidence": policy.confidence,
+            "headroom": policy.headroom,
+            "step": policy.step,
+            "covers": policy.covers,
+            "lower": policy.lower,
+        },
+        "undetermined": [key.value for key in QuotaKey if key in found.undetermined],
+        "recommendations": [_recommendation(quota) for quota in found.quotas],
+    }
+
+
+def _recommendation(quota: Recommendation) -> Document:
+    usage, told = quota.usage, quota.usage.estimate
+    document: Document = {
+        "entity": entity_document(quota.entity),
+        "key": quota.key.value,
+        "unit": quota.key.unit,
+        "current": quota.current,
+        "own": quota.own,
+        "value": quota.value,
+        "change": quota.change.value,
+        "basis": quota.basis.value,
+        "need": {"value": told.value, "at_least": told.at_least, "low": quota.low, "high": quota.high},
+        "observed": {
+            "broker": usage.broker,
+            "brokers": quota.brokers,
+            "requests": usage.requests,
+            "seconds": told.seconds,
+            "censored_seconds": told.held,
+            "p50": told.p50,
+            "p99": told.p99,
+            "peak": usage.peak,
+        },
+        "throttled": {"recorded": usage.throttled / usage.seconds, "predicted": quota.predicted},
+    }
+    if quota.entities is not None:
+        document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
+    return document
+
+
+def recommendation_text(found: Recommendations) -> str:
+    """A quotas file in YAML: what is recommended, and the quotas that stay, each with its reason in a comment.
+
+    A quota that stays because a default is enough needs no entry.
+    """
+    lines = [*FILE_HEAD, *_preface(found), "kind: kquota.quotas", "version: 1"]
+    entries: dict[Any, list[Recommendation]] = {}
+    for quota in found.quotas:
+        if quota.change is not Change.KEEP or (quota.own and quota.current is not None):
+            entries.setdefault(quota.entity, []).append(quota)
+    lines.append("quotas:" if entries else "quotas: []")
+    for entity, quotas in entries.items():
+        for quota in quotas:
+            lines += [f"  # {line}" for line in reasons(quota, found)]
+        values = {quota.key.value: value_text(quota.key, quota.value) for quota in quotas}
+        lines += [f"  - entity: {to_flow(entity_document(entity))}", f"    values: {to_flow(values)}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _preface(found: Recommendations) -> list[str]:
+    policy = found.policy
+    return [
+        f"# Recommended for {found.scope.value}: throttled in at most {percent(policy.max_throttled)} of the time that"
+        " they are active, per broker,",
+        f"# with {percent(policy.headroom)} headroom. Intervals are of {percent(policy.confidence)} confidence.",
+    ]
+
+
+def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
+    """What was seen, what follows, and how sure it is; in lines for people."""
+    key, usage, told = quota.key, quota.usage, quota.usage.estimate
+    throttled = percent(usage.throttled / usage.seconds)
+    where = f"broker {to_flow(usage.broker)}" + (f", the busiest of {quota.brokers}" if quota.brokers > 1 else "")
+    lines = [f"{key.value}: {_change(quota)}"]
+    if quota.entities is not None:
+        lines.append(f"  enough for {quota.covered} of the {quota.entities} without a quota of their own")
+    seen = f"p50 {rough(key, told.p50)}, p99 {rough(key, told.p99)}, peak {rough(key, usage.peak)}"
+    who = "seen" if quota.entities is None else "the one that decides was seen"
+    lines.append(f"  {who} on {where}: {seen}; throttled {throttled} of {told.seconds} s")
+    if quota.basis is Basis.CENSORED:
+        lines.append(f"  wants at least {rough(key, told.at_least)}: held back whenever it wanted more; measure again")
+    else:
+        interval = f"({bound(key, quota.low)} to {bound(key, quota.high)})"
+        lines.append(f"  needs {interval if told.value is None else f'{rough(key, told.value)} {interval}'}")
+    if quota.predicted is not None:
+        lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
+    return lines
+
+
+def _change(quota: Recommendation) -> str:
+    now = None if quota.current is None else humanize(quota.key, quota.current)
+    match quota.change:
+        case Change.KEEP:
+            return f"{now} is enough"
+        case Change.NEW:
+            return "new"
+        case Change.RAISE:
+            return f"raised, {now} is not enough"
+        case Change.LOWER:
+            return f"lowered, {now} is more than needed"
+
+
+def percent(share: float) -> str:
+    """`1 %`, `0.25 %`, `95 %`."""
+    return f"{100 * share:.3g} %"
+
+
+def rough(key: QuotaKey, rate: Value) -> str:
+    """A measured rate with three digits: `12.3 MB/s`."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if key.unit == "bytes/s" else ():
+        if rate >= size:
+            return f"{rate / size:.3g} {prefix}B/s"
+    return f"{rate:.3g} {'B/s' if key.unit == 'bytes/s' else '%' if key.unit.startswith('%') else key.unit}"
+
+
+def bound(key: QuotaKey, rate: float | None) -> str:
+    """The end of an interval: `?` where the data do not tell it."""
+    return "?" if rate is None else rough(key, rate)

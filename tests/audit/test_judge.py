@@ -1,0 +1,415 @@
+"""From samples to findings, with the local engine; what may follow from a series and what may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.audit import local
+from kquota.audit.findings import AuditResult
+from kquota.audit.judge import judge
+from kquota.audit.samples import Nature, Samples, Series
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey, Value
+from kquota.core.resolver import Resolver
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.quotas import read_quotas
+from tests.core.enforcement.strategies import START
+
+DATA = Path(__file__).parents[1] / "data" / "samples"
+PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+Row = Mapping[str, Any]
+
+
+def quotas(values: Mapping[Entity, Mapping[QuotaKey, Value]]) -> QuotaHistory:
+    """The same quotas at all times."""
+    return QuotaHistory.of(QuotaSnapshot(values))
+
+
+def audit(file: str, history: QuotaHistory, *, broker: str | None = "1", **others: Any) -> AuditResult:
+    """Audits one of the recorded files."""
+    audit_settings = AuditSettings(history, read=ReadSettings(broker=broker), **others)
+    return local.audit(plan_splits([str(DATA / file)], "auto"), audit_settings, file)
+
+
+def rows(result: AuditResult) -> dict[tuple[str, str], Row]:
+    """By key and counter."""
+    return {(row["key"], row["sensor"]): row for row in result.findings.to_pylist()}
+
+
+def gauge(values: Sequence[float], *, user: str | None = "u", client: str | None = None, **others: Any) -> Samples:
+    """Readings every 5 s."""
+    times = np.arange(len(values)) * others.pop("gap", 5000) + START
+    series = Series("1", others.pop("key", PRODUCE), others.pop("nature", Nature.RATE), user, client)
+    return Samples(series, times, np.zeros(len(values), np.int64), np.array(values, float), **others)
+
+
+def totals(values: Sequence[float], *, user: str | None = "u", client: str | None = None, **others: Any) -> Samples:
+    """Totals of neighbouring minutes."""
+    ends = np.arange(1, len(values) + 1) * 60_000 + START
+    series = Series("1", PRODUCE, Nature.TOTAL, user, client)
+    return Samples(series, ends, np.full(len(values), 60_000), np.array(values, float), **others)
+
+
+def verdicts(samples: Sequence[Samples], history: QuotaHistory, **others: Any) -> dict[str, tuple[str, str | None]]:
+    """(verdict, reason) by counter."""
+    ((table,), _) = judge(samples, AuditSettings(history, **others))
+    return {row["sensor"]: (row["verdict"], row["reason"]) for row in table.to_pylist()}
+
+
+RECORDED = QuotaHistory.of(read_quotas(DATA / "quotas.json"))
+THROTTLED = {
+    ("producer_byte_rate", "alice:"),
+    ("producer_byte_rate", ":sensor-gw"),
+    ("consumer_byte_rate", "carol:"),
+    ("request_percentage", "frank:"),
+}
+UNTHROTTLED = {
+    ("producer_byte_rate", "bob:etl"),
+    ("producer_byte_rate", ":web-edge"),
+    ("producer_byte_rate", 'team%20a%2Fci%2A:ingest,"eu"'),
+}
+
+
+@pytest.mark.parametrize("file", ["kafka-jmx.csv", "kafka-jmx-lines.csv", "prometheus-raw.json"])
+def test_in_force_the_verdicts_are_the_brokers_own(file: str) -> None:
+    """A real broker under real quotas: throttled is what it throttled, and nothing else.
+
+    frank, whom the request quota throttled, may have used the client-id web-edge: there a throttle could be hidden.
+    """
+    found = rows(audit(file, RECORDED, in_force=True))
+
+    assert {name for name, row in found.items() if row["verdict"] == "throttled"} == THROTTLED
+    free = {name for name, row in found.items() if row["verdict"] == "not throttled"}
+    assert free == UNTHROTTLED - {("producer_byte_rate", ":web-edge")}
+    for name in THROTTLED:
+        assert found[name]["logged_throttled_events"] > 0
+        assert found[name]["first_throttled_ms"] <= found[name]["last_throttled_ms"]
+    for name in free:
+        assert (found[name]["logged_throttled_events"], found[name]["throttled_events"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["kafka-jmx.csv", "prometheus-raw.json", "prometheus-range.json", "prometheus-instant.json", "federate.prom"],
+)
+def test_the_bounds_never_contradict_the_broker(file: str) -> None:
+    """Whatever the rates alone allow to say, under the quotas that were in force."""
+    found = rows(audit(file, RECORDED))
+
+    assert set(found) == THROTTLED | UNTHROTTLED
+    assert not any(found[name]["verdict"] == "not throttled" for name in THROTTLED)
+    assert not any(found[name]["verdict"] == "throttled" for name in UNTHROTTLED)
+    assert all(found[name]["logged_throttled_events"] > 0 for name in THROTTLED)
+    if file in ("kafka-jmx.csv", "prometheus-raw.json"):
+        assert found["producer_byte_rate", "bob:etl"]["verdict"] == "not throttled"
+
+
+@pytest.mark.parametrize("file", ["kafka-jmx.csv", "prometheus-raw.json", "prometheus-range.json", "federate.prom"])
+def test_a_tighter_quota_throttles_for_certain(file: str) -> None:
+    """Rates far over a proposed limit prove it, whatever the export."""
+    proposed = quotas({Entity(user="bob", client_id="etl"): {PRODUCE: 20_000}})
+
+    (row,) = rows(audit(file, proposed)).values()
+
+    assert (row["verdict"], row["reason"], row["basis"]) == ("throttled", None, "rates")
+    assert row["throttled_events"] is None
+    assert 20_000 < row["peak_rate"] < 55_000
+    assert row["first_throttled_ms"] > 1_700_000_000_000
+
+
+def test_snapshots_of_rpk_prove_a_throttle() -> None:
+    """2 MB/s of one connection and 0.1 MB/s of another, under one counter."""
+    found = rows(audit("rpk-connections.json", quotas({Entity(user=DEFAULT): {PRODUCE: 1_500_000}}), broker=None))
+
+    alice, bob = found["producer_byte_rate", "alice:"], found["producer_byte_rate", "bob:"]
+    assert (alice["verdict"], alice["basis"], alice["broker"], alice["client_count"]) == ("throttled", "totals", "0", 2)
+    assert 1.6e6 < alice["peak_rate"] < 2.1e6
+    assert (bob["verdict"], bob["reason"], bob["broker"]) == (
+        "undetermined",
+        "the samples leave out some of the time",
+        "1",
+    )
+    assert bob["peak_rate_max"] is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "broker", "verdict", "reason"),
+    [
+        (1_000_000, "1", "throttled", None),
+        (1_460_000, "1", "undetermined", "the samples allow both"),
+        (18_100_000, "1", "not throttled", None),
+        (1_000_000, None, "undetermined", "the totals hold more than the requests of one broker"),
+        (18_100_000, None, "not throttled", None),
+    ],
+)
+def test_totals_of_confluent(limit: int, broker: str | None, verdict: str, reason: str | None) -> None:
+    """1.5 MB/s in each minute."""
+    history = quotas({Entity(user="sa-1abc"): {PRODUCE: limit}})
+
+    (row,) = rows(audit("confluent-produce.json", history, broker=broker)).values()
+
+    assert (row["verdict"], row["reason"]) == (verdict, reason)
+    assert row["basis"] == "totals"
+
+
+def test_spark_finds_the_same(spark: Any) -> None:
+    """Distributed or not."""
+    from kquota.audit import spark as engine
+
+    audit_settings = AuditSettings(RECORDED, read=ReadSettings(broker="1"))
+    paths = [str(DATA / name) for name in ("kafka-jmx.csv", "prometheus-raw.json")]
+
+    result = engine.audit(spark, plan_splits(paths, "auto"), audit_settings, "samples")
+
+    assert result.findings.equals(local.audit(plan_splits(paths, "auto"), audit_settings, "samples").findings)
+    assert result.findings.num_rows == 7
+
+
+def test_requests_and_samples_side_by_side() -> None:
+    """In one audit: each file by what it is."""
+    log = DATA.parent / "request_log"
+    paths = [str(log / "kafka-request.log.gz"), str(DATA / "kafka-jmx.csv")]
+
+    result = local.audit(plan_splits(paths, "auto"), AuditSettings(RECORDED, read=ReadSettings(broker="1")), "both")
+
+    assert {row["basis"] for row in result.findings.to_pylist()} == {"requests", "rates"}
+
+
+@pytest.mark.parametrize(
+    ("entities", "sensors"),
+    [
+        ({Entity(user="u"): 1}, {"u:"}),
+        ({Entity(user=DEFAULT): 1}, {"u:"}),
+        ({Entity(user="u"): 1, Entity(user="u", client_id="a"): 1}, {"u:"}),  # a has a series of its own
+        ({Entity(client_id="b"): 1}, set()),
+    ],
+)
+def test_a_series_that_is_a_counter(entities: Mapping[Entity, int], sensors: set[str]) -> None:
+    """What the rates of a user's clients are under quotas of users."""
+    samples = [gauge([10_000] * 3), gauge([10_000] * 3, client="a")]
+    history = quotas({entity: {PRODUCE: value} for entity, value in entities.items()})
+
+    found = verdicts(samples, history)
+
+    assert {sensor for sensor, (verdict, _) in found.items() if verdict == "throttled"} >= sensors
+
+
+def test_a_coarser_series_is_undetermined() -> None:
+    """A user's rate says nothing about one client-id, unless it is within the limit itself."""
+    history = quotas(
+        {Entity(user="u", client_id=DEFAULT): {PRODUCE: 1000}, Entity(user="u", client_id="a"): {PRODUCE: 500}}
+    )
+
+    assert verdicts([gauge([10_000.0] * 30)], history) == {
+        "u:": ("undetermined", "the series adds up several counters")
+    }
+    assert verdicts([gauge([100.0] * 30)], history) == {"u:": ("not throttled", None)}
+    assert verdicts([totals([100.0] * 30)], history) == {"u:": ("not throttled", None)}
+
+
+def test_the_limit_of_a_coarser_series_is_the_lowest() -> None:
+    """And the finding names it."""
+    history = quotas(
+        {Entity(user="u", client_id=DEFAULT): {PRODUCE: 1000}, Entity(user="u", client_id="a"): {PRODUCE: 500}}
+    )
+
+    ((table,), _) = judge([gauge([1.0] * 3)], AuditSettings(history))
+
+    (row,) = table.to_pylist()
+    assert (row["entity"], row["limit"]) == (str(Entity(user="u", client_id="a")), 500)
+
+
+def test_finer_series_are_added_up() -> None:
+    """Two clients, each below the limit of their user."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+    one, other = (totals([60_000.0], client=client) for client in "ab")
+
+    assert verdicts([one], history)["u:"][0] == "undetermined"
+    assert verdicts([one, other], history)["u:"] == ("throttled", None)
+    assert verdicts([totals([1000.0], client=client) for client in "ab"], history)["u:"] == ("not throttled", None)
+
+
+def test_finer_rates_are_added_up_with_more_doubt() -> None:
+    """The counter of both has slots of its own: 2.4 times the limit is needed."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+
+    def of(rate: float) -> str:
+        return verdicts([gauge([rate] * 9, client=client) for client in "ab"], history)["u:"][0]
+
+    assert [of(rate) for rate in (1201, 1199, 100)] == ["throttled", "undetermined", "not throttled"]
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ({}, "not throttled"),
+        ({"gap": 11_000}, "undetermined"),
+        ({"ceiling": False}, "undetermined"),
+    ],
+)
+def test_not_throttled_needs_the_whole_time(others: dict[str, Any], verdict: str) -> None:
+    """Readings at most a window apart, at the times they were made."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+
+    assert verdicts([gauge([100.0] * 10, **others)], history)["u:"][0] == verdict
+
+
+def test_a_throttled_fetch_is_in_no_rate() -> None:
+    """Low rates of a consumer that was throttled exclude nothing."""
+    history = quotas({Entity(user="u"): {FETCH: 1000}})
+    rates = gauge([100.0] * 10, key=FETCH)
+    throttled, free = (gauge([value] * 10, key=FETCH, nature=Nature.THROTTLE) for value in (700.0, 0.0))
+
+    assert verdicts([rates, free], history)["u:"][0] == "not throttled"
+    assert verdicts([rates, throttled], history)["u:"][0] == "undetermined"
+    assert verdicts([rates, throttled], history, in_force=True)["u:"] == ("throttled", None)
+
+
+@pytest.mark.parametrize(
+    ("gap", "beside", "verdict"),
+    [
+        (30_000, None, "undetermined"),
+        (30_000, 0.0, "not throttled"),
+        (30_000, 5.0, "undetermined"),
+        (31_000, 0.0, "undetermined"),
+    ],
+)
+def test_in_force_throttle_times_exclude(gap: int, beside: float | None, verdict: str) -> None:
+    """Seen for half a minute; hidden where the request quota delays more."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000, REQUEST: 10.0}})
+    samples = [gauge([900.0] * 9, gap=gap), gauge([0.0] * 9, gap=gap, nature=Nature.THROTTLE)]
+    if beside is not None:
+        samples.append(gauge([beside] * 9, gap=gap, key=REQUEST, nature=Nature.THROTTLE))
+
+    assert verdicts(samples, history)["u:"][0] == "undetermined"
+    ((table,), _) = judge(samples, AuditSettings(history, in_force=True))
+    assert {row["verdict"] for row in table.to_pylist() if row["key"] == PRODUCE.value} == {verdict}
+
+
+def test_controller_mutations_are_evidence_only() -> None:
+    """Their rate is not what a token bucket is judged by."""
+    key = QuotaKey.CONTROLLER_MUTATION_RATE
+    history = quotas({Entity(user="u"): {key: 1.0}})
+    samples = [gauge([9.0] * 3, key=key), gauge([40.0] * 3, key=key, nature=Nature.THROTTLE)]
+
+    assert verdicts(samples, history)["u:"] == ("undetermined", "no sample shows a token bucket's use")
+    assert verdicts(samples, history, in_force=True)["u:"][0] == "throttled"
+
+
+def test_a_history_of_quotas() -> None:
+    """Readings count for the quotas of their time, and not in the first window after a change."""
+    change = START + 60_000
+    strict, loose = ({Entity(user="u"): {PRODUCE: value}} for value in (1000, 100_000))
+    samples = [gauge([50_000.0] * 13 + [10.0] * 12)]
+
+    def of(first: Any, second: Any) -> tuple[str, int]:
+        history = QuotaHistory((QuotaSnapshot(first), QuotaSnapshot(second)), (change,))
+        ((table,), _) = judge(samples, AuditSettings(history))
+        (row,) = table.to_pylist()
+        return row["verdict"], row["limit_changes"]
+
+    assert of(strict, loose) == ("throttled", 1)
+    assert of(loose, strict) == ("undetermined", 1)
+
+
+def test_counts_what_no_quota_governs() -> None:
+    """And what was read."""
+    result = audit("kafka-jmx.csv", quotas({Entity(user="alice"): {PRODUCE: 1}}))
+
+    assert result.quality.events == 18 * 28
+    assert result.quality.rejected == 0
+    assert result.quality.ungoverned > 100
+
+
+USERS, CLIENTS = ("u", "v"), ("a", "b", "")
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> tuple[list[tuple[int, str, str, int]], dict[Entity, dict[QuotaKey, Value]]]:
+    """Requests of (time, user, client-id, bytes), and quotas on any level."""
+    moment = st.one_of(st.integers(0, 179_999), st.sampled_from([0, 59_999, 60_000, 119_999, 120_000]))
+    size = st.one_of(st.integers(0, 300), st.integers(0, 20_000))
+    request = st.tuples(moment, st.sampled_from(USERS), st.sampled_from(CLIENTS), size)
+    user = st.sampled_from([None, DEFAULT, *USERS])
+    client = st.sampled_from([None, DEFAULT, "a", "b"])
+    names = st.tuples(user, client).filter(lambda pair: pair != (None, None))
+    entities = draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    limits = st.sampled_from([1, 100, 1000, 5000])
+    return sorted(draw(st.lists(request, min_size=1, max_size=30))), {
+        Entity(user=u, client_id=c): {PRODUCE: draw(limits)} for u, c in entities
+    }
+
+
+@given(
+    placements(),
+    st.sets(st.tuples(st.sampled_from(USERS), st.sampled_from(CLIENTS))),
+    st.sets(st.sampled_from(USERS)),
+    st.sampled_from(list(Generation)),
+)
+@settings(max_examples=200)
+def test_a_verdict_is_never_wrong(
+    placed: tuple[list[tuple[int, str, str, int]], dict[Entity, dict[QuotaKey, Value]]],
+    pairs: set[tuple[str, str]],
+    users: set[str],
+    generation: Generation,
+) -> None:
+    """Totals of some pairs, of some users and of client-ids, under quotas on any level, against a replay."""
+    requests, values = placed
+    snapshot = QuotaSnapshot(values)
+    resolver, plain = Resolver.of(snapshot, PRODUCE), kernel(Mode.PLAIN)
+    sums: dict[tuple[str | None, str | None], list[float]] = {}
+    rates: dict[str, Any] = {}
+    throttled: dict[str, bool] = {}
+    behind: dict[tuple[str | None, str | None], set[str]] = {}
+    for time, user, client, size in requests:
+        # As a broker under other quotas would have charged them: to one of three kinds of counter.
+        scope = (user, client) if (user, client) in pairs else (user, None) if user in users else (None, client)
+        sums.setdefault(scope, [0.0] * 3)[time // 60_000] += size
+        found = resolver.resolve(user, client)
+        if found.limit is not None:
+            name = str(found.sensor)
+            rate = rates.setdefault(name, plain.new_rate(QuotaWindows(), generation))
+            delay = plain.produce(rate, START + time, size, float(found.limit)).throttle_ms
+            throttled[name] = throttled.get(name, False) or delay > 0
+            behind.setdefault(scope, set()).add(name)
+    samples = [totals(amounts, user=user, client=client) for (user, client), amounts in sums.items()]
+
+    ((table,), _) = judge(samples, AuditSettings(QuotaHistory.of(snapshot), generation))
+
+    said = {row["sensor"]: row["verdict"] for row in table.to_pylist()}
+    for sensor, verdict in said.items():
+        if verdict == "throttled":
+            assert throttled[sensor]
+        elif verdict == "not throttled":
+            inside = [names for (u, c), names in behind.items() if sensor == f"{u or ''}:{c or ''}"]
+            assert not any(throttled.get(name, False) for name in {sensor}.union(*inside))
+    if len(sums) == len([scope for scope in sums if None not in scope]):
+        assert set(said) == set(throttled)
+
+
+def test_findings_are_a_document() -> None:
+    """The JSON of sampled findings is what its schema says."""
+    from jsonschema import Draft202012Validator
+
+    from kquota.documents.audit import audit_document
+    from kquota.documents.encoding import schema
+
+    result = audit("kafka-jmx.csv", RECORDED)
+    brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
+    quality = {"events": 1, "ungoverned": 0, "exempt": 0, "rejected": 0, "first_ms": 1, "last_ms": 2}
+
+    document = audit_document(result.findings.to_pylist(), quality, brokers, "local")
+
+    Draft202012Validator(schema("audit")).validate(json.loads(json.dumps(document)))

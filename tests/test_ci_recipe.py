@@ -1,0 +1,213 @@
+"""The recipe for pull requests (docs/ci), as a script, in a real repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import csv, parquet
+from ruamel.yaml import YAML
+
+from tests import examples
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 20kB}}
+  - {entity: {user: bob}, values: {producer_byte_rate: 50kB}}
+"""
+HARMFUL = BASE.replace("bob}, values: {producer_byte_rate: 50kB}", "bob}, values: {producer_byte_rate: 20kB}")
+HARMLESS = BASE.replace("20kB", "30kB")
+START_MS = 1_773_219_600_000
+USAGE = "time_ms,broker,user,client_id,api,bytes\n" + "".join(
+    f"{START_MS + 100 * number},1,{user},orders,produce,{size}\n"
+    for number in range(600)
+    for user, size in (("alice", 1000), ("bob", 3000))
+)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A clean one, whose `kquota` is this one and whose `gh` writes down what it is asked."""
+    (home / "bin").mkdir(exist_ok=True)
+    programs = {
+        "kquota": f'#!/bin/sh\nexec "{sys.executable}" -m kquota "$@"\n',
+        "gh": '#!/bin/sh\necho "$@" >> gh.txt\ncat comment.md >> gh.txt\n',
+    }
+    for name, text in programs.items():
+        (home / "bin" / name).write_text(text)
+        (home / "bin" / name).chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "GIT_", "XDG_"))}
+    author = {
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "a"), ("EMAIL", "a@b"))
+    }
+    return {
+        **clean,
+        **author,
+        "HOME": str(home),
+        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
+    }
+
+
+def git(repository: Path, *arguments: str) -> str:
+    """Runs git there."""
+    command = ["git", "-c", "init.defaultBranch=main", *arguments]
+    done = subprocess.run(
+        command, cwd=repository, env=environment(repository.parent), capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def repository(folder: Path, base: str | None, changed: str) -> Path:
+    """One with a branch that changes the file, which main has changed too since the branch left it."""
+    path = folder / "repository"
+    path.mkdir(parents=True)
+    git(path, "init", "--quiet")
+    (path / "README").write_text("quotas\n")
+    if base is not None:
+        (path / "quotas.yaml").write_text(base)
+    git(path, "add", ".")
+    git(path, "commit", "--quiet", "--message", "Base")
+    git(path, "checkout", "--quiet", "-b", "change")
+    (path / "quotas.yaml").write_text(changed)
+    (path / "more").write_text("")
+    git(path, "add", ".")
+    git(path, "commit", "--quiet", "--message", "Change")
+    git(path, "checkout", "--quiet", "main")
+    (path / "quotas.yaml").write_text(BASE.replace("alice", "somebody"))
+    git(path, "add", ".")
+    git(path, "commit", "--quiet", "--message", "Another")
+    git(path, "checkout", "--quiet", "change")
+    (path / "usage.csv").write_text(USAGE)
+    shutil.copy(ROOT / "docs" / "ci" / "review-quotas.sh", path)
+    return path
+
+
+def run(repository: Path, script: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script there as GitHub's runners do."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=repository,
+        env={**environment(repository.parent), **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+REVIEW = "./review-quotas.sh quotas.yaml main usage.csv"
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "code", "headings"),
+    [
+        (BASE, f"# a remark\n{BASE}", 0, ["Quota plan: nothing changes"]),
+        (
+            BASE,
+            HARMLESS,
+            0,
+            ["Quota plan: 0 to create, 1 to update, 0 to delete", "Quota audit: no client newly throttled"],
+        ),
+        (
+            BASE,
+            HARMFUL,
+            1,
+            ["Quota plan: 0 to create, 1 to update, 0 to delete", "Quota audit: 1 client newly throttled"],
+        ),
+        (
+            None,
+            HARMFUL,
+            1,
+            ["Quota plan: 2 to create, 0 to update, 0 to delete", "Quota audit: 1 client newly throttled"],
+        ),
+        (
+            HARMFUL,
+            BASE.replace("  - {entity: {user: bob}, values: {producer_byte_rate: 50kB}}\n", ""),
+            0,
+            [
+                "Quota plan: 0 to create, 0 to update, 1 to delete",
+                "Quota audit: no client newly throttled, 1 no longer throttled",
+            ],
+        ),
+    ],
+    ids=["no change", "harmless", "harmful", "new file", "deleted quota"],
+)
+def test_the_review(tmp_path: Path, base: str | None, changed: str, code: int, headings: list[str]) -> None:
+    """The comment, and the exit code that stops the merge."""
+    path = repository(tmp_path, base, changed)
+
+    done = run(path, REVIEW)
+
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    comment = (path / "comment.md").read_text()
+    assert re.findall(r"^### (.*?)(?:;.*)?$", comment, re.MULTILINE) == headings
+    assert ("**Newly throttled**" in comment) == (code == 1)
+    assert sorted(file.name for file in path.iterdir() if file.name.endswith(".yaml")) == ["quotas.yaml"]
+    assert git(path, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "script", "code", "says"),
+    [
+        (BASE.replace("20kB", "-1"), REVIEW, 3, "quotas.yaml: quotas[0]:"),
+        (HARMFUL, REVIEW.replace("usage.csv", "none.csv"), 3, "none.csv: no such file"),
+        (HARMFUL, REVIEW.replace("main", "nowhere"), 128, "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, changed: str, script: str, code: int, says: str) -> None:
+    """With another exit code than that of a harmful change."""
+    done = run(repository(tmp_path, BASE, changed), script)
+
+    assert done.returncode == code
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize(("changed", "code"), [(HARMLESS, 0), (HARMFUL, 1)])
+def test_the_workflow(tmp_path: Path, changed: str, code: int) -> None:
+    """Its own steps, with GitHub's variables filled in: the pull request gets the comment in any case."""
+    path = repository(tmp_path, BASE, changed)
+    workflow: Any = YAML(typ="safe").load((ROOT / "docs" / "ci" / "github-actions.yaml").read_text())
+    steps = {step.get("name"): step for step in workflow["jobs"]["review"]["steps"]}
+    known = {
+        "github.event.pull_request.base.sha": git(path, "rev-parse", "main"),
+        "github.event.pull_request.number": "7",
+        "github.token": "token",
+    }
+    # As the step before it would have left it.
+    parquet.write_table(csv.read_csv(path / "usage.csv"), path / "usage.parquet")
+    codes = []
+    for name in ("Review", "Comment"):
+        settings = {
+            key: re.sub(r"\$\{\{ (.*?) \}\}", lambda found: known[found[1]], text)
+            for key, text in steps[name]["env"].items()
+        }
+        codes.append(run(path, steps[name]["run"], **settings).returncode)
+
+    assert codes == [code, 0]
+    comment = (path / "comment.md").read_text()
+    assert (tmp_path / "summary.md").read_text() == comment
+    asked, said = (path / "gh.txt").read_text().split("\n", 1)
+    assert asked == "pr comment 7 --edit-last --create-if-none --body-file comment.md"
+    assert said == comment
+    assert workflow["on"]["pull_request"]["paths"] == ["quotas.yaml"]
+    assert workflow["permissions"]["pull-requests"] == "write"
+
+
+def test_the_comment_of_the_readme(tmp_path: Path) -> None:
+    """It is what the recipe writes."""
+    path = repository(tmp_path, BASE, HARMFUL)
+    run(path, REVIEW)
+
+    [shown] = [block for language, block in examples.blocks() if language == "markdown"]
+    assert shown == (path / "comment.md").read_text()
