@@ -198,7 +198,7 @@ def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempP
     producer = Producer(kraft.client())
     producer.produce("load", b"a record")
     for row in rows:
-        producer.produce("usage", json.dumps(row))
+        producer.produce("usage", json.dumps(row | {"broker": str(row["broker"])}))
     assert producer.flush(30) == 0
     # An hour's work that is over, for undo and reconcile; and a plan of what is there now.
     kquota(home, "apply", "applied.yaml", "--for", "1s", "--yes")

@@ -151,7 +151,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
+                hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
