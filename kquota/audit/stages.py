@@ -13,7 +13,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
@@ -56,22 +56,31 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
+    tally = Tally()
+    events = (
+        ((number, part), batch)
+        for number, split in splits
+        for part, batch in enumerate(read(split, settings.read, tally))
+    )
+    return pack_events(events, tally, settings, buckets)
+
+
+def pack_events(
+    events: Iterable[tuple[tuple[int, int], Batch | Samples]], tally: Tally, settings: AuditSettings, buckets: int
+) -> Iterator[Blob]:
+    """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
     packers = [
         Packer(quotas, buckets, variant, settings.per_client, settings.together)
         for variant, quotas in enumerate(settings.variants)
     ]
-    tally = Tally()
-    for number, split in splits:
-        sampled: dict[int, list[Samples]] = {}
-        for part, events in enumerate(read(split, settings.read, tally)):
-            if isinstance(events, Samples):
-                sampled.setdefault(crc32(events.series.broker.encode()) % buckets, []).append(events)
-                continue
-            for packer in packers:
-                for bucket, segment in packer.pack(events, (number, part)):
-                    yield Blob(bucket, segment.base_ms, segment.dumps())
-        for bucket, samples in sampled.items():
-            yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
+    for ordinal, batch in events:
+        if isinstance(batch, Samples):
+            bucket = crc32(batch.series.broker.encode()) % buckets
+            yield Blob(bucket, 0, pickle.dumps([batch], protocol=5))
+            continue
+        for packer in packers:
+            for bucket, segment in packer.pack(batch, ordinal):
+                yield Blob(bucket, segment.base_ms, segment.dumps())
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import shlex
-import sys
-import tempfile
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.errors import InputError, MissingDependency
+from kquota.cli.streams import note
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Reject
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.core.history import QuotaHistory
     from kquota.core.whatif import Comparison
 
 
@@ -41,80 +32,7 @@ _CALLED = "kquota.audit.called"
 
 
 @click.command("audit", cls=_Remembering)
-@click.argument("paths", nargs=-1, type=click.Path(), metavar="PATH…")
-@params.quotas_option
-@click.option(
-    "--quotas-journal",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
-)
-@click.option(
-    "--source",
-    type=click.Choice(
-        [
-            "auto",
-            "request-log",
-            "usage",
-            "prometheus",
-            "openmetrics",
-            "kafka-jmx",
-            "rpk-connections",
-            "confluent-metrics",
-        ]
-    ),
-    default="auto",
-    show_default=True,
-    help="What the files are: Kafka's request log, usage tables (Parquet, CSV, JSON lines), or samples of the brokers'"
-    " quota metrics.",
-)
-@click.option("--prometheus", metavar="URL", help="Ask a Prometheus for samples of the brokers' quota metrics.")
-@click.option(
-    "--prometheus-match",
-    "matchers",
-    metavar="MATCHERS",
-    help="Which series of it, besides their names: 'cluster=\"prod\"'.",
-)
-@click.option("--last", type=params.DURATION, default="1h", show_default=True, metavar="TIME", help="How much of it.")
-@click.option(
-    "--step",
-    type=params.DURATION,
-    metavar="TIME",
-    help="A value in each step only, and not every sample: less to fetch, but then nobody is found not throttled.",
-)
-@click.option(
-    "--in-force",
-    is_flag=True,
-    help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
-)
-@click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
-@click.option(
-    "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
-)
-@params.kafka_version_option
-@params.server_properties_option
-@click.option(
-    "--quota-window-num",
-    type=click.IntRange(min=1),
-    show_default="of --server-properties, else 11",
-    metavar="N",
-    help="The brokers' quota.window.num.",
-)
-@click.option(
-    "--quota-window-size-seconds",
-    type=click.IntRange(min=1),
-    show_default="of --server-properties, else 1",
-    metavar="N",
-    help="The brokers' quota.window.size.seconds.",
-)
-@click.option(
-    "--num-partitions",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="The controller's num.partitions: what a topic gets that is created without a number.",
-)
+@usage.usage_options
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
@@ -123,14 +41,6 @@ _CALLED = "kquota.audit.called"
     type=click.Path(path_type=Path),
     metavar="FILE.html",
     help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
-)
-@click.option(
-    "--quarantine",
-    type=click.Path(path_type=Path),
-    default=Path("kquota-quarantine.jsonl"),
-    show_default=True,
-    metavar="FILE",
-    help="Where records that cannot be read go; written only when there are some.",
 )
 @click.option(
     "--against",
@@ -144,25 +54,13 @@ _CALLED = "kquota.audit.called"
     help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
     " under --against. May be given several times.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input.",
-)
-@click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
-@params.cluster_options
 @params.output_option("table", "json", "csv", "markdown")
 def command(
-    paths: tuple[str, ...],
-    source: str,
     out: Path | None,
     report: Path | None,
     quarantine: Path,
     fail_on: tuple[str, ...],
-    engine: str,
-    master: str | None,
+    top: int,
     show_all: bool,
     output: str,
     **options: Any,
@@ -189,29 +87,28 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit s3://logs/broker-1/ --quotas quotas.yaml
+      kquota audit --topic usage --bootstrap-server host:9092 --command-config client.properties
+      kquota audit --table db.usage --quotas quotas.yaml
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    if not paths and options["prometheus"] is None:
-        raise click.UsageError("missing PATH… (or --prometheus URL)")
     if options["against"] is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = settings_of(options, reported=report is not None)
-    needs = "a report" if report is not None else None
-    with _asked_prometheus(options) as answers:
-        what = ", ".join([*paths, *filter(None, [options["prometheus"]])])
-        result = _run((*paths, *answers), source, settings, engine, master, needs=needs, what=what)
-    keep_rejects(result, quarantine)
+    settings = _settings(options, top, reported=report is not None)
+    with usage.auditor(options, settings, "a report" if report is not None else None) as run:
+        result = run(settings)
+    usage.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
 
         comparison = compare(result, settings)
-        result = result.naming(options["top"])
+        result = result.naming(top)
     if out is not None:
         result.write(out)
     if report is not None:
@@ -221,25 +118,6 @@ def command(
     else:
         _print_comparison(comparison, result, output, options)
     return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
-
-
-@contextlib.contextmanager
-def _asked_prometheus(options: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The files with what `--prometheus` answered, as long as they are needed."""
-    if options["prometheus"] is None:
-        yield ()
-        return
-    import time
-
-    from kquota.audit.sources import prometheus_api
-
-    credentials = prometheus_api.Credentials.of(os.environ)
-    now, last, step = int(time.time()), options["last"] // 1000, options["step"]
-    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
-    selector = prometheus_api.selector(options["matchers"])
-    with tempfile.TemporaryDirectory(prefix="kquota-prometheus-") as folder:
-        files = prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, Path(folder))
-        yield tuple(map(str, files))
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -257,182 +135,19 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
-    """What the options of `kquota audit` ask for."""
-    from zoneinfo import ZoneInfo
-
-    try:
-        ZoneInfo(options["log_timezone"])
-    except (ValueError, KeyError, OSError):
-        raise InputError(
-            f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
-        ) from None
-    from kquota.core.enforcement.generation import Generation, QuotaWindows
-
-    generation = Generation.for_version(options["kafka_version"])
-    broker = session.load_broker_settings(options)
-    windows = QuotaWindows() if broker is None else broker.windows
-    quotas, against = _quotas(options)
-    if broker is not None:
-        quotas = quotas.each(broker.static.added_to)
-        against = against.each(broker.static.added_to) if against is not None else None
+def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    try:
-        from kquota.audit.settings import AuditSettings
-        from kquota.audit.sources import ReadSettings
-    except ImportError as error:
-        raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
-    return AuditSettings(
-        quotas=quotas,
-        generation=generation,
-        windows=QuotaWindows(
-            options["quota_window_num"] or windows.samples,
-            options["quota_window_size_seconds"] or windows.window_seconds,
-        ),
-        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
-        against=against,
-        top_clients=options["top"] if against is None else None,
-        per_client=reported or against is not None,
-        timelines=MOST if reported else 0,
-        in_force=options.get("in_force", False),
-        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
-    )
-
-
-def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
-    """The quotas to audit, and those that they are compared with."""
-    against: str | None = options["against"]
-    if against is None:
-        return session.load_history(options), None
-    if against != "live":
-        return session.load_history(options), session.read_history_file(Path(against))
-    if options["quotas"] is None or options["quotas_journal"] is not None:
-        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
-    file = session.read_history_file(options["quotas"])
-    return file, session.load_history({**options, "quotas": None})
-
-
-def _run(
-    paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None, **names: str | None
-) -> AuditResult:
+    settings = usage.settings_of(options)
     if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
-    with auditor(paths, source, engine, master, **names) as audit:
-        return audit(settings)
-
-
-@contextlib.contextmanager
-def auditor(
-    paths: tuple[str, ...],
-    source: str,
-    engine: str,
-    master: str | None,
-    needs: str | None = None,
-    what: str | None = None,
-) -> Iterator[Callable[[AuditSettings], AuditResult]]:
-    """Finds the export and the engine; yields a function that audits the one on the other.
-
-    `needs` names what cannot be done without each request: then samples raise InputError. Errors call the export
-    `what`, else by its paths.
-    """
-    from kquota.audit import engines
-    from kquota.audit.sources import SAMPLED, plan_splits
-
-    # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-    splits = plan_splits(paths, source)
-    sampled = [split.path for split in splits if split.dialect in SAMPLED]
-    if needs is not None and sampled:
-        raise InputError(f"{what or sampled[0]}: holds samples, and {needs} needs each request")
-    name = what or ", ".join(paths)
-    if engines.choose(engine, splits, master) == "local":
-        from kquota.audit import local
-
-        def run(settings: AuditSettings) -> AuditResult:
-            with _progress("auditing") as show:
-                counts = [(0, 0)]
-                show(lambda: counts[-1])
-                return local.audit(splits, settings, name, progress=lambda done, known: counts.append((done, known)))
-
-        yield run
-        return
-    from kquota.audit import spark
-
-    session = None
-
-    def run_on_spark(settings: AuditSettings) -> AuditResult:
-        nonlocal session
-        with _progress("starting Spark") as show:
-            if session is None:
-                session = spark.open_session(master)
-            show(lambda: spark.progress(session))
-            return spark.audit(session, splits, settings, name)
-
-    try:
-        yield run_on_spark
-    finally:
-        if session is not None:
-            session.stop()
-
-
-@contextlib.contextmanager
-def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
-    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
-    if not sys.stderr.isatty():
-        yield lambda poll: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    over = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    with bar:
-        task = bar.add_task(first, total=None)
-
-        def show(poll: Callable[[], tuple[int, int]]) -> None:
-            def watch() -> None:
-                while not over.wait(0.3):
-                    try:
-                        done, known = poll()
-                    except Exception:  # Spark is being stopped: there is nothing left to show
-                        return
-                    if known:
-                        bar.update(task, description="auditing", completed=done, total=known)
-
-            threading.Thread(target=watch, daemon=True).start()
-
-        try:
-            yield show
-        finally:
-            over.set()
-
-
-def keep_rejects(result: AuditResult, quarantine: Path) -> None:
-    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
-    rejected = result.quality.rejected
-    if not rejected:
-        return
-    try:
-        with open(quarantine, "w", encoding="utf-8") as file:
-            for reject in result.rejects:
-                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    what = "record" if rejected == 1 else "records"
-    click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
-        err=True,
+    compared = settings.against is not None
+    return replace(
+        settings,
+        top_clients=None if compared else top,
+        per_client=reported or compared,
+        timelines=MOST if reported else 0,
     )
-
-
-def _why(rejects: tuple[Reject, ...]) -> str:
-    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
-
-
-def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
-    """Why records could not be read, the most frequent reason first."""
-    return Counter(reject.reason for reject in rejects).most_common()
 
 
 def _write_report(
@@ -444,7 +159,7 @@ def _write_report(
         result.findings.to_pylist(),
         result.timelines,
         result.quality,
-        _reasons(result.rejects),
+        usage.reasons(result.rejects),
         settings,
         result.engine,
         click.get_current_context().meta[_CALLED],
@@ -468,32 +183,12 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
     else:
         whatif.print_comparison(comparison)
-        click.echo(
-            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
-            err=True,
-        )
-
-
-def replayed_usage(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
-
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
-
-
-def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
-    """How brokers are taken to enforce, as documents say it."""
-    return {
-        "generation": settings.generation.value,
-        "quota_window_num": settings.windows.samples,
-        "quota_window_size_seconds": settings.windows.window_seconds,
-    }
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
 
 
 def print_result(
@@ -505,7 +200,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = enforcement_of(settings)
+        enforcement = usage.enforcement_of(settings)
         click.echo(
             to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
         )
@@ -564,7 +259,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined ({_undetermined(rows)})"
+        summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     click.echo(
         f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
         f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
@@ -608,7 +303,7 @@ def _bases(rows: list[dict[str, Any]]) -> str:
     return bases.pop() if len(bases) == 1 else ""
 
 
-def _undetermined(rows: list[dict[str, Any]]) -> str:
+def _why_undetermined(rows: list[dict[str, Any]]) -> str:
     """Why counters are undetermined."""
     counts: dict[str, int] = {}
     for row in rows:

@@ -11,10 +11,10 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import IO
+from typing import IO, Any
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
@@ -33,6 +33,7 @@ LINE_SPLIT_BYTES = 32 << 20
 DIALECTS = {
     "request-log": "request_log",
     "usage": "usage",
+    "usage-topic": "usage_topic",
     "prometheus": "prometheus",
     "openmetrics": "openmetrics",
     "kafka-jmx": "kafka_jmx",
@@ -53,7 +54,7 @@ class Split:
     path: str
     start: int
     end: int
-    """Bytes for text, row groups for Parquet; end exclusive, -1 for the whole file."""
+    """Bytes for text, row groups for Parquet, stripes for ORC, offsets for a topic; exclusive, -1 for a whole file."""
     rows: int = 0
     """An estimate of its events, for sizing the job."""
     size: int = 0
@@ -70,6 +71,8 @@ class ReadSettings:
     """The time zone of log4j's prefix, as an IANA name."""
     num_partitions: int = 1
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
+    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
+    """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
