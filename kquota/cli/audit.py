@@ -267,20 +267,13 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     )
 
 
-_EXEMPTIONS = {
-    "acks_0": "with acks=0",
-    "follower_fetch": "of followers",
-    "forwarded": "forwarded",
-    "inter_broker": "among brokers",
-}
-
-
 def _spared(quality: DataQuality) -> str:
     """The exempt thread time, by reason."""
+    from kquota.cli.report.words import EXEMPTIONS
     from kquota.cli.text import duration
 
     told = [
-        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        f"{spared.requests} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
     ]
     return f"; exempt thread time: {', '.join(told)}" if told else ""
@@ -346,6 +339,16 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
     if total_ms is None or longest_ms is None:
         return ("-",)
     return duration(total_ms), f"longest {duration(longest_ms)}"
+
+
+def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the broker itself answered; samples do not tell how long in all."""
+    from kquota.cli.text import duration
+
+    if row["logged_throttled_events"] is None:
+        return ("-",)
+    total_ms = row["logged_throttle_time_ms"]
+    return str(row["logged_throttled_events"]), *([] if total_ms is None else [duration(total_ms)])
 
 
 def _clients(row: dict[str, Any]) -> str:

@@ -181,15 +181,15 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
     from kquota.cli.text import entity_text
     from kquota.core.quota import humanize
     from kquota.core.recommendation import Basis, Change
-    from kquota.documents.recommendation import bound, percent, rough
+    from kquota.documents.recommendation import interval, percent, rough
 
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
     if quota.basis is Basis.CENSORED:
         needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
     else:
-        interval = f"{bound(key, quota.low)} to {bound(key, quota.high)}"
-        needs = (interval,) if quota.entities is not None or told.value is None else (rough(key, told.value), interval)
+        need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
+        needs = (*need, interval(quota))
     return (
         (entity_text(quota.entity), *covered),
         key.value,

@@ -136,8 +136,8 @@ def print_clients(comparison: Comparison) -> None:
             [
                 (
                     change.outcome.value,
-                    change.user,
-                    change.client_id or "(empty client-id)",
+                    "(any)" if change.user is None else change.user,
+                    "(any)" if change.client_id is None else change.client_id or "(empty client-id)",
                     change.key.value,
                     *_cells(change),
                     ", ".join(_brokers(change)),
@@ -193,10 +193,10 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
             [
                 [
                     *([change.outcome.value] if with_outcome else []),
-                    code(change.user),
-                    code(change.client_id) if change.client_id else "(empty)",
+                    "(any)" if change.user is None else code(change.user),
+                    "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)",
                     change.key.value,
-                    *(" ".join(cell) for cell in _cells(change)),
+                    *(" ".join(cell).rstrip() for cell in _cells(change)),
                     ", ".join(_brokers(change)),
                 ]
                 for change in changes[:_MOST_ROWS]
@@ -232,7 +232,8 @@ def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
     def events(standing: Standing) -> str:
         return "?" if standing.throttled_events is None else str(standing.throttled_events)
 
-    throttled, of = _moved(events(change.before), events(change.after)), f"of {change.requests}"
+    throttled = _moved(events(change.before), events(change.after))
+    of = "" if change.requests is None else f"of {change.requests}"
     return (
         (_moved(limit(change.before), limit(change.after)),),
         (throttled, of),

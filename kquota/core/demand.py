@@ -71,10 +71,11 @@ class Estimate:
     """Of the observed rates, throttled or not."""
 
 
-def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: int) -> Estimate:
+def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: int, peak: float = math.inf) -> Estimate:
     """The limit at which at most that share of the time would be throttled, with an interval of that confidence.
 
-    `samples` is N, the number of windows that a rate looks back over. There must be a cell with a second in it.
+    `samples` is N, the number of windows that a rate looks back over; `peak` the highest rate, where the bins say it
+    too roughly. There must be a cell with a second in it.
     """
     blocks: dict[int, dict[int, tuple[int, int]]] = {}
     total: dict[int, tuple[int, int]] = {}
@@ -91,7 +92,7 @@ def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: in
     def limit(curve: Sequence[float], at: float) -> float | None:
         # One more second than allowed is too much: rounding of a product must not hide it, nor invent it.
         place = next((i for i, left in enumerate(curve) if left <= at * (1 + 1e-9)), None)
-        return None if place is None else upper_end(bins[place])
+        return None if place is None else min(upper_end(bins[place]), peak)
 
     def observed(at: float) -> float:
         found = limit(plain, at)

@@ -110,6 +110,9 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
         tally.reject(split.path, "file", error.message, "")
+    except OSError as error:
+        # A file that was there when the audit began: what is left would not be what was asked for.
+        raise InputError(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:

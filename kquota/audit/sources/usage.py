@@ -253,11 +253,12 @@ def _to_batch(
         brokers = Column.constant(elsewhere, rows)
     keep: Any = slice(None) if good.all() else good
 
-    def optional(name: str) -> Int64s | None:
-        if name not in numbers:
+    def optional(name: str, otherwise: int) -> Int64s | None:
+        # JSON lines and CSV have every column; one without a value is none.
+        if name not in numbers or not numbers[name][2].any():
             return None
         values, _, present = numbers[name]
-        result: Int64s = np.where(present, values, 0)[keep]
+        result: Int64s = np.where(present, values, otherwise)[keep]
         return result
 
     connection = None
@@ -271,9 +272,9 @@ def _to_batch(
         kind=kinds[keep],
         time_ms=time_ms[keep],
         bytes=size[keep],
-        request_ns=optional("request_time_ns"),
-        request_complete=True,
-        throttle_ms=optional("throttle_time_ms"),
+        request_ns=optional("request_time_ns", 0),
+        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2].all()),
+        throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
 
