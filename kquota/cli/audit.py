@@ -341,16 +341,6 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
     return duration(total_ms), f"longest {duration(longest_ms)}"
 
 
-def _logged(row: dict[str, Any]) -> tuple[str, ...]:
-    """What the broker itself answered; samples do not tell how long in all."""
-    from kquota.cli.text import duration
-
-    if row["logged_throttled_events"] is None:
-        return ("-",)
-    total_ms = row["logged_throttle_time_ms"]
-    return str(row["logged_throttled_events"]), *([] if total_ms is None else [duration(total_ms)])
-
-
 def _clients(row: dict[str, Any]) -> str:
     """The clients behind a counter, without what the counter's own name says of them."""
     user, _, client_id = row["sensor"].partition(":")
