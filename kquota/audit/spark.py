@@ -116,7 +116,7 @@ def _failure(said: str) -> Exception:
     ends = ("JVM stacktrace", "SQLSTATE")
     lines = [line for each in said.splitlines() if (line := each.strip()) and not line.startswith(ends)]
     name, _, reason = (lines or ["unknown: for a reason that Spark does not tell"])[-1].partition(": ")
-    if name == "kquota.errors.InputError":
+    if name.startswith("kquota.") and name.endswith(("InputError", "UnreadableFile")):
         return InputError(reason, hint="executors read the files themselves, each at the same path")
     if name == "ModuleNotFoundError":
         hint = "PYSPARK_PYTHON names the executors' Python, which needs pyarrow, pandas, numpy and numba"

@@ -76,7 +76,6 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
         ([], 2, "what to audit: give files"),
         (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
-        ([str(DATA / "kafka-jmx.csv"), "--report", "x.html"], 3, "there are samples, and a report needs each request"),
         (["--source", "rpk-connections", str(DATA / "kafka-jmx.csv")], 3, "none of"),
     ],
 )

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
-from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
+from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
@@ -100,7 +100,7 @@ def module(dialect: str) -> ModuleType:
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
-    """The batches, or the samples, of one split; what cannot be read goes to the tally."""
+    """The batches, or the samples, of one split; what cannot be read goes to the tally. Raises UnreadableFile."""
     batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
@@ -109,12 +109,13 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
             else:
                 tally.saw(batch.time_ms, batch.requests)
             yield batch
+    except UnreadableFile:
+        raise
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
         tally.reject(split.path, "file", error.message, "")
     except OSError as error:
-        # A file that was there when the audit began: what is left would not be what was asked for.
-        raise InputError(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
+        raise UnreadableFile(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:
