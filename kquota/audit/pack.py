@@ -116,7 +116,7 @@ class Segment:
         if not members:
             part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
             part |= {"counters": {}, "governing": [], "names": {}}
-        return replace(self, counts=counts, times=times, base_ms=base_ms, last_ms=last_ms, **part)
+        return replace(self, counts=counts, times=_compact(times), base_ms=base_ms, last_ms=last_ms, **part)
 
     def dumps(self) -> bytes:
         """The segment as bytes for the shuffle, between workers of one job."""

@@ -7,13 +7,13 @@ bucket together in the order of their times, gives them to one reduce task, and 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
@@ -56,24 +56,44 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
+    tally = Tally()
+    events = (
+        ((number, part), batch)
+        for number, split in splits
+        for part, batch in enumerate(read(split, settings.read, tally))
+    )
+    return pack_events(events, tally, settings, buckets)
+
+
+def pack_events(
+    events: Iterable[tuple[tuple[int, int], Batch | Samples]], tally: Tally, settings: AuditSettings, buckets: int
+) -> Iterator[Blob]:
+    """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
     packers = [
         Packer(quotas, buckets, variant, settings.per_client, settings.together)
         for variant, quotas in enumerate(settings.variants)
     ]
-    tally = Tally()
-    for number, split in splits:
-        sampled: dict[int, list[Samples]] = {}
-        for part, events in enumerate(read(split, settings.read, tally)):
-            if isinstance(events, Samples):
-                sampled.setdefault(crc32(events.series.broker.encode()) % buckets, []).append(events)
-                continue
-            for packer in packers:
-                for bucket, segment in packer.pack(events, (number, part)):
-                    yield Blob(bucket, segment.base_ms, segment.dumps())
-        for bucket, samples in sampled.items():
-            yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
+    sampled: dict[int, list[Samples]] = {}
+    number = None
+    for ordinal, batch in events:
+        if ordinal[0] != number:
+            yield from _sampled_blobs(sampled)
+            sampled, number = {}, ordinal[0]
+        if isinstance(batch, Samples):
+            sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
+            continue
+        for packer in packers:
+            for bucket, segment in packer.pack(batch, ordinal):
+                yield Blob(bucket, segment.base_ms, segment.dumps())
+    yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
+
+
+def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
+    """The samples of one split, by bucket."""
+    for bucket, samples in sampled.items():
+        yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
@@ -131,9 +151,9 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
+                hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
-        raise InputError(f"{what}: no usage events in it")
+        raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     findings, *before = (ordered(mine) for mine in tables)
     if timelines:

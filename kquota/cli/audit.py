@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shlex
-import sys
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.errors import InputError, MissingDependency
+from kquota.cli.streams import note
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Reject
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.core.history import QuotaHistory
     from kquota.core.whatif import Comparison
 
 
@@ -39,49 +32,7 @@ _CALLED = "kquota.audit.called"
 
 
 @click.command("audit", cls=_Remembering)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
-@params.quotas_option
-@click.option(
-    "--quotas-journal",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
-)
-@click.option(
-    "--source",
-    type=click.Choice(["auto", "request-log", "usage"]),
-    default="auto",
-    show_default=True,
-    help="What the files are: Kafka's request log, or usage tables (Parquet, CSV, JSON lines).",
-)
-@click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder.")
-@click.option(
-    "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
-)
-@params.kafka_version_option
-@params.server_properties_option
-@click.option(
-    "--quota-window-num",
-    type=click.IntRange(min=1),
-    show_default="of --server-properties, else 11",
-    metavar="N",
-    help="The brokers' quota.window.num.",
-)
-@click.option(
-    "--quota-window-size-seconds",
-    type=click.IntRange(min=1),
-    show_default="of --server-properties, else 1",
-    metavar="N",
-    help="The brokers' quota.window.size.seconds.",
-)
-@click.option(
-    "--num-partitions",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="The controller's num.partitions: what a topic gets that is created without a number.",
-)
+@usage.usage_options
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
@@ -90,14 +41,6 @@ _CALLED = "kquota.audit.called"
     type=click.Path(path_type=Path),
     metavar="FILE.html",
     help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
-)
-@click.option(
-    "--quarantine",
-    type=click.Path(path_type=Path),
-    default=Path("kquota-quarantine.jsonl"),
-    show_default=True,
-    metavar="FILE",
-    help="Where records that cannot be read go; written only when there are some.",
 )
 @click.option(
     "--against",
@@ -111,25 +54,13 @@ _CALLED = "kquota.audit.called"
     help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
     " under --against. May be given several times.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input.",
-)
-@click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says.")
-@params.cluster_options
 @params.output_option("table", "json", "csv", "markdown")
 def command(
-    paths: tuple[str, ...],
-    source: str,
     out: Path | None,
     report: Path | None,
     quarantine: Path,
     fail_on: tuple[str, ...],
-    engine: str,
-    master: str | None,
+    top: int,
     show_all: bool,
     output: str,
     **options: Any,
@@ -137,8 +68,11 @@ def command(
     """Show who would be throttled, when, by which quota and by how much.
 
     Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
-    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
-    ('kquota schema quota-history'), or by --quotas-journal.
+    table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
+    quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
+
+    Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
+    counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
 
     With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
     by who they are, as a quota on another level gives them another counter.
@@ -153,6 +87,8 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit --topic usage --bootstrap-server host:9092
+      kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
     if options["against"] is None and "newly-throttled" in fail_on:
@@ -161,15 +97,16 @@ def command(
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = settings_of(options, reported=report is not None)
-    result = _run(paths, source, settings, engine, master)
-    keep_rejects(result, quarantine)
+    settings = _settings(options, top, reported=report is not None)
+    with usage.auditor(options, settings, "a report" if report is not None else None) as run:
+        result = run(settings)
+    usage.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
 
         comparison = compare(result, settings)
-        result = result.naming(options["top"])
+        result = result.naming(top)
     if out is not None:
         result.write(out)
     if report is not None:
@@ -196,167 +133,19 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def settings_of(options: dict[str, Any], *, reported: bool = False) -> AuditSettings:
-    """What the options of `kquota audit` ask for."""
-    from zoneinfo import ZoneInfo
-
-    try:
-        ZoneInfo(options["log_timezone"])
-    except (ValueError, KeyError, OSError):
-        raise InputError(
-            f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
-        ) from None
-    from kquota.core.enforcement.generation import Generation, QuotaWindows
-
-    generation = Generation.for_version(options["kafka_version"])
-    broker = session.load_broker_settings(options)
-    windows = QuotaWindows() if broker is None else broker.windows
-    quotas, against = _quotas(options)
-    if broker is not None:
-        quotas = quotas.each(broker.static.added_to)
-        against = against.each(broker.static.added_to) if against is not None else None
+def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    try:
-        from kquota.audit.settings import AuditSettings
-        from kquota.audit.sources import ReadSettings
-    except ImportError as error:
-        raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
-    return AuditSettings(
-        quotas=quotas,
-        generation=generation,
-        windows=QuotaWindows(
-            options["quota_window_num"] or windows.samples,
-            options["quota_window_size_seconds"] or windows.window_seconds,
-        ),
-        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
-        against=against,
-        top_clients=options["top"] if against is None else None,
-        per_client=reported or against is not None,
-        timelines=MOST if reported else 0,
-        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"]),
-    )
-
-
-def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
-    """The quotas to audit, and those that they are compared with."""
-    against: str | None = options["against"]
-    if against is None:
-        return session.load_history(options), None
-    if against != "live":
-        return session.load_history(options), session.read_history_file(Path(against))
-    if options["quotas"] is None or options["quotas_journal"] is not None:
-        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
-    file = session.read_history_file(options["quotas"])
-    return file, session.load_history({**options, "quotas": None})
-
-
-def _run(paths: tuple[str, ...], source: str, settings: AuditSettings, engine: str, master: str | None) -> AuditResult:
+    settings = usage.settings_of(options)
     if not any(settings.variants):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
-    with auditor(paths, source, engine, master) as audit:
-        return audit(settings)
-
-
-@contextlib.contextmanager
-def auditor(
-    paths: tuple[str, ...], source: str, engine: str, master: str | None
-) -> Iterator[Callable[[AuditSettings], AuditResult]]:
-    """Finds the export and the engine; yields a function that audits the one on the other."""
-    from kquota.audit import engines
-    from kquota.audit.sources import plan_splits
-
-    # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-    splits = plan_splits(paths, source)
-    what = ", ".join(paths)
-    if engines.choose(engine, splits, master) == "local":
-        from kquota.audit import local
-
-        def run(settings: AuditSettings) -> AuditResult:
-            with _progress("auditing") as show:
-                counts = [(0, 0)]
-                show(lambda: counts[-1])
-                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
-
-        yield run
-        return
-    from kquota.audit import spark
-
-    session = None
-
-    def run_on_spark(settings: AuditSettings) -> AuditResult:
-        nonlocal session
-        with _progress("starting Spark") as show:
-            if session is None:
-                session = spark.open_session(master)
-            show(lambda: spark.progress(session))
-            return spark.audit(session, splits, settings, what)
-
-    try:
-        yield run_on_spark
-    finally:
-        if session is not None:
-            session.stop()
-
-
-@contextlib.contextmanager
-def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
-    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
-    if not sys.stderr.isatty():
-        yield lambda poll: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    over = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    with bar:
-        task = bar.add_task(first, total=None)
-
-        def show(poll: Callable[[], tuple[int, int]]) -> None:
-            def watch() -> None:
-                while not over.wait(0.3):
-                    try:
-                        done, known = poll()
-                    except Exception:  # Spark is being stopped: there is nothing left to show
-                        return
-                    if known:
-                        bar.update(task, description="auditing", completed=done, total=known)
-
-            threading.Thread(target=watch, daemon=True).start()
-
-        try:
-            yield show
-        finally:
-            over.set()
-
-
-def keep_rejects(result: AuditResult, quarantine: Path) -> None:
-    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
-    rejected = result.quality.rejected
-    if not rejected:
-        return
-    try:
-        with open(quarantine, "w", encoding="utf-8") as file:
-            for reject in result.rejects:
-                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    what = "record" if rejected == 1 else "records"
-    click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {_why(result.rejects)}",
-        err=True,
+    compared = settings.against is not None
+    return replace(
+        settings,
+        top_clients=None if compared else top,
+        per_client=reported or compared,
+        timelines=MOST if reported else 0,
     )
-
-
-def _why(rejects: tuple[Reject, ...]) -> str:
-    return "; ".join(f"{count} × {reason}" for reason, count in _reasons(rejects)[:3])
-
-
-def _reasons(rejects: tuple[Reject, ...]) -> list[tuple[str, int]]:
-    """Why records could not be read, the most frequent reason first."""
-    return Counter(reject.reason for reject in rejects).most_common()
 
 
 def _write_report(
@@ -368,7 +157,7 @@ def _write_report(
         result.findings.to_pylist(),
         result.timelines,
         result.quality,
-        _reasons(result.rejects),
+        usage.reasons(result.rejects),
         settings,
         result.engine,
         click.get_current_context().meta[_CALLED],
@@ -392,32 +181,12 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, replayed_usage(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
     else:
         whatif.print_comparison(comparison)
-        click.echo(
-            f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)",
-            err=True,
-        )
-
-
-def replayed_usage(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
-
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
-
-
-def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
-    """How brokers are taken to enforce, as documents say it."""
-    return {
-        "generation": settings.generation.value,
-        "quota_window_num": settings.windows.samples,
-        "quota_window_size_seconds": settings.windows.window_seconds,
-    }
+        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
 
 
 def print_result(
@@ -429,7 +198,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = enforcement_of(settings)
+        enforcement = usage.enforcement_of(settings)
         click.echo(
             to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
         )
@@ -449,7 +218,7 @@ def print_result(
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, duration, period, print_table
+    from kquota.cli.text import Column, period, print_table
     from kquota.core.quota import QuotaKey, humanize
 
     if shown:
@@ -473,9 +242,9 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                     row["sensor"],
                     _quota(row),
                     (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
-                    _throttled(row["throttled_events"], row["events"]),
+                    _throttled(row),
                     _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
-                    *([(row["logged_throttled_events"], duration(row["logged_throttle_time_ms"]))] if logs else []),
+                    *([_logged(row)] if logs else []),
                     period(row["first_throttled_ms"], row["last_throttled_ms"]),
                     _clients(row),
                 )
@@ -488,37 +257,52 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     quality = result.quality
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
-        summary += f", {undetermined} undetermined (the export does not hold all that they are charged)"
+        summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     click.echo(
-        f"{summary}; {quality.events} requests read, {quality.ungoverned} without a quota, {quality.exempt} exempt"
-        f"{_spared(quality)}"
-        f" ({result.engine} engine)",
+        f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
         err=True,
     )
 
 
-_EXEMPTIONS = {
-    "acks_0": "with acks=0",
-    "follower_fetch": "of followers",
-    "forwarded": "forwarded",
-    "inter_broker": "among brokers",
-}
-
-
 def _spared(quality: DataQuality) -> str:
     """The exempt thread time, by reason."""
+    from kquota.cli.report.words import EXEMPTIONS
     from kquota.cli.text import duration
 
     told = [
-        f"{spared.requests} {_EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        f"{spared.requests} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
     ]
     return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
 def _peak(row: dict[str, Any]) -> str:
-    share = f"{100 * row['peak_rate'] / row['limit']:.0f}%"
-    return f"peak ≥ {share}" if row["verdict"] == "undetermined" else f"peak {share}"
+    least, most = (None if row[name] is None else f"{100 * row[name] / row['limit']:.0f}%" for name in _PEAKS)
+    if least == most:
+        return f"peak {least}"
+    return f"peak ≥ {least}" if most is None else f"peak {least} to {most}"
+
+
+_PEAKS = ("peak_rate", "peak_rate_max")
+_UNITS = {"requests": "requests", "rates": "samples", "totals": "samples"}
+
+
+def _bases(rows: list[dict[str, Any]]) -> str:
+    """What all findings rest on; empty where that differs."""
+    bases = {row["basis"] for row in rows} or {"requests"}
+    return bases.pop() if len(bases) == 1 else ""
+
+
+def _why_undetermined(rows: list[dict[str, Any]]) -> str:
+    """Why counters are undetermined."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row["reason"] is not None:
+            counts[row["reason"]] = counts.get(row["reason"], 0) + 1
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _quota(row: dict[str, Any]) -> tuple[str, ...]:
@@ -528,10 +312,23 @@ def _quota(row: dict[str, Any]) -> tuple[str, ...]:
     return row["key"], *(f"{kind.value}={name if isinstance(name, str) else name.value}" for kind, name in entity.parts)
 
 
-def _throttled(throttled: int | None, events: int) -> tuple[str, str]:
+def _throttled(row: dict[str, Any]) -> tuple[str, str]:
+    throttled, events = row["throttled_events"], row["events"]
+    if row["basis"] != "requests":
+        return row["verdict"], f"by {events} {row['basis']}"
     if throttled is None:
         return "undetermined", f"of {events}"
     return f"{throttled} ({100 * throttled / events:.0f}%)", f"of {events}"
+
+
+def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the broker itself said."""
+    from kquota.cli.text import duration
+
+    total, longest = row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"]
+    if row["logged_throttled_events"] is None:
+        return ("-",)
+    return str(row["logged_throttled_events"]), duration(total) if total is not None else f"mean ≤ {duration(longest)}"
 
 
 def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:

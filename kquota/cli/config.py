@@ -85,6 +85,8 @@ def use_context(name: str) -> None:
     from kquota.documents.config import use_context
 
     path = contexts.config_path()
+    if not path.exists():
+        raise InputError(f"{path}: no such file", hint="'kquota config --help' shows what to write into it")
     use_context(path, name)
     note(f"{name} is the current context of {path}")
     shadowing = os.environ.get("KQUOTA_CONTEXT")

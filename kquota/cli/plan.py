@@ -14,9 +14,12 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note
 
 if TYPE_CHECKING:
+    from kquota.cli.whatif import Replayed
     from kquota.core.entity import Entity
     from kquota.core.lint import Finding
     from kquota.core.plan import Plan
+    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.whatif import Comparison
 
 Labels = Mapping["Entity", Mapping[str, str]]
 
@@ -55,6 +58,20 @@ _PLAN = Words(
     help="What a limit comes to on N brokers, each of which grants it by itself (but mutations, which one controller"
     " counts). Without it: on the brokers that the live cluster has.",
 )
+@click.option(
+    "--usage",
+    multiple=True,
+    type=click.Path(),
+    metavar="PATH",
+    help="Recorded usage ('kquota audit' reads it): say also who would be newly throttled. May be given several times.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["newly-throttled"]),
+    help="Exit with 1 when a client of --usage would be newly throttled.",
+)
+@params.kafka_version_option
+@params.server_properties_option
 @params.quotas_option
 @params.cluster_options
 @params.output_option("table", "json", "markdown")
@@ -65,6 +82,8 @@ def command(
     out: Path | None,
     exit_code: bool,
     brokers: int | None,
+    usage: tuple[str, ...],
+    fail_on: str | None,
     output: str,
     **options: Any,
 ) -> int:
@@ -72,7 +91,8 @@ def command(
 
     Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
     --quotas the cluster is one that 'kquota describe' kept in a file. What 'kquota lint' warns of in the quotas as they
-    would be, as far as the file has to do with it, stands below the changes.
+    would be, as far as the file has to do with it, stands below the changes; and with --usage the clients for whom the
+    plan would change something: recorded usage is replayed under the quotas as they are and as they would be.
 
     \b
     Examples:
@@ -80,10 +100,13 @@ def command(
       kquota plan quotas.yaml --prune --exit-code
       kquota plan quotas.yaml --cluster prod --out plan.json
       kquota plan quotas.yaml --quotas described.yaml
+      kquota plan quotas.yaml --usage usage.parquet
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from dataclasses import replace
 
+    if fail_on is not None and not usage:
+        raise click.UsageError("who would be newly throttled is known with --usage PATH only")
     from kquota.cli.text import safe
     from kquota.core.guards import objections
     from kquota.core.lint import Facts, concerning, lint
@@ -98,10 +121,27 @@ def command(
         save(planned, quota_file.labels, out)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
-    print_plan(planned, quota_file.labels, output, Review(brokers or alive, concerning(findings, named)))
+    review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options))
+    print_plan(planned, quota_file.labels, output, review)
     for objection in planned.objections:
         click.echo(f"kquota: warning: apply will refuse this: {safe(objection)}", err=True)
-    return ExitCode.DIFFERENT if exit_code and planned else ExitCode.OK
+    if (exit_code and planned) or (fail_on and review.harms):
+        return ExitCode.DIFFERENT
+    return ExitCode.OK
+
+
+def _under(
+    usage: Sequence[str], planned: Plan, current: QuotaSnapshot, options: dict[str, Any]
+) -> tuple[Comparison, Replayed] | None:
+    """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
+    if not usage or not (current or planned):
+        return None
+    from kquota.cli.text import code
+    from kquota.cli.whatif import Replayed, replay
+
+    comparison, replayed = replay(usage, current, planned.applied_to(current), options)
+    file: Path | None = options["quotas"]
+    return comparison, Replayed("the live quotas" if file is None else code(file), "this plan", replayed)
 
 
 def save(planned: Plan, labels: Labels, out: Path) -> None:
@@ -115,11 +155,19 @@ def save(planned: Plan, labels: Labels, out: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class Review:
     """What is said about a plan beside its changes: what its limits come to on so many brokers, None where nobody knows
-    how many there are, and what is wrong with the quotas as they would be.
+    how many there are; what is wrong with the quotas as they would be; and what recorded usage tells.
     """
 
     brokers: int | None
     findings: Sequence[Finding]
+    usage: tuple[Comparison, Replayed] | None = None
+
+    @property
+    def harms(self) -> bool:
+        """Whether a client would be newly throttled."""
+        from kquota.core.whatif import Outcome
+
+        return self.usage is not None and self.usage[0].count(Outcome.NEWLY_THROTTLED) > 0
 
 
 def print_plan(
@@ -128,11 +176,13 @@ def print_plan(
     """Prints a plan in one of plan's formats; `words` are those of its tables."""
     brokers = review.brokers if review is not None else None
     findings = review.findings if review is not None else None
+    comparison, replayed = (review.usage if review is not None else None) or (None, None)
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.plan import plan_document
 
-        click.echo(to_json(plan_document(planned, labels, brokers=brokers, findings=findings)), nl=False)
+        document = plan_document(planned, labels, brokers=brokers, findings=findings, comparison=comparison)
+        click.echo(to_json(document), nl=False)
         return
     on_all = f"ON {brokers} BROKERS" if brokers is not None and brokers > 1 else ""
     rows = _rows(planned, labels, brokers if on_all else None)
@@ -149,6 +199,11 @@ def print_plan(
         if rows:
             print_markdown(headings, [row for _, row in rows])
         _print_findings_markdown(findings or ())
+        if comparison is not None and replayed is not None:
+            from kquota.cli.whatif import print_comparison_markdown
+
+            click.echo()
+            print_comparison_markdown(comparison, replayed, title="Recorded usage")
         return
     if rows:
         from kquota.cli.text import Column, print_table
@@ -161,6 +216,13 @@ def print_plan(
         )
     _print_findings(findings or ())
     note(title)
+    if comparison is not None and replayed is not None:
+        from kquota.cli import whatif
+
+        if comparison.clients:
+            click.echo()
+        whatif.print_clients(comparison)
+        note(f"{whatif.summary(comparison)}; {replayed.usage}")
 
 
 _MOST_FINDINGS = 20

@@ -117,6 +117,9 @@ def _print(found: Iterable[Resolved], output: str, *, with_ip: bool) -> None:
         return
     from kquota.cli.text import Column, print_table
 
+    shown = list(rows)
+    if not shown:
+        return
     print_table(
         [
             *map(Column, ["USER", "CLIENT-ID", *(["IP"] if with_ip else [])]),
@@ -135,7 +138,7 @@ def _print(found: Iterable[Resolved], output: str, *, with_ip: bool) -> None:
                 "-" if each.level is None else source(each.key, each.entity),
                 each.sensor,
             )
-            for client, each in rows
+            for client, each in shown
         ],
     )
 

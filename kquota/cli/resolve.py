@@ -131,6 +131,8 @@ def command(
             if callback is None and output == "tree":
                 callback = session.callback_class(options)
             caveats = _caveats(snapshot, user, client, static, callback, options)
+    if all(each.level is None for each in resolutions):
+        session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     print_resolutions(user, client, ip, resolutions, output, brokers, caveats)
 
 
@@ -173,6 +175,8 @@ def _resolve_many(
     if entity is None:
         reach.print_all(snapshot, static, user, client, max_clients, output)
     else:
+        if entity not in snapshot:
+            session.note_slips(snapshot, dict(entity.parts))
         reach.print_governed(snapshot, static, entity, clients, max_clients, output)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.contexts import ADDRESSES, settled
+from kquota.cli.streams import note
+from kquota.cli.text import safe
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
@@ -287,13 +289,33 @@ def _warn(problems: Iterable[Problem]) -> None:
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     """Names that hardly any client has, a line each on stderr."""
-    from kquota.cli.text import safe
     from kquota.core.misnomer import misnomer
 
     for entity_type, name in names.items():
         reason = misnomer(entity_type, name) if isinstance(name, str) else None
         if reason is not None:
             click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
+
+
+_MOST_NAMES = 10_000
+"""Comparing with more would take its time."""
+
+
+def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> None:
+    """Says which name has quotas that is nearly the one that was asked for and has none, a line each on stderr.
+
+    Names that differ in digits alone are neighbours, and no slips.
+    """
+    import difflib
+    import re
+
+    for entity_type, name in names.items():
+        known = {part for entity in snapshot for kind, part in entity.parts if kind is entity_type}
+        if not isinstance(name, str) or name in known or len(known) > _MOST_NAMES:
+            continue
+        close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
+        if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
+            note(safe(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?"))
 
 
 def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:

@@ -61,7 +61,8 @@ def command(interval: float, count: int | None, for_ms: int | None, output: str,
         snapshot = watching.start()
         session.warn_problems(snapshot)
         how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
-        note(f"watching {session.cluster_name(options)} ({len(snapshot)} entities), {how}")
+        count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
+        note(f"watching {session.cluster_name(options)} ({count_text}), {how}")
         for number, (change, key) in enumerate(_changes(watching, end), 1):
             print_change(time.time_ns() // 1_000_000, change, key, output)
             if number == count:

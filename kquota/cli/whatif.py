@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kquota.core.quota import humanize
 from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from kquota.audit.findings import DataQuality
+    from kquota.core.snapshot import QuotaSnapshot
 
 _STYLES = {
     Outcome.NEWLY_THROTTLED: "red",
@@ -23,12 +29,11 @@ _MOST_ROWS = 50
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the comparison is of: the two sets of quotas in words, the usage, and the command's own remarks."""
+    """What the comparison is of, in words: the two sets of quotas as Markdown, and the usage."""
 
     before: str
     after: str
     usage: str
-    remarks: Sequence[str] = ()
 
 
 def summary(comparison: Comparison) -> str:
@@ -42,35 +47,56 @@ def summary(comparison: Comparison) -> str:
     return ", ".join(parts)
 
 
+def usage_text(quality: DataQuality) -> str:
+    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
+    from kquota.cli.text import period
+
+    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
+    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+
+
+def replay(
+    usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, options: dict[str, Any]
+) -> tuple[Comparison, str]:
+    """What changes for the clients of the usage in those files, and which usage that is.
+
+    `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
+    """
+    from kquota.cli import session
+    from kquota.cli import usage as audited
+    from kquota.core.enforcement.generation import Generation, QuotaWindows
+    from kquota.core.history import QuotaHistory
+
+    try:
+        from kquota.audit.settings import AuditSettings
+        from kquota.audit.whatif import compare
+    except ImportError as error:
+        raise MissingDependency(f"--usage needs {error.name}", hint="pip install 'kquota[audit]'") from None
+    broker = session.load_broker_settings(options)
+    if broker is not None:
+        before, after = broker.static.added_to(before), broker.static.added_to(after)
+    settings = AuditSettings(
+        QuotaHistory.of(after),
+        Generation.for_version(options["kafka_version"]),
+        QuotaWindows() if broker is None else broker.windows,
+        against=QuotaHistory.of(before),
+        top_clients=None,
+        per_client=True,
+    )
+    result = audited.audit_files(usage, settings)
+    rejected = result.quality.rejected
+    if rejected:
+        what = "record" if rejected == 1 else "records"
+        reasons = audited.why(result.rejects)
+        click.echo(f"kquota: warning: {rejected} {what} of the usage cannot be read: {reasons}", err=True)
+    return compare(result, settings), usage_text(result.quality)
+
+
 def print_comparison(comparison: Comparison) -> None:
-    """Prints a table of clients, and one of the counters."""
+    """Prints a table of the clients, and one of the counters."""
     from kquota.cli.text import Column, print_table
 
-    if comparison.clients:
-        print_table(
-            [
-                Column("CHANGE", whole=True),
-                Column("USER", style="bold"),
-                Column("CLIENT-ID", style="bold"),
-                Column("QUOTA", style="cyan", whole=True),
-                Column("LIMIT", number=True),
-                Column("THROTTLED", number=True),
-                Column("TIME", number=True),
-                Column("BROKERS"),
-            ],
-            [
-                (
-                    change.outcome.value,
-                    change.user,
-                    change.client_id or "(empty client-id)",
-                    change.key.value,
-                    *_cells(change),
-                    ", ".join(_brokers(change)),
-                )
-                for change in comparison.clients
-            ],
-            styles=[_STYLES[change.outcome] for change in comparison.clients],
-        )
+    print_clients(comparison)
     if comparison.counters:
         click.echo()
         print_table(
@@ -88,6 +114,37 @@ def print_comparison(comparison: Comparison) -> None:
                 for change in comparison.counters
             ],
             styles=[_STYLES[change.outcome] for change in comparison.counters],
+        )
+
+
+def print_clients(comparison: Comparison) -> None:
+    """Prints a table of the clients, where there are any."""
+    from kquota.cli.text import Column, print_table
+
+    if comparison.clients:
+        print_table(
+            [
+                Column("CHANGE", whole=True),
+                Column("USER", style="bold"),
+                Column("CLIENT-ID", style="bold"),
+                Column("QUOTA", style="cyan", whole=True),
+                Column("LIMIT", number=True),
+                Column("THROTTLED", number=True),
+                Column("TIME", number=True),
+                Column("BROKERS"),
+            ],
+            [
+                (
+                    change.outcome.value,
+                    "(any)" if change.user is None else change.user,
+                    "(any)" if change.client_id is None else change.client_id or "(empty client-id)",
+                    change.key.value,
+                    *_cells(change),
+                    ", ".join(_brokers(change)),
+                )
+                for change in comparison.clients
+            ],
+            styles=[_STYLES[change.outcome] for change in comparison.clients],
         )
 
 
@@ -136,10 +193,10 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
             [
                 [
                     *([change.outcome.value] if with_outcome else []),
-                    code(change.user),
-                    code(change.client_id) if change.client_id else "(empty)",
+                    "(any)" if change.user is None else code(change.user),
+                    "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)",
                     change.key.value,
-                    *(" ".join(cell) for cell in _cells(change)),
+                    *(" ".join(cell).rstrip() for cell in _cells(change)),
                     ", ".join(_brokers(change)),
                 ]
                 for change in changes[:_MOST_ROWS]
@@ -150,8 +207,6 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
 
     click.echo(f"### {title}: {summary(comparison)}\n")
     click.echo(f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker.")
-    for remark in replayed.remarks:
-        click.echo(f"\n{remark}")
     newly = [change for change in comparison.clients if change.outcome is Outcome.NEWLY_THROTTLED]
     others = [change for change in comparison.clients if change.outcome is not Outcome.NEWLY_THROTTLED]
     if newly:
@@ -177,7 +232,8 @@ def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
     def events(standing: Standing) -> str:
         return "?" if standing.throttled_events is None else str(standing.throttled_events)
 
-    throttled, of = _moved(events(change.before), events(change.after)), f"of {change.requests}"
+    throttled = _moved(events(change.before), events(change.after))
+    of = "" if change.requests is None else f"of {change.requests}"
     return (
         (_moved(limit(change.before), limit(change.after)),),
         (throttled, of),

@@ -87,8 +87,12 @@ class QuotaKey(enum.Enum):
         try:
             return cls(name)
         except ValueError:
-            hint = _RENAMED.get(name) or f"quota keys: {', '.join(key.value for key in cls)}"
-            raise InputError(f"unknown quota key {name!r}", hint=hint) from None
+            import difflib
+
+            keys = [key.value for key in cls]
+            close = difflib.get_close_matches(name, keys, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"quota keys: {', '.join(keys)}"
+            raise InputError(f"unknown quota key {name!r}", hint=_RENAMED.get(name) or hint) from None
 
 
 class _Spec(NamedTuple):

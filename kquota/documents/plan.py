@@ -9,9 +9,11 @@ from typing import Any
 from kquota.core.entity import Entity
 from kquota.core.lint import Finding
 from kquota.core.plan import Action, Change, Plan
+from kquota.core.whatif import Comparison
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.lint import finding_document
 from kquota.documents.quotas import entity_document, read_entity, read_values, values_document
+from kquota.documents.whatif import comparison_document
 from kquota.errors import InputError
 
 KIND = "kquota.plan"
@@ -24,10 +26,12 @@ def plan_document(
     *,
     brokers: int | None = None,
     findings: Sequence[Finding] | None = None,
+    comparison: Comparison | None = None,
 ) -> Document:
     """The plan with each change's values before and after, and the labels of its entity.
 
-    For readers also how many brokers there are, and what lint finds; `read_plan` has no use for either.
+    For readers also how many brokers there are, what lint finds, and what changes for the clients of recorded usage;
+    `read_plan` has no use for these.
     """
     labels = labels or {}
     return {
@@ -50,6 +54,7 @@ def plan_document(
         **({"objections": list(plan.objections)} if plan.objections else {}),
         **({} if brokers is None else {"brokers": brokers}),
         **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),
+        **({} if comparison is None else {"comparison": comparison_document(comparison)}),
     }
 
 

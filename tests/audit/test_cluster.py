@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -33,13 +33,6 @@ quotas:
   - entity: {user: {default: true}, client-id: {default: true}}
     values: {consumer_byte_rate: 1500}
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkCluster]:
-    """A master and two workers."""
-    with SparkCluster(workers=2) as cluster:
-        yield cluster
 
 
 def run(cluster: SparkCluster, command: Sequence[str], folder: Path = ROOT) -> str:

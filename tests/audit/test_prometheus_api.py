@@ -1,0 +1,106 @@
+"""Asking a live Prometheus: what is asked, what is kept, and that credentials go nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from kquota.audit.sources.prometheus_api import Credentials, Server, fetch, selector
+from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from tests.audit.prometheus_server import RECORDED, FakePrometheus, fake_prometheus
+
+SERIES = json.loads(RECORDED.read_text())["data"]["result"]
+TIMES = [time for time, _ in SERIES[0]["values"]]
+START, END = int(TIMES[0]) - 1, int(TIMES[-1]) + 1
+SECRET = "s3cr3t-token"
+
+
+@pytest.fixture
+def prometheus() -> Iterator[FakePrometheus]:
+    """A running one."""
+    with fake_prometheus() as running:
+        yield running
+
+
+def test_every_sample_by_default(prometheus: FakePrometheus, tmp_path: Path) -> None:
+    """An hour at a time, none twice and none left out."""
+    start = START - 5000
+
+    files = fetch(Server(prometheus.url), selector(None), start, END, None, tmp_path)
+
+    assert [endpoint for endpoint, _ in prometheus.asked] == ["query", "query"]
+    assert [asked["time"] for _, asked in prometheus.asked] == [str(start + 3600), str(END)]
+    answers = [json.loads(file.read_text())["data"]["result"] for file in files]
+    assert sum(len(each["values"]) for answer in answers for each in answer) == sum(len(s["values"]) for s in SERIES)
+
+
+def test_by_steps(prometheus: FakePrometheus, tmp_path: Path) -> None:
+    """With the times of the steps."""
+    (file,) = fetch(Server(prometheus.url), selector('job="kafka"'), START, START + 60, 15, tmp_path)
+
+    ((endpoint, asked),) = prometheus.asked
+    assert (endpoint, asked["step"]) == ("query_range", "15")
+    assert asked["query"].endswith(',job="kafka"}')
+    times = [time for time, _ in json.loads(file.read_text())["data"]["result"][0]["values"]]
+    assert times == [START + 15 * n for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "authorization"),
+    [
+        ({"KQUOTA_PROMETHEUS_TOKEN": SECRET}, f"Bearer {SECRET}"),
+        (
+            {"KQUOTA_PROMETHEUS_USERNAME": "aladdin", "KQUOTA_PROMETHEUS_PASSWORD": "opensesame"},
+            "Basic YWxhZGRpbjpvcGVuc2VzYW1l",
+        ),
+    ],
+)
+def test_credentials(
+    prometheus: FakePrometheus, tmp_path: Path, environment: Mapping[str, str], authorization: str
+) -> None:
+    """From the environment; not shown."""
+    prometheus.authorization = authorization
+    credentials = Credentials.of(environment)
+
+    assert fetch(Server(prometheus.url, credentials), selector(None), START, END, None, tmp_path)
+    assert not any(value in repr(Server(prometheus.url, credentials)) for value in (SECRET, "opensesame"))
+    with pytest.raises(Unauthorized, match="answers 401: who are you"):
+        fetch(Server(prometheus.url), selector(None), START, END, None, tmp_path)
+
+
+def test_redirects_are_not_followed(prometheus: FakePrometheus, tmp_path: Path) -> None:
+    """Whoever they lead to would get the credentials."""
+    with pytest.raises(Unreachable, match="answers 302"):
+        fetch(Server(prometheus.url, Credentials(SECRET)), selector('x="elsewhere"'), START, END, None, tmp_path)
+
+    assert len(prometheus.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "says"),
+    [
+        ("prometheus:9090", InputError, "an http or https URL"),
+        ("ftp://prometheus", InputError, "an http or https URL"),
+        ("http://user:pw@prometheus", InputError, "no credentials in the URL"),
+        ("http://127.0.0.1:1", Unreachable, "Connection refused"),
+    ],
+)
+def test_a_wrong_address(tmp_path: Path, url: str, error: type[KquotaError], says: str) -> None:
+    """One line that says so."""
+    with pytest.raises(error, match=says):
+        fetch(Server(url), selector(None), START, END, None, tmp_path)
+
+
+def test_a_refused_query(prometheus: FakePrometheus, tmp_path: Path) -> None:
+    """With Prometheus's own reason."""
+    with pytest.raises(InputError, match="refuses the query: parse error"):
+        fetch(Server(prometheus.url), "nonsense{", START, END, None, tmp_path)
+
+
+def test_half_of_the_credentials() -> None:
+    """A user has a password."""
+    with pytest.raises(InputError, match="go together"):
+        Credentials.of({"KQUOTA_PROMETHEUS_USERNAME": "aladdin"})

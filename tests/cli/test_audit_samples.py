@@ -1,0 +1,105 @@
+"""`kquota audit` of samples: from files, and from a live Prometheus, to findings."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.audit.prometheus_server import RECORDED, fake_prometheus
+from tests.cli.conftest import Kquota
+
+DATA = RECORDED.parent
+QUOTAS = ["--quotas", str(DATA / "quotas.json")]
+FILES = [
+    "kafka-jmx.csv",
+    "kafka-jmx-lines.csv",
+    "prometheus-raw.json",
+    "prometheus-range.json",
+    "federate.prom",
+    "rpk-connections.json",
+    "confluent-produce.json",
+]
+
+
+@pytest.mark.parametrize("output", ["table", "csv", "json"])
+def test_every_format(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+    """Bounds where requests have numbers."""
+    done = kquota("audit", str(DATA / "kafka-jmx.csv"), *QUOTAS, "--all", "-o", output)
+
+    assert done.code == 0, done.err
+    golden(f"audit.samples.{output}", done.out)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_source(kquota: Kquota, tmp_path: Path, file: str) -> None:
+    """What it is is seen; the document is what its schema says."""
+    quotas = tmp_path / "all.json"
+    everyone = {"entity": {"user": {"default": True}}, "values": {"producer_byte_rate": 1000}}
+    quotas.write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [everyone]}))
+
+    done = kquota("audit", str(DATA / file), "--quotas", str(quotas), "--broker", "1", "-o", "json")
+
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    Draft202012Validator(schema("audit")).validate(document)
+    assert any(finding["verdict"] == "throttled" for finding in document["findings"])
+    assert document["data"]["rejected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "throttled", "free"),
+    [([], 0, 2), (["--in-force"], 4, 2), (["--step", "5s"], 0, 0), (["--step", "5s", "--in-force"], 4, 0)],
+)
+def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int, free: int) -> None:
+    """Its last hour; a value in each step proves less than every sample does."""
+    shift = time.time() - 120 - json.loads(RECORDED.read_text())["data"]["result"][0]["values"][-1][0]
+    with fake_prometheus(shift) as prometheus:
+        done = kquota("audit", "--prometheus", prometheus.url, *QUOTAS, "--broker", "1", "-o", "json", *arguments)
+
+    assert done.code == 0, done.err
+    verdicts = [finding["verdict"] for finding in json.loads(done.out)["findings"]]
+    assert len(verdicts) == 7
+    assert verdicts.count("not throttled") == free
+    if throttled:
+        assert verdicts.count("throttled") == throttled
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "what to audit: give files"),
+        (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
+        (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
+        ([str(DATA / "kafka-jmx.csv"), "--report", "x.html"], 3, "there are samples, and a report needs each request"),
+        (["--source", "rpk-connections", str(DATA / "kafka-jmx.csv")], 3, "none of"),
+    ],
+)
+def test_what_is_wrong(kquota: Kquota, arguments: list[str], code: int, says: str) -> None:
+    """One line, and its exit code."""
+    done = kquota("audit", *arguments, *QUOTAS)
+
+    assert done.code == code
+    assert says in done.err
+
+
+def test_a_recommendation_needs_requests(kquota: Kquota) -> None:
+    """Samples do not tell how often a client would be throttled."""
+    done = kquota("recommend", str(DATA / "kafka-jmx.csv"), *QUOTAS)
+
+    assert done.code == 3
+    assert "there are samples, and a recommendation needs each request" in done.complaint
+
+
+def test_exit_codes(kquota: Kquota) -> None:
+    """Undetermined is an answer of its own."""
+    arguments = ["audit", str(DATA / "kafka-jmx.csv"), *QUOTAS]
+
+    assert kquota(*arguments, "--fail-on", "throttled").code == 0
+    assert kquota(*arguments, "--fail-on", "undetermined").code == 1
+    assert kquota(*arguments, "--fail-on", "throttled", "--in-force").code == 1

@@ -1,0 +1,119 @@
+"""`kquota plan --usage`: who would be newly throttled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from kquota.documents.plan import read_plan
+from tests.cli.conftest import Kquota
+from tests.cli.test_audit_quotas import START_MS, quotas
+
+ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """Half a minute of alice and bob, and quotas: alice's sinks below what she uses, bob's goes."""
+    rows = [
+        f"{START_MS + 100 * number},1,{user},orders,produce,1000\n"
+        for number in range(300)
+        for user in ("alice", "bob", "carol")
+    ]
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "".join(rows))
+    (tmp_path / "current.json").write_text(quotas(alice=20_000, bob=5000, carol=5000))
+    (tmp_path / "planned.json").write_text(quotas(alice=5000, carol=5000))
+
+
+@pytest.mark.parametrize("output", ["table", "markdown", "json"])
+def test_who_is_newly_throttled(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+    """Under what is there and under what would be; an entity that the file does not name keeps what it has."""
+    done = kquota(*ARGUMENTS, "--quotas", "current.json", "-o", output)
+
+    assert done.code == 0
+    golden(f"plan.usage.{output}", done.out)
+    if output == "table":
+        assert done.err.splitlines() == [
+            "0 to create, 1 to update, 0 to delete; limits are per broker",
+            "1 client newly throttled, 2 as before; 900 requests, 2026-03-11 09:00:00 to 09:00:29 UTC",
+        ]
+    if output == "json":
+        Draft202012Validator(schema("plan")).validate(json.loads(done.out))
+
+
+def test_what_is_pruned_limits_no_longer(kquota: Kquota) -> None:
+    done = kquota(*ARGUMENTS, "--quotas", "current.json", "--prune", "-o", "json")
+
+    outcomes = {client["user"]: client["outcome"] for client in json.loads(done.out)["comparison"]["clients"]}
+    assert outcomes == {"alice": "newly throttled", "bob": "no longer throttled"}
+
+
+def test_the_live_cluster(kquota: Kquota, tmp_path: Path, chroot: str) -> None:
+    """What is there is the cluster's; what is kept for apply is the plan alone."""
+    assert kquota("apply", "current.json", "--zookeeper", chroot, "--yes").code == 0
+    done = kquota(*ARGUMENTS, "--zookeeper", chroot, "--out", "plan.json", "-o", "markdown")
+
+    assert done.code == 0
+    assert "### Recorded usage: 1 client newly throttled, 2 as before" in done.out
+    assert "under this plan instead of the live quotas" in done.out
+    assert "comparison" not in (tmp_path / "plan.json").read_text()
+    assert len(read_plan(tmp_path / "plan.json").changes) == 1
+
+
+def test_the_brokers_own_defaults_count(kquota: Kquota, tmp_path: Path) -> None:
+    """A client whose quota goes meets the static default of its broker, and takes its part of that counter."""
+    (tmp_path / "server.properties").write_text("quota.producer.default=4000\n")
+    (tmp_path / "before.json").write_text(quotas(alice=20_000))
+    (tmp_path / "after.json").write_text(quotas())
+    arguments = ["plan", "after.json", "--prune", "--usage", "usage.csv", "--quotas", "before.json", "-o", "json"]
+    done = kquota(*arguments, "--server-properties", "server.properties", "--kafka-version", "2.8")
+
+    [alice, *others] = json.loads(done.out)["comparison"]["clients"]
+    assert (alice["user"], alice["outcome"]) == ("alice", "newly throttled")
+    assert (alice["before"]["limit"], alice["after"]["limit"]) == (20_000, 4000)
+    assert {other["outcome"] for other in others} == {"throttled more"}
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "code"),
+    [
+        ("planned.json", ["--fail-on", "newly-throttled"], 1),
+        ("current.json", ["--fail-on", "newly-throttled"], 0),
+        ("current.json", ["--fail-on", "newly-throttled", "--exit-code"], 0),
+        ("planned.json", ["--prune", "--exit-code"], 1),
+        ("none.json", [], 3),
+        ("planned.json", ["--usage", "none.csv"], 3),
+    ],
+)
+def test_codes(kquota: Kquota, file: str, options: list[str], code: int) -> None:
+    """Of the table."""
+    assert kquota("plan", file, "--usage", "usage.csv", "--quotas", "current.json", *options).code == code
+
+
+def test_without_quotas_nothing_is_replayed(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text(quotas())
+    done = kquota("plan", "empty.json", "--usage", "usage.csv", "--quotas", "empty.json")
+    assert (done.code, done.out, done.complaint) == (0, "", "nothing changes")
+
+
+def test_fail_on_needs_usage(kquota: Kquota) -> None:
+    done = kquota("plan", "planned.json", "--quotas", "current.json", "--fail-on", "newly-throttled")
+    assert done.code == 2
+    assert "--usage PATH only" in done.err
+
+
+def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:
+    """They are named, and the rest is replayed; no file is left behind."""
+    with (tmp_path / "usage.csv").open("a") as file:
+        file.write("x,1,alice,orders,produce,1\n")
+    done = kquota(*ARGUMENTS, "--quotas", "current.json")
+
+    assert done.code == 0
+    assert "1 record of the usage cannot be read: 1 × time_ms is not a whole number" in done.err
+    assert "newly throttled  alice" in done.out
+    assert not (tmp_path / "kquota-quarantine.jsonl").exists()

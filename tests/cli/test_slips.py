@@ -1,0 +1,63 @@
+"""Names and keys that are nearly right, and first steps that go nowhere: each has a next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+QUOTAS = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
+  - {entity: {client-id: worker-1}, values: {producer_byte_rate: 1MB}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def quotas(tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text(QUOTAS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        ("--user alise", "no quota names user=alise: did you mean 'alice'?\n"),
+        ("--user bob --client wroker-1", "no quota names client-id=wroker-1: did you mean 'worker-1'?\n"),
+        ("--user bob --client worker-2", ""),
+        ("--user alice --client wroker-1", ""),
+        ("--user somebody --client else", ""),
+        ("--user alise --quiet", ""),
+    ],
+)
+def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, note: str) -> None:
+    done = kquota("resolve", *arguments.split(), "--quotas", "quotas.yaml")
+    assert (done.code, done.err) == (0, note)
+
+
+def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:
+    done = kquota("resolve", "--who", "user=alise", "--quotas", "quotas.yaml")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "no quota names user=alise: did you mean 'alice'?",
+        "user=alise has no quotas; governs 0 of 3 known clients",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("producer_byterate", "(did you mean 'producer_byte_rate'?)"), ("xyz", "(quota keys: producer_byte_rate, ")],
+)
+def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
+    done = kquota("alter", "--user", "alice", "--add-config", f"{key}=1", "--zookeeper", "127.0.0.1:1")
+    assert done.code == 3
+    assert hint in done.complaint
+
+
+def test_no_configuration_file_yet(kquota: Kquota) -> None:
+    done = kquota("config", "use-context", "prod")
+    assert done.code == 3
+    assert "no such file ('kquota config --help' shows what to write into it)" in done.complaint
