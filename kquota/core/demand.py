@@ -168,16 +168,23 @@ def _jackknife(
     place: int,
 ) -> float:
     """How many seconds tell as much as one that is independent: the variance at a place of the curve, relative."""
-    others = []
+    below = bins[: place + 1]
+    plain = all(total[number][1] == 0 for number in below)
+    passed = sum(total[number][0] for number in below)
+    seconds = sum(seen + held for seen, held in total.values())
+    lefts = []
     for mine in blocks.values():
+        at_risk = seconds - sum(seen + held for seen, held in mine.values())
+        if plain:  # without a lower bound among them the product is a share
+            gone = passed - sum(seen for number, (seen, _) in mine.items() if number <= below[-1])
+            lefts.append((at_risk - gone) / at_risk if at_risk else 0.0)
+            continue
         counts = []
-        for number in bins[: place + 1]:
+        for number in below:
             seen, held = total[number]
             less = mine.get(number, (0, 0))
             counts.append((seen - less[0], held - less[1]))
-        others.append((counts, sum(seen + held for seen, held in mine.values())))
-    seconds = sum(size for _, size in others)
-    lefts = [_survival(counts, seconds - size)[-1] for counts, size in others]
+        lefts.append(_survival(counts, at_risk)[-1])
     mean = sum(lefts) / len(lefts)
     variance = (len(lefts) - 1) / len(lefts) * sum((left - mean) ** 2 for left in lefts)
     left = exceeding[place]
