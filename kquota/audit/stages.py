@@ -7,7 +7,7 @@ bucket together in the order of their times, gives them to one reduce task, and 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -73,16 +73,27 @@ def pack_events(
         Packer(quotas, buckets, variant, settings.per_client, settings.together)
         for variant, quotas in enumerate(settings.variants)
     ]
+    sampled: dict[int, list[Samples]] = {}
+    number = None
     for ordinal, batch in events:
+        if ordinal[0] != number:
+            yield from _sampled_blobs(sampled)
+            sampled, number = {}, ordinal[0]
         if isinstance(batch, Samples):
-            bucket = crc32(batch.series.broker.encode()) % buckets
-            yield Blob(bucket, 0, pickle.dumps([batch], protocol=5))
+            sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
             continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
                 yield Blob(bucket, segment.base_ms, segment.dumps())
+    yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, 0, pickle.dumps(account, protocol=5))
+
+
+def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
+    """The samples of one split, by bucket."""
+    for bucket, samples in sampled.items():
+        yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
@@ -140,7 +151,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
+                hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))

@@ -68,8 +68,8 @@ def command(
     """Show who would be throttled, when, by which quota and by how much.
 
     Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
-    table. Times are per broker; every quota holds per broker. The quotas may also be a history: a file of periods
-    ('kquota schema quota-history'), or by --quotas-journal.
+    table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
+    quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
 
     Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
     counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
@@ -87,9 +87,7 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
-      kquota audit s3://logs/broker-1/ --quotas quotas.yaml
-      kquota audit --topic usage --bootstrap-server host:9092 --command-config client.properties
-      kquota audit --table db.usage --quotas quotas.yaml
+      kquota audit --topic usage --bootstrap-server host:9092
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
@@ -100,7 +98,7 @@ def command(
 
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
-    with usage.auditor(options, settings, "a report" if report is not None else None) as run:
+    with usage.auditor(options, settings, needs="a report" if report is not None else None) as run:
         result = run(settings)
     usage.keep_rejects(result, quarantine)
     comparison = None
@@ -339,16 +337,6 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
     if total_ms is None or longest_ms is None:
         return ("-",)
     return duration(total_ms), f"longest {duration(longest_ms)}"
-
-
-def _logged(row: dict[str, Any]) -> tuple[str, ...]:
-    """What the broker itself answered; samples do not tell how long in all."""
-    from kquota.cli.text import duration
-
-    if row["logged_throttled_events"] is None:
-        return ("-",)
-    total_ms = row["logged_throttle_time_ms"]
-    return str(row["logged_throttled_events"]), *([] if total_ms is None else [duration(total_ms)])
 
 
 def _clients(row: dict[str, Any]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,22 @@ def test_a_format_that_spark_reads(spark: Any, tmp_path: Path) -> None:
     assert [(reject.source, reject.reason) for reject in result.rejects] == [
         ("the DataFrame", "bytes is not a whole number")
     ]
+
+
+def test_a_table_from_the_shell(tmp_path: Path) -> None:
+    """With a Spark of its own, whose name for the files below a folder is a table."""
+    pq.write_table(oracle.usage_table(EVENTS), tmp_path / "usage.parquet")
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 2000}}\n"
+    )
+    table = f"parquet.`{tmp_path / 'usage.parquet'}`"
+    command = [sys.executable, "-m", "kquota", "audit", "--table", table, "--quotas", "quotas.yaml", "-o", "json"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["engine"], document["data"]["events"]) == ("spark", len(EVENTS))
 
 
 def test_what_is_no_usage_table(spark: Any) -> None:

@@ -114,8 +114,8 @@ def test_a_password_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give files, --table NAME or --topic NAME"),
-        (("x.log", "--table", "t"), "give files, --table NAME or --topic NAME"),
+        ((), "give PATH… or --prometheus URL, --table NAME, or"),
+        (("x.log", "--table", "t"), "give PATH… or --prometheus URL, --table NAME, or"),
         (("--table", "t", "--engine", "local"), "--table is Spark's"),
         (("--topic", "t"), "no brokers"),
     ],

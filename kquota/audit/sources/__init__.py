@@ -6,9 +6,11 @@ piece into batches, or samples. Everything about files that dialects share is he
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import io
 import itertools
+import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +21,7 @@ from typing import IO, Any
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is read up to here and then rejected; brokers log answers of some MB."""
@@ -235,8 +237,11 @@ def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], li
     while True:
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip data after line {number}: {error}") from None
+        except OSError as error:
+            # Not what is in the file, but the way to it: the rest is not to be given up in silence.
+            raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
             pending += data

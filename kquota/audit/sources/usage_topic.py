@@ -47,7 +47,7 @@ def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
-    """The events in one range of offsets."""
+    """The events in one range of offsets. Raises Unreachable: half a topic is not audited."""
     assert settings.kafka is not None, "the splits of a topic are read with the client that they were planned with"
     return to_batches(
         json_tables(_records(split, settings.kafka), split.path, tally), split.path, settings.broker, "", tally
@@ -69,7 +69,7 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
                 if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
                     return
                 if error is not None:
-                    raise InputError(f"{split.path}: {error.str()}")
+                    raise Unreachable(f"topic {split.path}: {error.str()}")
                 if message.offset() >= split.end:
                     return
                 if message.value() is not None:
@@ -77,9 +77,9 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
                 if message.offset() == split.end - 1:
                     return
             if time.monotonic() > deadline:
-                raise InputError(f"{split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}")
+                raise Unreachable(f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}")
     except kafka.KafkaException as error:
-        raise InputError(f"{split.path}: {error.args[0].str()}") from None
+        raise Unreachable(f"topic {split.path}: {error.args[0].str()}") from None
     finally:
         consumer.close()
 
