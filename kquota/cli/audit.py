@@ -98,7 +98,7 @@ def command(
 
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
-    with usage.auditor(options, settings, needs="a report" if report is not None else None) as run:
+    with usage.auditor(options, settings, "a report" if report is not None else None) as run:
         result = run(settings)
     usage.keep_rejects(result, quarantine)
     comparison = None

@@ -135,7 +135,7 @@ def command(
         only,
         Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
     )
-    with usage.auditor(options, settings, needs="a recommendation") as run:
+    with usage.auditor(options, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
     usage.keep_rejects(measured, quarantine)
     if output == "json":

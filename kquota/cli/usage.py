@@ -219,10 +219,10 @@ def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]
 
 
 @contextlib.contextmanager
-def auditor(options: Mapping[str, Any], settings: AuditSettings, *, needs: str | None = None) -> Iterator[Audit]:
+def auditor(options: Mapping[str, Any], settings: AuditSettings, needs: str | None = None) -> Iterator[Audit]:
     """Finds the input and the engine; yields what audits the one on the other. Raises InputError.
 
-    `needs` names what cannot be done without each request: then samples are refused.
+    `needs` names what cannot be done without each request: then samples raise InputError, too.
     """
     table, topic, url = options["table"], options["topic"], options["prometheus"]
     if table is not None:
@@ -246,7 +246,7 @@ def auditor(options: Mapping[str, Any], settings: AuditSettings, *, needs: str |
         splits = plan_splits((*options["paths"], *fetched), options["source"])
         what = ", ".join((*options["paths"], *([url] if url else ())))
         if needs is not None and any(split.dialect in SAMPLED for split in splits):
-            raise InputError(f"{what}: holds samples, and {needs} needs each request")
+            raise InputError(f"{what}: there are samples, and {needs} needs each request")
         with _audits(splits, what, options["engine"], options["master"]) as audit:
             yield audit
 

@@ -251,15 +251,20 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
         "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n  values: {producer_byte_rate: 2kB}\n"
     )
 
-    done = kquota("audit", "broker 7", "--quotas", "quotas.yaml", "--engine", "local", "--report", "a.html")
+    (tmp_path / "before.yaml").write_text((tmp_path / "quotas.yaml").read_text().replace("2kB", "2MB"))
+    options = ["--quotas", "quotas.yaml", "--against", "before.yaml", "--engine", "local", "--report", "a.html"]
+
+    done = kquota("audit", "broker 7", *options)
 
     assert done.code == 0
-    assert "alice:" in done.out
+    assert "newly throttled" in done.out
     browser.open(tmp_path / "a.html")
     assert (browser.troubles, browser.requests) == ([], [])
     assert browser.evaluate(f"{CHARTS}.length") == 1
     text = " ".join(browser.evaluate("document.body.innerText").split())
-    assert "kquota audit 'broker 7' --quotas quotas.yaml --engine local --report a.html" in text
+    assert f"kquota audit 'broker 7' {' '.join(options)}" in text
+    assert "2 clients newly delayed." in text
+    assert "2 MB/s user=alice 0 2 kB/s user=alice" in text
     assert "1 record, kept in kquota-quarantine.jsonl" in text
     assert "2 clients share this counter" in text
     assert not list(tmp_path.glob(".*.part"))
@@ -317,9 +322,7 @@ def test_as_markdown() -> None:
     table = [line for line in lines if line.startswith("|")]
     assert [line.split(" | ")[1] for line in table[2:4]] == ["`user alice`", "`user carol`"]
     assert len(table) == 2 + 6
-    assert lines[-1] == (
-        "Undetermined: `user frank` (request_percentage, peak ≥ 155 %: the export does not hold all thread time)."
-    )
+    assert lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 155 %: {rows[-1]['reason']})."
 
 
 def test_a_name_in_markdown_is_text() -> None:
