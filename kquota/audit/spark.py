@@ -24,15 +24,17 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from kquota.audit import stages
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import under_spark_submit
 from kquota.audit.findings import AuditResult
 from kquota.audit.package import is_packed, named_package
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split
+from kquota.audit.sources import Split, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 
 _PACKED = "bucket int, start_ms long, data binary"
 _PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
 
@@ -49,6 +51,40 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     )
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
     packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), _PACKED)
+    return _replayed(packed, buckets, settings, what)
+
+
+def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
+    """Audits a DataFrame with the columns of a usage table (`schemas/usage.schema.json`), from whatever Spark reads.
+
+    A DataFrame is slower than files that the executors read themselves, and its rows have no order: that of events of
+    one ms is left to chance. Raises InputError when a column is missing, and as `audit`.
+    """
+    usage.require_columns(what, set(frame.columns))
+    session = frame.sparkSession
+    buckets = stages.bucket_count([], 2 * _cores(session))
+    columns = [name for name in (*usage.TEXTS, *usage.NUMBERS) if name in frame.columns]
+    before = session.conf.get(_ARROW_ROWS)
+    session.conf.set(_ARROW_ROWS, 100_000)  # a fifth less time than with 10,000
+    try:
+        packed = frame.select(*columns).mapInArrow(_frame_mapper(settings, buckets, what), _PACKED)
+        return _replayed(packed, buckets, settings, what)
+    finally:
+        session.conf.set(_ARROW_ROWS, before)
+
+
+def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult:
+    """Audits a table of the session's catalogue. Raises InputError for one that is not there, and as `audit`."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = session.table(name)
+    except PySparkException as error:
+        raise InputError(f"table {name}: {str(error).splitlines()[0]}") from None
+    return audit_dataframe(frame, settings, f"table {name}")
+
+
+def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
     by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
     rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
     return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
@@ -102,6 +138,40 @@ def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.Reco
             yield _row(_PACKED_SCHEMA, *blob)
 
     return run
+
+
+def _frame_mapper(
+    settings: AuditSettings, buckets: int, what: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        tally = Tally()
+
+        def events() -> Iterator[tuple[tuple[int, int], Batch]]:
+            tables = _joined(batches, usage.BATCH_ROWS)
+            for part, batch in enumerate(usage.to_batches(tables, what, settings.read.broker, "", tally)):
+                tally.saw(batch.time_ms, batch.requests)
+                yield (number, part), batch
+
+        for blob in stages.pack_events(events(), tally, settings, buckets):
+            yield _row(_PACKED_SCHEMA, *blob)
+
+    return run
+
+
+def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many: each costs a segment for every bucket."""
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        pending.append(batch)
+        if sum(each.num_rows for each in pending) >= rows:
+            yield pa.concat_batches(pending)
+            pending = []
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

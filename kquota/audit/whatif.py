@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.findings import AuditResult, Basis, Verdict
 from kquota.audit.settings import AuditSettings
 from kquota.core import whatif
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver
+from kquota.core.resolver import Resolver, encode_user
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.core.whatif import ClientChange, Comparison, CounterChange, Standing, outcome
 
-_Client: TypeAlias = tuple[str, str, str]
-"""(key, user, client-id)"""
+_Client: TypeAlias = tuple[str, str | None, str | None]
+"""(key, user, client-id); None for all of them, behind a counter of samples."""
 _Counter: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor)"""
 
 _ROWS_AT_ONCE = 10_000
+_UNCOUNTED = {"events": 0, "value": 0, "throttled_events": None, "throttle_time_ms": None}
 
 
 def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
@@ -41,6 +43,9 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
+    for client in old.unnamed | new.unnamed:
+        for side, other in ((old, new), (new, old)):
+            side.complete(client, other.clients[client].requests if client in other.clients else ())
     for client in old.clients.keys() | new.clients.keys():
         requests: dict[str, int] = {}
         for side in (old, new):
@@ -48,21 +53,21 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
                 requests |= side.clients[client].requests
         before, after = old.standing(client), new.standing(client)
         key, user, client_id = client
-        yield ClientChange(
-            QuotaKey(key), user, client_id, sum(requests.values()), before, after, outcome(before, after)
-        )
+        counted = None if client in old.unnamed | new.unnamed else sum(requests.values())
+        yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, outcome(before, after))
 
 
 def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iterator[CounterChange]:
     wanted = old.counters.keys() | new.counters.keys()
     standings: dict[_Counter, list[Standing]] = {counter: [Standing(), Standing()] for counter in wanted}
-    requests: dict[_Counter, int] = {}
+    requests: dict[_Counter, int | None] = {}
     for number, (side, table) in enumerate(((old, before), (new, after))):
         for row in _rows(table.drop_columns(["clients"])):
             counter = (row["broker"], row["key"], row["sensor"])
             if counter in wanted:
                 standings[counter][number] = side.counter_standing(row)
-                requests[counter] = max(requests.get(counter, 0), row["events"])
+                counted = row["basis"] == Basis.REQUESTS.value
+                requests[counter] = max(requests.get(counter) or 0, row["events"]) if counted else None
     for counter, (one, other) in standings.items():
         broker, key, sensor = counter
         yield CounterChange(broker, QuotaKey(key), sensor, requests[counter], one, other, outcome(one, other))
@@ -77,6 +82,8 @@ class _Fate:
     brokers: list[str] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     unknown: set[Hashable] = field(default_factory=set)
+    counter: dict[str, Any] = field(default_factory=dict)
+    """The sensor, entity and limit, where the clients are not named."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +94,31 @@ class _Side:
     counters: dict[_Counter, frozenset[Hashable]]
     """With what leaves each undetermined: nothing where it is throttled."""
     resolvers: dict[str, Resolver]
+    sampled: dict[_Counter, str]
+    """The verdicts on the counters of samples, which name no clients."""
+    unnamed: set[_Client]
 
     @classmethod
     def of(cls, table: pa.Table, quotas: QuotaSnapshot) -> _Side:
         clients: dict[_Client, _Fate] = {}
         counters: dict[_Counter, frozenset[Hashable]] = {}
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
+        unnamed: set[_Client] = set()
+        samples = table.filter(pc.not_equal(table.column("basis"), Basis.REQUESTS.value)).drop_columns(["clients"])
+        sampled = {(row["broker"], row["key"], row["sensor"]): row["verdict"] for row in _rows(samples)}
         for row in _rows(table.filter(pc.is_in(table.column("verdict"), verdicts))):
+            if not row["clients"]:
+                user, _, client_id = row["sensor"].partition(":")
+                name = (row["key"], unquote(user) or None, client_id or None)
+                unnamed.add(name)
+                row["clients"] = [{"user": name[1], "client_id": name[2], **_UNCOUNTED}]
             unknown = counters[row["broker"], row["key"], row["sensor"]] = _unknown(row)
             for client in row["clients"]:
                 verdict, count = _verdict(row, client)
                 if verdict is Verdict.NOT_THROTTLED:
                     continue
                 fate = clients.setdefault((row["key"], client["user"], client["client_id"]), _Fate())
+                fate.counter = {"sensor": row["sensor"], "entity": Entity.parse(row["entity"]), "limit": row["limit"]}
                 fate.requests[row["broker"]] = fate.requests.get(row["broker"], 0) + client["events"]
                 if verdict is Verdict.UNDETERMINED:
                     fate.unknown |= unknown or {object()}
@@ -107,15 +126,41 @@ class _Side:
                 fate.brokers.append(row["broker"])
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
-        return cls(clients, counters, {key.value: Resolver.of(quotas, key) for key in QuotaKey})
+        resolvers = {key.value: Resolver.of(quotas, key) for key in QuotaKey}
+        return cls(clients, counters, resolvers, sampled, unnamed)
+
+    def complete(self, client: _Client, brokers: Iterable[str]) -> None:
+        """Leaves the clients behind a counter undetermined on those brokers where nothing is known of them here."""
+        for broker in brokers:
+            fate = self.clients.get(client)
+            if (fate is None or broker not in fate.requests) and not self._spares(client, broker):
+                fate = self.clients.setdefault(client, _Fate())
+                fate.requests[broker] = 0
+                fate.unknown.add(object())
+
+    def _spares(self, client: _Client, broker: str) -> bool:
+        """Whether that broker does not throttle them for certain."""
+        key, user, client_id = client
+        resolver = self.resolvers[key]
+        if not resolver.values:
+            return True
+        sensor = f"{encode_user(user or '')}:{client_id or ''}"
+        if user is not None and client_id is not None:
+            governing = resolver.resolve(user, client_id)
+            if governing.limit is None:
+                return True
+            sensor = str(governing.sensor)
+        return self.sampled.get((broker, key, sensor)) == Verdict.NOT_THROTTLED.value
 
     def standing(self, client: _Client) -> Standing:
         """How the client fares."""
         key, user, client_id = client
-        governing = self.resolvers[key].resolve(user, client_id)
         fate = self.clients.get(client)
-        limits: dict[str, Any] = {"entity": governing.entity, "limit": governing.limit}
-        limits["sensor"] = None if governing.limit is None else str(governing.sensor)
+        limits: dict[str, Any] = {} if fate is None else fate.counter
+        if user is not None and client_id is not None:
+            governing = self.resolvers[key].resolve(user, client_id)
+            limits = {"entity": governing.entity, "limit": governing.limit}
+            limits["sensor"] = None if governing.limit is None else str(governing.sensor)
         if fate is None:
             return Standing(**limits)
         if not fate.brokers:
@@ -161,8 +206,8 @@ def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tupl
         return verdict, None
     if events is not None:
         return (Verdict.THROTTLED, (events, time_ms)) if events else (Verdict.NOT_THROTTLED, None)
-    # A counter that is throttled, but not known for which of its requests.
-    return (verdict if row["client_count"] == 1 else Verdict.UNDETERMINED), None
+    # A counter that is throttled, but not known for which of its requests; the client stands for all behind it.
+    return verdict, None
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:

@@ -62,7 +62,8 @@ def replay(
 
     `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
     """
-    from kquota.cli import audit, session
+    from kquota.cli import session
+    from kquota.cli import usage as audited
     from kquota.core.enforcement.generation import Generation, QuotaWindows
     from kquota.core.history import QuotaHistory
 
@@ -82,11 +83,11 @@ def replay(
         top_clients=None,
         per_client=True,
     )
-    result = audit.run(usage, "auto", settings)
+    result = audited.audit_files(usage, settings)
     rejected = result.quality.rejected
     if rejected:
         what = "record" if rejected == 1 else "records"
-        reasons = audit.why(result.rejects)
+        reasons = audited.why(result.rejects)
         click.echo(f"kquota: warning: {rejected} {what} of the usage cannot be read: {reasons}", err=True)
     return compare(result, settings), usage_text(result.quality)
 
@@ -135,8 +136,8 @@ def print_clients(comparison: Comparison) -> None:
             [
                 (
                     change.outcome.value,
-                    change.user,
-                    change.client_id or "(empty client-id)",
+                    "(any)" if change.user is None else change.user,
+                    "(any)" if change.client_id is None else change.client_id or "(empty client-id)",
                     change.key.value,
                     *_cells(change),
                     ", ".join(_brokers(change)),
@@ -192,10 +193,10 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
             [
                 [
                     *([change.outcome.value] if with_outcome else []),
-                    code(change.user),
-                    code(change.client_id) if change.client_id else "(empty)",
+                    "(any)" if change.user is None else code(change.user),
+                    "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)",
                     change.key.value,
-                    *(" ".join(cell) for cell in _cells(change)),
+                    *(" ".join(cell).rstrip() for cell in _cells(change)),
                     ", ".join(_brokers(change)),
                 ]
                 for change in changes[:_MOST_ROWS]
@@ -231,7 +232,8 @@ def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
     def events(standing: Standing) -> str:
         return "?" if standing.throttled_events is None else str(standing.throttled_events)
 
-    throttled, of = _moved(events(change.before), events(change.after)), f"of {change.requests}"
+    throttled = _moved(events(change.before), events(change.after))
+    of = "" if change.requests is None else f"of {change.requests}"
     return (
         (_moved(limit(change.before), limit(change.after)),),
         (throttled, of),

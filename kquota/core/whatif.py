@@ -72,12 +72,16 @@ def outcome(before: Standing, after: Standing) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ClientChange:
-    """One client under one quota key; `requests` are its own that are charged where it is throttled, or may be."""
+    """One client under one quota key; `requests` are its own that are charged where it is throttled, or may be.
+
+    Where the usage is samples, which name no clients, all those behind a counter: a user or client-id of None is any,
+    and `requests` is None.
+    """
 
     key: QuotaKey
-    user: str
-    client_id: str
-    requests: int
+    user: str | None
+    client_id: str | None
+    requests: int | None
     before: Standing
     after: Standing
     outcome: Outcome
@@ -90,7 +94,7 @@ class CounterChange:
     broker: str
     key: QuotaKey
     sensor: str
-    requests: int
+    requests: int | None
     before: Standing
     after: Standing
     outcome: Outcome
@@ -126,7 +130,7 @@ _ORDER = {outcome: number for number, outcome in enumerate(Outcome)}
 
 
 def _client_order(change: ClientChange) -> tuple[int, int, str, str, str]:
-    return _ORDER[change.outcome], -_worst(change), change.user, change.client_id, change.key.value
+    return _ORDER[change.outcome], -_worst(change), change.user or "", change.client_id or "", change.key.value
 
 
 def _counter_order(change: CounterChange) -> tuple[int, int, str, str, str]:

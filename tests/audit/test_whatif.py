@@ -136,3 +136,40 @@ def test_only_so_many_clients_are_named_in_the_end(tmp_path: Path) -> None:
         assert [client["client_id"] for client in table.to_pylist()[0]["clients"]] == ["app6", "app5", "app4"]
         assert table.column("client_count").to_pylist() == [7]
     assert len(result.findings.to_pylist()[0]["clients"]) == 7
+
+
+SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcomes"),
+    [
+        # The same counters, with limits that no sample comes near, or that each is far above.
+        ({"user=alice": 10**9}, {"user=alice": 9}, {("alice", None): Outcome.NEWLY_THROTTLED}),
+        ({"user=alice": 9}, {"user=alice": 10**9}, {("alice", None): Outcome.NO_LONGER_THROTTLED}),
+        ({"user=alice": 9}, {}, {("alice", None): Outcome.NO_LONGER_THROTTLED}),
+        ({}, {"user=alice": 9}, {("alice", None): Outcome.NEWLY_THROTTLED}),
+        # How much more or less, samples do not tell.
+        ({"user=alice": 9}, {"user=alice": 8}, {("alice", None): Outcome.UNDETERMINED}),
+        # Other counters: who of them was throttled before is not known.
+        (
+            {"user=alice": 9},
+            {"user=alice,client-id=<default>": 9},
+            {("alice", None): Outcome.UNDETERMINED},
+        ),
+    ],
+)
+def test_samples_name_no_clients(
+    before: dict[str, int], after: dict[str, int], outcomes: dict[tuple[str, str | None], Outcome]
+) -> None:
+    """A counter stands for those behind it; a change that it hides is undetermined, and never none."""
+    old, new = (
+        QuotaHistory.of(QuotaSnapshot({Entity.parse(name): {PRODUCER: rate} for name, rate in rates.items()}))
+        for rates in (before, after)
+    )
+    asked = AuditSettings(new, against=old, top_clients=None, per_client=True)
+
+    comparison = compare(local.audit(plan_splits([str(SAMPLES)], "auto"), asked, "samples"), asked)
+
+    assert {(change.user, change.client_id): change.outcome for change in comparison.clients} == outcomes
+    assert {change.requests for change in comparison.clients} == {None}
