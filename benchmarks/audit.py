@@ -131,7 +131,7 @@ def benchmark(session: Any, rows: int, repeat: int) -> dict[str, float]:
             "groupBy": baseline,
             "audit": lambda: totals(spark.audit(session, splits, settings, "usage")),
             "DataFrame": lambda: totals(spark.audit_dataframe(session.read.parquet(str(path)), settings)),
-            "local": lambda: totals(local.audit(splits, settings, "usage", processes=2)),
+            "local": lambda: totals(local.audit(splits, settings, "usage")),
             "DuckDB": lambda: rivals.duckdb_audit(path, tested),
             "Polars": lambda: rivals.polars_audit(path, tested),
         }
