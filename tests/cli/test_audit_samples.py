@@ -73,7 +73,7 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ([], 2, "give PATH… or --prometheus URL"),
+        ([], 2, "give files, --prometheus URL"),
         (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
         ([str(DATA / "kafka-jmx.csv"), "--report", "x.html"], 3, "holds samples, and a report needs each request"),
