@@ -83,7 +83,7 @@ def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path
     )
 
     expected = oracle.findings(events, AuditSettings(QuotaHistory.of(read_quotas(tmp_path / "quotas.yaml"))))
-    assert oracle.as_expected(pq.read_table(tmp_path / "findings" / "findings.parquet")) == expected
+    assert oracle.as_expected(pq.read_table(tmp_path / "findings")) == expected
     report = json.loads(said)
     assert (report["engine"], len(report["findings"])) == ("spark", len(expected))
     assert any(row.throttled for row in expected.values())
