@@ -1,9 +1,11 @@
-"""The audit of a usage table against the least that Spark can do with it: one groupBy over the same file.
+"""The audit of a usage table against the least that Spark can do with it, and against DuckDB and Polars.
 
-    python -m benchmarks.audit [--rows 5000000] [--repeat 3]
+    python -m benchmarks.audit [--rows 5000000 50000000] [--repeat 3]
 
-Both run in one session, one after the other, in turns. Prints the CPU seconds of the whole process tree (driver, JVM,
-Python workers), their ratio, and the peak resident memory. CPU seconds are what a noisy machine leaves comparable.
+The least is one groupBy over the same file. All run on two cores, one after the other, in turns, and those that audit
+must find the same. Prints the CPU seconds of the whole process tree (driver, JVM, Python workers), wall seconds, and
+the peak resident memory: of all, and of the largest Python process. CPU seconds are what a noisy machine leaves
+comparable.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.compute as pc
 
+from benchmarks import rivals
 from benchmarks.usage import quotas, write_usage
-from kquota.audit import spark as job
+from kquota.audit import local, spark
+from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.history import QuotaHistory
@@ -74,27 +79,40 @@ class PeakMemory:
         self._thread.join()
 
 
-def measured(work: Callable[[], Any]) -> tuple[float, float, PeakMemory]:
-    """(CPU seconds, wall seconds, peak memory) of the work."""
+def measured(work: Callable[[], Any]) -> tuple[float, float, PeakMemory, Any]:
+    """(CPU seconds, wall seconds, peak memory, answer) of the work."""
     with PeakMemory() as memory:
         cpu, wall = cpu_seconds(), time.perf_counter()
-        work()
-        return cpu_seconds() - cpu, time.perf_counter() - wall, memory
+        answer = work()
+        return cpu_seconds() - cpu, time.perf_counter() - wall, memory, answer
 
 
 def main() -> None:
-    """Runs the benchmark and prints a table."""
+    """Runs the benchmark and prints a table for each number of rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000])
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
 
+    session = spark.open_session("local[2]")
+    session.conf.set("spark.sql.shuffle.partitions", 8)
+    grown = {rows: benchmark(session, rows, arguments.repeat) for rows in arguments.rows}
+    session.stop()
+    (fewest, first), (most, last) = min(grown.items()), max(grown.items())
+    if most > fewest:
+        print(f"from {fewest} to {most} rows: {most / fewest:.1f} times the rows", end="")
+        for name in ("audit", "local"):
+            print(f", {last[name] / first[name]:.1f} times the CPU seconds of {name}", end="")
+        print()
+
+
+def benchmark(session: Any, rows: int, repeat: int) -> dict[str, float]:
+    """The contenders in turns, over one file. Returns the median CPU seconds of each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "usage.parquet"
-        write_usage(path, arguments.rows)
-        session = job.open_session("local[2]")
-        session.conf.set("spark.sql.shuffle.partitions", 8)
-        settings = AuditSettings(QuotaHistory.of(quotas()))
+        write_usage(path, rows)
+        splits, tested = plan_splits([str(path)], "usage"), quotas()
+        settings = AuditSettings(QuotaHistory.of(tested))
 
         def baseline() -> None:
             from pyspark.sql import functions as f
@@ -104,26 +122,37 @@ def main() -> None:
             sums = usage.groupBy("broker", "user", "client_id", second).agg(f.sum("bytes"))
             sums.write.format("noop").mode("overwrite").save()
 
-        def audit() -> None:
-            result = job.audit(session, plan_splits([str(path)], "usage"), settings, "usage")
-            assert result.quality.events == arguments.rows
+        def totals(result: AuditResult) -> tuple[int, int]:
+            assert result.quality.events == rows
+            throttled, time_ms = (pc.sum(result.findings[name]) for name in ("throttled_events", "throttle_time_ms"))
+            return throttled.as_py(), time_ms.as_py()
 
-        print(f"{arguments.rows} rows, {path.stat().st_size / 2**20:.0f} MB of Parquet, local[2]")
-        headings = f"{'groupBy CPU s':>14} {'audit CPU s':>12} {'ratio':>6} {'wall s':>14}"
-        print(f"{'':8} {headings} {'JVM MB':>7} {'worker MB':>10}")
-        ratios = []
-        for turn in range(arguments.repeat + 1):
-            base, audited = measured(baseline), measured(audit)
-            ratio = audited[0] / base[0]
-            if turn:  # the first turn warms the JVM and fills the compiler's cache
-                ratios.append(ratio)
-            memory = audited[2]
-            print(
-                f"{'warm-up' if turn == 0 else f'run {turn}':8} {base[0]:14.1f} {audited[0]:12.1f} {ratio:6.2f}"
-                f" {base[1]:6.1f}/{audited[1]:.1f} {memory.java:9.0f} {memory.worker:10.0f}"
-            )
-        print(f"median ratio of CPU seconds, audit / groupBy: {statistics.median(ratios):.2f}")
-        session.stop()
+        contenders: dict[str, Callable[[], Any]] = {
+            "groupBy": baseline,
+            "audit": lambda: totals(spark.audit(session, splits, settings, "usage")),
+            "local": lambda: totals(local.audit(splits, settings, "usage", processes=2)),
+            "DuckDB": lambda: rivals.duckdb_audit(path, tested),
+            "Polars": lambda: rivals.polars_audit(path, tested),
+        }
+        print(f"{rows} rows, {path.stat().st_size / 2**20:.0f} MB of Parquet, two cores; CPU seconds (wall, peak MB)")
+        print(f"{'':8}" + "".join(f"{name:>24}" for name in contenders))
+        cpu: dict[str, list[float]] = {name: [] for name in contenders}
+        for turn in range(repeat + 1):
+            line, answers = f"{'warm-up' if turn == 0 else f'run {turn}':8}", set()
+            for name, work in contenders.items():
+                seconds, wall, memory, answer = measured(work)
+                if turn:  # the first turn warms the JVM and fills the compiler's cache
+                    cpu[name].append(seconds)
+                if name != "groupBy":
+                    answers.add(answer)
+                line += f"{f'{seconds:.1f} ({wall:.1f}, {memory.java + memory.python:.0f}/{memory.worker:.0f})':>24}"
+            print(line, flush=True)
+            assert len(answers) == 1, answers
+        medians = {name: statistics.median(seconds) for name, seconds in cpu.items()}
+        for name in ("audit", "local"):
+            others = [f"{medians[name] / medians[other]:.2f} of {other}" for other in ("groupBy", "DuckDB", "Polars")]
+            print(f"{name}: {', '.join(others)} (medians of CPU seconds)")
+        return medians
 
 
 if __name__ == "__main__":

@@ -133,9 +133,9 @@ class Browser:
         """The page as it would be printed."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
-    def screenshot(self) -> bytes:
-        """The whole page as PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def screenshot(self, *, whole: bool = True) -> bytes:
+        """The page as PNG: the whole, or what fits into the window."""
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
 
     def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first message that is wanted; events before it are kept."""

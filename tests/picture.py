@@ -1,4 +1,4 @@
-"""Takes the README's picture: runs the demo in a terminal of its own and draws what it shows.
+"""Takes the README's pictures: runs the demo in a terminal of its own, and opens a report in a browser.
 
 PATH=.venv/bin:$PATH python -m tests.picture
 """
@@ -11,11 +11,14 @@ import pty
 import re
 import struct
 import subprocess
+import tempfile
 import termios
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
+
+from tests.browser import Browser
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = 124
@@ -41,8 +44,21 @@ def run_in_terminal(command: list[str], columns: int) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
+def photograph_report(picture: Path) -> None:
+    """The beginning of the report on the recorded log, as a browser shows it."""
+    log = ROOT / "tests" / "data" / "request_log"
+    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+        page = Path(folder) / "report.html"
+        command = ["kquota", "audit", str(log / "kafka-request.log.gz"), "--broker", "1"]
+        command += ["--quotas", str(log / "quotas.json"), "--report", str(page)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        browser.open(page, width=800, height=992)
+        picture.write_bytes(browser.screenshot(whole=False))
+
+
 def main() -> None:
-    """Writes docs/demo.svg."""
+    """Writes docs/demo.svg and docs/report.png."""
+    photograph_report(ROOT / "docs" / "report.png")
     shown = run_in_terminal(["bash", "tests/demo.sh"], COLUMNS)
     # The address and the temporary folder differ in every run.
     shown = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:2181", shown)

@@ -190,16 +190,23 @@ def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempP
     before = read_quotas(home / "current.yaml")
     make_it(connect(bootstrap_server=kraft.bootstrap), before)
     topics = AdminClient(kraft.client())
-    topics.create_topics([NewTopic("load", 1, 1)])["load"].result()
+    for created in topics.create_topics([NewTopic("load", 1, 1), NewTopic("usage", 1, 1)]).values():
+        created.result()
+    from pyarrow import parquet
+
+    rows = parquet.read_table(home / "usage.parquet").to_pylist()
     producer = Producer(kraft.client())
     producer.produce("load", b"a record")
+    for row in rows:
+        producer.produce("usage", json.dumps(row | {"broker": str(row["broker"])}))
     assert producer.flush(30) == 0
     # An hour's work that is over, for undo and reconcile; and a plan of what is there now.
     kquota(home, "apply", "applied.yaml", "--for", "1s", "--yes")
     [entry] = json.loads(kquota(home, "history", "-o", "json").stdout)["entries"]
     kquota(home, "plan", "quotas.yaml", "--out", "plan.json")
     yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, entry["id"])
-    topics.delete_topics(["load"])["load"].result()
+    for deleted in topics.delete_topics(["load", "usage"]).values():
+        deleted.result()
     make_it(connect(bootstrap_server=kraft.bootstrap), {})
     kquota(home, "alter", "--broker-defaults", "--delete-config", "max.connection.creation.rate")
 

@@ -237,13 +237,10 @@ class DemandCollector:
         for counter in np.flatnonzero(self._active).tolist():
             cells = rows[begins[counter] : begins[counter + 1], 1:].tolist()
             seconds, throttled = int(self._active[counter]), int(self._throttled[counter])
-            question = self._question
-            told = (
-                estimate((Cell(*cell) for cell in cells), question.max_throttled, question.confidence, self._samples)
-                if cells
-                else None
-            )
-            yield counter, Measured(seconds, throttled, float(self._peaks[counter]), told)
+            share, confidence = self._question.max_throttled, self._question.confidence
+            peak = float(self._peaks[counter])
+            told = estimate(map(Cell._make, cells), share, confidence, self._samples, peak) if cells else None
+            yield counter, Measured(seconds, throttled, peak, told)
 
 
 def _requests(part: Part, owners: Int64s, rows: Int64s) -> Int64s:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally
+from kquota.core.quota import QuotaKey
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -171,15 +172,27 @@ class AuditResult:
         return replace(self, findings=_naming(self.findings, clients), before=before)
 
     def write(self, folder: Path) -> None:
-        """Writes `findings.parquet` into a folder, which is made. Raises InputError when that cannot be."""
+        """Writes the findings into a folder, which is made: `key=…/findings.parquet` for each quota key.
+
+        The layout is Hive's: Spark and Arrow read the folder as one table with all columns of SCHEMA. What an earlier
+        audit wrote there is replaced. Raises InputError when that cannot be.
+        """
         import pyarrow.parquet as pq
 
+        keys = pc.unique(self.findings.column("key")).to_pylist() or [QuotaKey.PRODUCER_BYTE_RATE.value]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # Written aside and renamed: a reader never sees half a file.
-            aside = folder / ".findings.parquet.part"
-            pq.write_table(self.findings, aside)
-            aside.replace(folder / "findings.parquet")
+            for key in keys:
+                mine = self.findings.filter(pc.equal(self.findings.column("key"), key)).drop_columns(["key"])
+                place = folder / f"key={key}" / "findings.parquet"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                # Written aside and renamed: a reader never sees half a file.
+                aside = place.with_name(".findings.parquet.part")
+                pq.write_table(mine, aside)
+                aside.replace(place)
+            for stale in folder.glob("key=*/findings.parquet"):
+                if stale.parent.name.removeprefix("key=") not in keys:
+                    stale.unlink()
+                    stale.parent.rmdir()
         except OSError as error:
             raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
 

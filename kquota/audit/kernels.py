@@ -15,9 +15,28 @@ from kquota.core.enforcement.kernel import jit
 def _compiled() -> Any:
     """The compiled loops, or None without numba."""
     try:
-        return tuple(jit(loop, nogil=True) for loop in (_dense_codes, _sort_by_rank, _member_totals, _place, _unsorted))
+        loops = (_dense_codes, _sort_by_rank, _member_totals, _place, _unsorted, _client_keys)
+        return tuple(jit(loop, nogil=True) for loop in loops)
     except ImportError:
         return None
+
+
+def client_keys(
+    kinds: Any, brokers: Int64s, broker: Any, users: Int64s, user: Any, clients: Int64s, client: Any, shift: int
+) -> Int64s:
+    """Per row `brokers[broker] | kinds << shift | users[user] | clients[client]`, in one go."""
+    loops = _compiled()
+    if loops is None:
+        found: Int64s = brokers[broker] | kinds.astype(np.int64) << shift | users[user] | clients[client]
+        return found
+    keys = np.empty(len(kinds), np.int64)
+    loops[5](kinds, brokers, broker, users, user, clients, client, shift, keys)
+    return keys
+
+
+def _client_keys(kinds, brokers, broker, users, user, clients, client, shift, keys):  # type: ignore[no-untyped-def]
+    for row in range(len(keys)):
+        keys[row] = brokers[broker[row]] | np.int64(kinds[row]) << shift | users[user[row]] | clients[client[row]]
 
 
 def dense_codes(keys: Int64s) -> tuple[Any, Int64s]:

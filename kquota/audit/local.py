@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 from kquota.audit import stages
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
+from kquota.errors import InputError, Unreachable
 
 ROWS_PER_PROCESS = 2_000_000
 """Another process is worth its start when there is so much more to do; a line of text counts as some rows."""
@@ -27,9 +29,12 @@ Progress = Callable[[int, int], None]
 
 T = TypeVar("T")
 
+SPOOL_BYTES = 256 << 20
+"""So much of what is packed stays in memory where one process does it all; the rest goes to the disk."""
+
 
 class _Place(NamedTuple):
-    """Where a blob lies."""
+    """Where a blob lies in a file."""
 
     bucket: int
     start_ms: int
@@ -49,22 +54,49 @@ def audit(
     """Audits the usage exports in these splits on this machine; errors call them `what`.
 
     `processes` is by default as many as there are cores, and one for what is small. Raises InputError when there is
-    nothing to audit.
+    nothing to audit, when an input cannot be read, and when there is no room on the disk for what is packed;
+    Unreachable when one of the processes was killed.
     """
     if processes is None:
         rows = sum(split.rows for split in splits)
         processes = max(1, min(_cores(), len(splits), rows // ROWS_PER_PROCESS))
     buckets = stages.bucket_count(splits, processes)
-    if processes == 1:
-        tasks = stages.deal(splits, 1)
-        blobs: dict[int, list[stages.Blob]] = {}
-        for blob in stages.pack_splits(tasks[0], settings, buckets):
-            blobs.setdefault(blob.bucket, []).append(blob)
+    try:
+        if processes == 1:
+            outputs = _in_this_process(splits, settings, buckets, progress)
+        else:
+            outputs = _in_processes(splits, settings, buckets, processes, progress)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        hint = "TMPDIR names another folder for what an audit packs, some ten bytes an event"
+        raise InputError(f"{tempfile.gettempdir()}: {reason}", hint=hint) from None
+    return stages.result(outputs, settings, what, "local")
+
+
+def _in_this_process(
+    splits: Sequence[Split], settings: AuditSettings, buckets: int, progress: Progress
+) -> Iterable[bytes]:
+    numbered = list(enumerate(splits))
+    known = len(numbered) + buckets
+
+    def told() -> Iterator[tuple[int, Split]]:
+        for split in numbered:
+            progress(split[0], known)
+            yield split
+
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES, prefix="kquota-audit-") as file:
+        by_bucket = _by_bucket(_write(told(), settings, buckets, file, ""))
         outputs = []
-        for mine in blobs.values():
-            mine.sort(key=lambda blob: blob.start_ms)
-            outputs += list(stages.replay_blobs((blob.data for blob in mine), settings))
-        return stages.result(outputs, settings, what, "local")
+        for done, places in enumerate(by_bucket):
+            progress(len(numbered) + done, known)
+            outputs += list(stages.replay_blobs((_read(file, place) for place in places), settings))
+    progress(known, known)
+    return outputs
+
+
+def _in_processes(
+    splits: Sequence[Split], settings: AuditSettings, buckets: int, processes: int, progress: Progress
+) -> Iterable[bytes]:
     tasks = stages.deal(splits, 4 * processes)
     with (
         tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder,
@@ -75,21 +107,19 @@ def audit(
             pool.submit(_pack, task, settings, buckets, str(Path(folder) / f"{number}.blobs"))
             for number, task in enumerate(tasks)
         ]
-        by_bucket: dict[int, list[_Place]] = {}
-        for places in _finished(packed, progress, 0, buckets):
-            for place in places:
-                by_bucket.setdefault(place.bucket, []).append(place)
-        replayed = [pool.submit(_replay, sorted(mine, key=_start), settings) for mine in by_bucket.values()]
-        outputs = [output for some in _finished(replayed, progress, len(tasks), 0) for output in some]
-    return stages.result(outputs, settings, what, "local")
+        try:
+            places = [place for some in _finished(packed, progress, 0, buckets) for place in some]
+            replayed = [pool.submit(_replay, mine, settings) for mine in _by_bucket(places)]
+            return [output for some in _finished(replayed, progress, len(tasks), 0) for output in some]
+        except BrokenProcessPool:
+            hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
+            raise Unreachable("a process of the audit was killed", hint=hint) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _start(place: _Place) -> int:
-    return place.start_ms
 
 
 def _finished(futures: Sequence[Future[T]], progress: Progress, before: int, after: int) -> Iterator[T]:
@@ -99,23 +129,41 @@ def _finished(futures: Sequence[Future[T]], progress: Progress, before: int, aft
         progress(done, before + len(futures) + after)
 
 
+def _by_bucket(places: Iterable[_Place]) -> list[list[_Place]]:
+    """The places of each bucket, in the order of their times."""
+    buckets: dict[int, list[_Place]] = {}
+    for place in sorted(places, key=lambda place: place.start_ms):
+        buckets.setdefault(place.bucket, []).append(place)
+    return list(buckets.values())
+
+
 def _pack(task: list[tuple[int, Split]], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
     """One map task; its blobs go into a file."""
-    places = []
     with open(path, "wb") as file:
-        for blob in stages.pack_splits(task, settings, buckets):
-            places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
-            file.write(blob.data)
+        return _write(task, settings, buckets, file, path)
+
+
+def _write(
+    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str
+) -> list[_Place]:
+    places = []
+    for blob in stages.pack_splits(task, settings, buckets):
+        places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
+        file.write(blob.data)
     return places
 
 
 def _replay(places: list[_Place], settings: AuditSettings) -> list[bytes]:
     """One reduce task."""
-    return list(stages.replay_blobs(_read(places), settings))
+    return list(stages.replay_blobs(_open_and_read(places), settings))
 
 
-def _read(places: list[_Place]) -> Iterator[bytes]:
+def _open_and_read(places: list[_Place]) -> Iterator[bytes]:
     for place in places:
         with open(place.path, "rb") as file:
-            file.seek(place.offset)
-            yield file.read(place.length)
+            yield _read(file, place)
+
+
+def _read(file: IO[bytes], place: _Place) -> bytes:
+    file.seek(place.offset)
+    return file.read(place.length)

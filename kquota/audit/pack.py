@@ -7,7 +7,7 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Column, Int64s
+from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s
 from kquota.audit.settings import Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
@@ -116,18 +116,24 @@ class Segment:
         if not members:
             part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
             part |= {"counters": {}, "governing": [], "names": {}}
-        return replace(self, counts=counts, times=times, base_ms=base_ms, last_ms=last_ms, **part)
+        return replace(self, counts=counts, times=_compact(times), base_ms=base_ms, last_ms=last_ms, **part)
 
     def dumps(self) -> bytes:
         """The segment as bytes for the shuffle, between workers of one job."""
-        return pickle.dumps(self, protocol=5)
+        # Named tuples cost several times what plain ones do, and there are as many of them as there are counters.
+        plain = {number: tuple(reference) for number, reference in self.counters.items()}
+        governing = [(number, tuple(limit)) for number, limit in self.governing]
+        return pickle.dumps((replace(self, counters={}, governing=[]), plain, governing), protocol=5)
 
     @staticmethod
     def loads(blob: Any) -> Segment:
         """The inverse of `dumps`."""
-        segment = pickle.loads(blob)  # noqa: S301 - written by this job's own workers, as Spark's own closures are
+        segment, plain, governing = pickle.loads(blob)  # noqa: S301 - written by this job's own workers
         assert isinstance(segment, Segment)
-        return segment
+        counters = {number: CounterRef._make(reference) for number, reference in plain.items()}
+        return replace(
+            segment, counters=counters, governing=[(number, Governing._make(it)) for number, it in governing]
+        )
 
 
 def _fingerprint(*parts: str) -> int:
@@ -144,11 +150,9 @@ class _Interner:
         self.names: list[str] = []
         self._fingerprints = np.zeros(0, np.int64)
 
-    def codes(self, column: Column) -> Int64s:
-        """The number of each row's string."""
-        lut = np.fromiter((self._code(name) for name in column.values), np.int64, len(column.values))
-        result: Int64s = lut[column.codes] if len(lut) else np.zeros(len(column.codes), np.int64)
-        return result
+    def numbers(self, names: Sequence[str]) -> Int64s:
+        """The numbers of the strings; of one at least, so that a column without any has something to point to."""
+        return np.fromiter((self._code(name) for name in names or ("",)), np.int64, max(1, len(names)))
 
     def _code(self, name: str) -> int:
         code = self.index.get(name)
@@ -190,6 +194,23 @@ class _Memo:
         return found
 
 
+class _Seen:
+    """A set of whole numbers that many are added to at once."""
+
+    def __init__(self) -> None:
+        self._sorted = np.zeros(0, np.int64)
+
+    def add(self, numbers: Int64s) -> Any:
+        """Adds them; a mask of those that were not in it."""
+        places = np.searchsorted(self._sorted, numbers)
+        inside = places < len(self._sorted)
+        new = ~inside
+        new[inside] = self._sorted[places[inside]] != numbers[inside]
+        if new.any():
+            self._sorted = np.union1d(self._sorted, numbers[new])
+        return new
+
+
 _BITS = 24
 _MASK = (1 << _BITS) - 1
 _63_BITS = np.int64((1 << 63) - 1)
@@ -203,6 +224,8 @@ class _Period:
         self.charged = _Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
         self.governing: dict[int, Governing] = {}
+        self.columns: tuple[tuple[int, int], tuple[Int64s, Int64s, Any, Any]] | None = None
+        """What `Packer._columns` made, and of how much."""
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
         self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
         self._texts: dict[Entity, str] = {}
@@ -246,8 +269,14 @@ class Packer:
         self._ids: list[int] = []
         self._homes: list[int] = []
         """Where each counter is kept: the bucket, modulo their number."""
-        self._told: set[tuple[int, int]] = set()
-        self._told_members: list[set[int]] = [set() for _ in range(self.buckets)]
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a task: nothing is told yet of whom its segments are about, and nothing is counted."""
+        self.ungoverned = 0
+        self._told: dict[int, Any] = {}
+        """Period → the counters that were told (a mask)."""
+        self._told_members = [_Seen() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""
@@ -261,14 +290,14 @@ class Packer:
             yield from self._pack(batch.take(periods == period), self._periods[period], ordinal)
 
     def _pack(self, batch: Batch, period: _Period, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
-        broker, user, client = (
-            self._brokers.codes(batch.broker),
-            self._users.codes(batch.user),
-            self._clients.codes(batch.client_id),
-        )
+        names = (self._brokers, batch.broker), (self._users, batch.user), (self._clients, batch.client_id)
+        known = [interner.numbers(column.values) for interner, column in names]
         if max(len(self._users.names), len(self._clients.names)) > _MASK or len(self._brokers.names) > 1 << 12:
             raise OverflowError("more than 16 million users or client-ids, or 4096 brokers, in one task")
-        keys = ((broker << 2 | batch.kind) << 2 * _BITS) | (user << _BITS) | client
+        keys = kernels.client_keys(
+            batch.kind, known[0] << 2 * _BITS + 2, batch.broker.codes, known[1] << _BITS, batch.user.codes, known[2],
+            batch.client_id.codes, 2 * _BITS,
+        )  # fmt: skip
         codes, members = kernels.dense_codes(keys)
         charged = period.charged.look_up(members, lambda key: self._charge(key, period))
         free = (charged.max(axis=1) < 0) & (members >> 2 * _BITS & 3 != MUTATION)
@@ -276,9 +305,8 @@ class Packer:
             self.ungoverned += int(np.count_nonzero(free[codes]))
         if period.times_requests:
             # An export without thread times still names the clients whose request quota cannot be judged.
-            known = batch.request_ns is not None
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
-            complete = known and batch.request_complete
+            complete = batch.request_ns is not None and batch.request_complete
             yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
         complete = batch.bytes_complete
         yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
@@ -339,14 +367,14 @@ class Packer:
         governed = charged >= 0
         if not governed.any():
             return
-        numbers = np.unique(charged[governed])
-        ids = np.array([self._ids[number] for number in numbers], np.int64)
-        homes = np.array([self._homes[number] for number in numbers], np.int64)
+        present = np.zeros(len(self.counters) + 1, bool)
+        present[charged] = True  # -1 for none is the last place
+        numbers = np.flatnonzero(present[:-1])
+        ids, homes, keys, limits = (column[numbers] for column in self._columns(period))
         buckets = homes % self.buckets
         order = np.lexsort((numbers, buckets))
         numbers, ids, homes, buckets = numbers[order], ids[order], homes[order], buckets[order]
-        keys = np.array([KEYS.index(self.counters[number].key) for number in numbers], np.int8)
-        limits = np.array([period.governing[number].limit for number in numbers.tolist()])
+        keys, limits = keys[order], limits[order]
         # rank: a counter's place in the sorted output; rows of clients without a quota sort behind all of them.
         rank_of = np.full(len(self.counters) + 1, len(numbers), np.int64)
         rank_of[numbers] = np.arange(len(numbers))
@@ -400,26 +428,37 @@ class Packer:
                     member_counter=member_rank[mine] - first,
                     member_events=events[mine],
                     member_values=sums[mine],
-                    **self._introduce(numbers[first:last].tolist(), members[mine], member_ids[mine], bucket, period),
+                    **self._introduce(numbers[first:last], members[mine], member_ids[mine], bucket, period),
                 ),
             )
 
+    def _columns(self, period: _Period) -> tuple[Int64s, Int64s, Any, Any]:
+        """By number of the counter: id, home, key, and limit in the period."""
+        known = (len(self.counters), len(period.governing))
+        if period.columns is None or period.columns[0] != known:
+            keys = np.array([KEYS.index(counter.key) for counter in self.counters], np.int8)
+            limits = np.full(len(keys), np.nan)
+            limits[list(period.governing)] = [governing.limit for governing in period.governing.values()]
+            columns = (np.array(self._ids, np.int64), np.array(self._homes, np.int64), keys, limits)
+            period.columns = (known, columns)
+        return period.columns[1]
+
     def _introduce(
-        self, numbers: list[int], members: Int64s, member_ids: Int64s, bucket: int, period: _Period
+        self, numbers: Int64s, members: Int64s, member_ids: Int64s, bucket: int, period: _Period
     ) -> dict[str, Any]:
         """Who the counters and members of a segment are, as far as the bucket was not told before."""
-        counters, governing, names = {}, [], {}
-        for number in numbers:
-            if (number, period.number) not in self._told:
-                self._told.add((number, period.number))
-                counters[self._ids[number]] = self.counters[number]
-                governing.append((self._ids[number], period.governing[number]))
-        told = self._told_members[bucket]
-        new = set(member_ids.tolist()) - told
-        if new:
-            told |= new
-            rows = np.flatnonzero(np.isin(member_ids, list(new)))
-            names = {int(member_ids[row]): self._names(int(members[row])) for row in rows}
+        told = self._told.get(period.number, np.zeros(0, bool))
+        if len(told) < len(self.counters):
+            told = self._told[period.number] = np.concatenate([told, np.zeros(len(self.counters) - len(told), bool)])
+        new = numbers[~told[numbers]]
+        told[new] = True
+        counters = {self._ids[number]: self.counters[number] for number in new.tolist()}
+        governing = [(self._ids[number], period.governing[number]) for number in new.tolist()]
+        strange = self._told_members[bucket].add(member_ids)
+        names = {
+            int(member): self._names(int(key))
+            for member, key in zip(member_ids[strange], members[strange], strict=True)
+        }
         return {"counters": counters, "governing": governing, "names": names}
 
     def _member_ids(self, members: Int64s) -> Int64s:

@@ -15,7 +15,7 @@ from fnmatch import translate
 from typing import Any
 
 from kquota.audit.demand import Measured, Question
-from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.findings import AuditResult, Basis, Verdict
 from kquota.audit.pack import KEYS, CounterRef
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.entity import Entity
@@ -72,10 +72,15 @@ def recommendations(
             settings,
             against=lifted,
             per_client=bool(settings.quotas),
-            together=_together(settings.quotas, lifted) if settings.quotas else Together.COUNTER,
+            together=together(settings.quotas, lifted) if settings.quotas else Together.COUNTER,
         )
     )
     rows = _rows(measured.before)
+    if any(row["basis"] != Basis.REQUESTS.value for row in rows.values()):
+        raise InputError(
+            "samples do not tell what each second was like",
+            hint="recommend from requests: a request log, or a usage table",
+        )
     undetermined = {name for name, row in rows.items() if row["verdict"] == Verdict.UNDETERMINED.value}
     usages = _usages(measured, rows, undetermined, wanted)
     left_out = frozenset(QuotaKey(key) for _, key, _ in undetermined) - {key for key, _ in usages}
@@ -90,7 +95,7 @@ def recommendations(
     return replace(found, quotas=_predicted(found, checked)), measured
 
 
-def _together(*quotas: QuotaHistory) -> Together:
+def together(*quotas: QuotaHistory) -> Together:
     """The smallest groups of counters of which no request has counters in two."""
     kinds = {
         (entity.user is not None, entity.client_id is not None)
@@ -115,7 +120,7 @@ _Name = tuple[str, str, str]
 
 def _rows(table: Any) -> dict[_Name, dict[str, Any]]:
     """The findings by broker, key and sensor."""
-    wanted = ["broker", "key", "sensor", "entity", "verdict", "events"]
+    wanted = ["broker", "key", "sensor", "entity", "verdict", "basis", "events"]
     rows: list[dict[str, Any]] = table.select(wanted).to_pylist()
     return {(row["broker"], row["key"], row["sensor"]): row for row in rows}
 

@@ -1,13 +1,15 @@
 """The reduce side: segments become findings. Orders each counter's events in time and runs the enforcement kernel.
 
 A stream: segments come in the order of their first events, so that whatever happened before the next one's first event
-can be replayed and forgotten, and only the state of each counter is carried on. Memory is bounded by how far the
-segments overlap, not by how much there is.
+can be replayed and forgotten, and only the state of each counter is carried on. What cannot be replayed yet because
+segments overlap, as in an export that is in no order, goes to the disk: memory depends neither on how much there is nor
+on its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -28,6 +30,8 @@ from kquota.core.quota import QuotaKey
 
 FLUSH_ROWS = 2_000_000
 """How many events wait before those that can be replayed are; some 60 bytes each."""
+HELD_ROWS = 2 * FLUSH_ROWS
+"""How many events may wait in memory."""
 
 _KINDS = {
     QuotaKey.PRODUCER_BYTE_RATE: replay.PRODUCE,
@@ -84,6 +88,28 @@ _OPTIONAL = ("throttle_ms", "connection", "detail", "member", "event_limits")
 _ROWS = ("times", "values", *_OPTIONAL)
 
 
+class _Later:
+    """Segments on the disk: no event of them is before `from_ms`."""
+
+    def __init__(self, from_ms: int) -> None:
+        self.from_ms = from_ms
+        self._file = tempfile.TemporaryFile(prefix="kquota-audit-")  # noqa: SIM115 - `read` closes it
+        self._places: list[tuple[int, int, int]] = []
+
+    def write(self, segment: Segment) -> None:
+        """Adds one."""
+        data = segment.dumps()
+        self._places.append((segment.base_ms, self._file.tell(), len(data)))
+        self._file.write(data)
+
+    def read(self) -> Iterator[Segment]:
+        """All of them, in the order of their first events; they are gone then."""
+        with self._file as file:
+            for _, offset, length in sorted(self._places):
+                file.seek(offset)
+                yield Segment.loads(file.read(length))
+
+
 _COUNTS = ("events", "unsized", "hits", "logged", "longest")
 _FLAGS = ("incomplete", "follows", "told")
 
@@ -112,6 +138,8 @@ class Replay:
         self._held: list[Segment] = []
         self._held_rows = 0
         self._flush_at = FLUSH_ROWS
+        self._later: list[_Later] = []
+        """What is on the disk, the latest first."""
         self._has_periods = any(len(history.changes_ms) for history in settings.variants)
         self._retries = Retries()
         self._members: list[Int64s] = []
@@ -145,10 +173,7 @@ class Replay:
 
     def add(self, segment: Segment) -> None:
         """Takes the next segment; none may begin before one that was taken earlier."""
-        if self._held_rows >= self._flush_at:
-            unsized = any(held.unsized for held in self._held)
-            self._replay(segment.base_ms - (RETRY_MS if unsized else 0))
-            self._flush_at = self._held_rows + FLUSH_ROWS
+        self._hold(segment)
         numbers = self._numbers(segment)
         for counter_id, reference in segment.counters.items():
             self.refs[self._index[counter_id]] = reference
@@ -174,8 +199,49 @@ class Replay:
         )
         if sum(map(len, self._members)) > _COMPACT_MEMBERS:
             self._members = [_added_up(self._members)]
-        self._held.append(segment)
-        self._held_rows += len(segment)
+
+    def _hold(self, segment: Segment) -> None:
+        """Keeps the events of a segment until their time has come."""
+        if self._held_rows >= self._flush_at:
+            self._replay(self._settled(segment.base_ms))
+            if self._held_rows > HELD_ROWS:
+                self._put_later()
+            self._flush_at = self._held_rows + FLUSH_ROWS
+        now: Segment | None = segment
+        if self._later:
+            now, later = segment.cut(self._later[-1].from_ms)
+            if later is not None:
+                self._later[-1].write(later)
+        if now is not None:
+            self._held.append(now)
+            self._held_rows += len(now)
+
+    def _settled(self, time_ms: int) -> int:
+        """The time before which all is known where all events before `time_ms` are held."""
+        return time_ms - (RETRY_MS if any(held.unsized for held in self._held) else 0)
+
+    def _put_later(self) -> None:
+        """Moves the later half of what is held to the disk."""
+        times = np.concatenate([held.times.astype(np.int64) + held.base_ms for held in self._held])
+        middle = int(np.median(times))
+        if middle <= times.min():
+            return  # all in one moment
+        later = _Later(middle)
+        cuts = [held.cut(middle) for held in self._held]
+        for _, part in cuts:
+            if part is not None:
+                later.write(part)
+        self._later.append(later)
+        self._held = [part for part, _ in cuts if part is not None]
+        self._held_rows = sum(map(len, self._held))
+
+    def _take_later(self) -> None:
+        """Goes on with the earliest of what is on the disk, when no more segments are to come."""
+        later = self._later.pop()
+        self._replay(self._settled(later.from_ms))
+        self._flush_at = FLUSH_ROWS
+        for segment in later.read():
+            self._hold(segment)
 
     def _numbers(self, segment: Segment) -> Int64s:
         index = self._index
@@ -295,6 +361,8 @@ class Replay:
 
     def finish(self) -> list[pa.Table]:
         """Replays the rest. The findings (SCHEMA), a table for each of the settings' variants."""
+        while self._later:
+            self._take_later()
         self._replay(None)
         count = len(self.refs)
         refs: list[CounterRef] = [ref for ref in self.refs if ref is not None]

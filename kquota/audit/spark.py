@@ -10,26 +10,31 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import signal
+import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from kquota.audit import stages
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import under_spark_submit
 from kquota.audit.findings import AuditResult
 from kquota.audit.package import is_packed, named_package
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split
-from kquota.errors import KquotaError, MissingDependency, Unreachable
+from kquota.audit.sources import Split, usage
+from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 
 _PACKED = "bucket int, start_ms long, data binary"
 _PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
 
@@ -46,6 +51,40 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     )
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
     packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), _PACKED)
+    return _replayed(packed, buckets, settings, what)
+
+
+def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
+    """Audits a DataFrame with the columns of a usage table (`schemas/usage.schema.json`), from whatever Spark reads.
+
+    A DataFrame is slower than files that the executors read themselves, and its rows have no order: that of events of
+    one ms is left to chance. Raises InputError when a column is missing, and as `audit`.
+    """
+    usage.require_columns(what, set(frame.columns))
+    session = frame.sparkSession
+    buckets = stages.bucket_count([], 2 * _cores(session))
+    columns = [name for name in (*usage.TEXTS, *usage.NUMBERS) if name in frame.columns]
+    before = session.conf.get(_ARROW_ROWS)
+    session.conf.set(_ARROW_ROWS, 100_000)  # a fifth less time than with 10,000
+    try:
+        packed = frame.select(*columns).mapInArrow(_frame_mapper(settings, buckets, what), _PACKED)
+        return _replayed(packed, buckets, settings, what)
+    finally:
+        session.conf.set(_ARROW_ROWS, before)
+
+
+def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult:
+    """Audits a table of the session's catalogue. Raises InputError for one that is not there, and as `audit`."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = session.table(name)
+    except PySparkException as error:
+        raise InputError(f"table {name}: {str(error).splitlines()[0]}") from None
+    return audit_dataframe(frame, settings, f"table {name}")
+
+
+def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
     by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
     rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
     return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
@@ -61,9 +100,30 @@ def _collect(rows: Any) -> pa.Table:
         # Ctrl-C in the middle of a call surfaces as whatever PySpark's clean-up made of it.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
-        # The message holds the worker's whole traceback; its last line is the reason.
-        lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("JVM stacktrace")]
-        raise RuntimeError(f"the Spark job failed: {lines[-1].strip() if lines else type(error).__name__}") from error
+        raise _failure(str(error)) from error
+
+
+def _failure(said: str) -> Exception:
+    """Why the job failed, in a line."""
+    if "Python worker exited unexpectedly" in said or "ExecutorLostFailure" in said:
+        hint = "out of memory? give the executors more of it (spark.executor.memoryOverhead), or fewer cores each"
+        return Unreachable("the Spark job failed: its workers were killed", hint=hint)
+    if cause := re.search(
+        r"^Caused by: (java\.\S+: (No space left on device|Disk quota exceeded).*)$", said, re.MULTILINE
+    ):
+        return InputError(f"the Spark job failed: {cause[2]}", hint="spark.local.dir names other folders")
+    # The message holds the worker's whole traceback; its last line is the reason.
+    ends = ("JVM stacktrace", "SQLSTATE")
+    lines = [line for each in said.splitlines() if (line := each.strip()) and not line.startswith(ends)]
+    name, _, reason = (lines or ["unknown: for a reason that Spark does not tell"])[-1].partition(": ")
+    if name.startswith("kquota.") and name.endswith(("InputError", "UnreadableFile")):
+        return InputError(reason, hint="executors read the files themselves, each at the same path")
+    if name == "ModuleNotFoundError":
+        hint = "PYSPARK_PYTHON names the executors' Python, which needs pyarrow, pandas, numpy and numba"
+        return MissingDependency(f"the Spark job failed: {reason}", hint=hint)
+    if name == "OSError":
+        return InputError(f"the Spark job failed: {reason}")
+    return RuntimeError(f"the Spark job failed: {name}: {reason}")
 
 
 def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -78,6 +138,40 @@ def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.Reco
             yield _row(_PACKED_SCHEMA, *blob)
 
     return run
+
+
+def _frame_mapper(
+    settings: AuditSettings, buckets: int, what: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        tally = Tally()
+
+        def events() -> Iterator[tuple[tuple[int, int], Batch]]:
+            tables = _joined(batches, usage.BATCH_ROWS)
+            for part, batch in enumerate(usage.to_batches(tables, what, settings.read.broker, "", tally)):
+                tally.saw(batch.time_ms, batch.requests)
+                yield (number, part), batch
+
+        for blob in stages.pack_events(events(), tally, settings, buckets):
+            yield _row(_PACKED_SCHEMA, *blob)
+
+    return run
+
+
+def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many: each costs a segment for every bucket."""
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        pending.append(batch)
+        if sum(each.num_rows for each in pending) >= rows:
+            yield pa.concat_batches(pending)
+            pending = []
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -95,12 +189,24 @@ def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
     )
 
 
+def _is_remote(session: Any) -> bool:
+    """Whether this is a session of Spark Connect, which has no Spark context here."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
 def _cores(session: Any) -> int:
-    return max(1, int(session.sparkContext.defaultParallelism))
+    if not _is_remote(session):
+        return max(1, int(session.sparkContext.defaultParallelism))
+    from pyspark.sql import functions as f
+
+    # A range is cut into as many parts as there are cores; of these here none is empty.
+    return int(session.range(1 << 16).select(f.spark_partition_id().alias("part")).distinct().count())
 
 
 def progress(session: Any) -> tuple[int, int]:
-    """(tasks done, tasks known) of the stages that run now."""
+    """(tasks done, tasks known) of the stages that run now; Spark Connect tells of none."""
+    if _is_remote(session):
+        return 0, 0
     tracker = session.sparkContext.statusTracker()
     done = known = 0
     for stage in tracker.getActiveStageIds():
@@ -111,16 +217,21 @@ def progress(session: Any) -> tuple[int, int]:
 
 
 def open_session(master: str | None = None) -> Any:
-    """A Spark session: the one that spark-submit set up, else one of our own that is quiet.
+    """A Spark session: the one that spark-submit set up, a server's (`sc://…`), else one of our own that is quiet.
 
-    Raises MissingDependency without PySpark or Java.
+    Raises MissingDependency without PySpark, Java, or what Spark Connect needs; Unreachable when Spark does not start.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingDependency("the audit needs PySpark", hint="pip install 'kquota[audit]'") from None
     builder = SparkSession.builder.appName("kquota audit").config("spark.ui.showConsoleProgress", False)
-    if not under_spark_submit():
+    # Packed segments have some MB each, and a bucket of one busy counter has many of them.
+    builder = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", 64 << 20)
+    if master is not None and master.startswith("sc://"):
+        _reach(master)
+        builder = builder.remote(master)
+    elif not under_spark_submit():
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         builder = (
@@ -139,7 +250,8 @@ def open_session(master: str | None = None) -> Any:
                 session = builder.getOrCreate()
             except Exception as error:
                 raise _launch_error(error, said()) from error
-        session.sparkContext.setLogLevel("FATAL")
+        if not _is_remote(session):
+            session.sparkContext.setLogLevel("FATAL")
         _ship(session)
         if interrupted():
             session.stop()
@@ -147,23 +259,45 @@ def open_session(master: str | None = None) -> Any:
     return session
 
 
+def _reach(remote: str) -> None:
+    """Raises Unreachable where nobody listens: Spark Connect itself would try for many minutes."""
+    place = urlsplit(remote)
+    try:
+        host, port = place.hostname, place.port or 15002
+    except ValueError as error:
+        raise Unreachable(f"{remote}: {error}", hint="sc://HOST:PORT") from None
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise Unreachable(f"no Spark Connect server at {host}:{port}: {error.strerror or error}") from None
+
+
 def _ship(session: Any) -> None:
     """Sends the executors this very code, where they are not this process's children on this machine."""
+    if is_packed():
+        return
+    name, content = named_package()
+    if _is_remote(session):
+        with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder:
+            Path(folder, name).write_bytes(content)
+            session.addArtifacts(str(Path(folder, name)), pyfile=True)
+        return
+    context = session.sparkContext
+    if context.master == "local" or context.master.startswith("local["):
+        return
     from pyspark import SparkFiles
 
-    context = session.sparkContext
-    if is_packed() or context.master == "local" or context.master.startswith("local["):
-        return
     # Spark serves the file from where it lies for as long as there are executors to come, and removes this folder then.
-    name, content = named_package()
-    folder = Path(SparkFiles.getRootDirectory(), "kquota")
-    folder.mkdir()
-    (folder / name).write_bytes(content)
-    context.addPyFile(str(folder / name))
+    place = Path(SparkFiles.getRootDirectory(), "kquota", name)
+    place.parent.mkdir()
+    place.write_bytes(content)
+    context.addPyFile(str(place))
 
 
 def _launch_error(error: Exception, said: str) -> KquotaError:
     """Why Spark did not start, in a line."""
+    if isinstance(error, ImportError):
+        return MissingDependency(f"Spark Connect: {error}".splitlines()[0], hint="pip install 'pyspark[connect]'")
     if "JAVA_GATEWAY_EXITED" in str(error) and ("JAVA_HOME" in said or "UnsupportedClassVersion" in said):
         hint = "install a JDK: apt-get install openjdk-17-jdk-headless"
         return MissingDependency("Spark needs Java 17 or later", hint=hint)

@@ -7,13 +7,13 @@ bucket together in the order of their times, gives them to one reduce task, and 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
@@ -26,6 +26,8 @@ from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
 
 _MEASURED = "measured"
+_SEGMENT, _OTHER = b"s", b"o"
+"""The first byte of a blob: what follows."""
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -56,24 +58,59 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 
 def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
     """The map side: reads the splits of one task."""
-    packers = [
-        Packer(quotas, buckets, variant, settings.per_client, settings.together)
-        for variant, quotas in enumerate(settings.variants)
-    ]
     tally = Tally()
-    for number, split in splits:
-        sampled: dict[int, list[Samples]] = {}
-        for part, events in enumerate(read(split, settings.read, tally)):
-            if isinstance(events, Samples):
-                sampled.setdefault(crc32(events.series.broker.encode()) % buckets, []).append(events)
-                continue
-            for packer in packers:
-                for bucket, segment in packer.pack(events, (number, part)):
-                    yield Blob(bucket, segment.base_ms, segment.dumps())
-        for bucket, samples in sampled.items():
-            yield Blob(bucket, 0, pickle.dumps(samples, protocol=5))
+    events = (
+        ((number, part), batch)
+        for number, split in splits
+        for part, batch in enumerate(read(split, settings.read, tally))
+    )
+    return pack_events(events, tally, settings, buckets)
+
+
+def pack_events(
+    events: Iterable[tuple[tuple[int, int], Batch | Samples]], tally: Tally, settings: AuditSettings, buckets: int
+) -> Iterator[Blob]:
+    """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
+    packers = _packers(settings, buckets)
+    sampled: dict[int, list[Samples]] = {}
+    number = None
+    for ordinal, batch in events:
+        if ordinal[0] != number:
+            yield from _sampled_blobs(sampled)
+            sampled, number = {}, ordinal[0]
+        if isinstance(batch, Samples):
+            sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
+            continue
+        for packer in packers:
+            for bucket, segment in packer.pack(batch, ordinal):
+                yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
+    yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
-    yield Blob(0, 0, pickle.dumps(account, protocol=5))
+    yield Blob(0, 0, _OTHER + pickle.dumps(account, protocol=5))
+
+
+_kept: list[tuple[AuditSettings, int, list[Packer]]] = []
+"""The packers of the task before, in this process."""
+
+
+def _packers(settings: AuditSettings, buckets: int) -> list[Packer]:
+    """A packer for each variant; within an audit they keep what they resolved for the task before."""
+    if not _kept or _kept[0][:2] != (settings, buckets):
+        packers = [
+            Packer(quotas, buckets, variant, settings.per_client, settings.together)
+            for variant, quotas in enumerate(settings.variants)
+        ]
+        _kept[:] = [(settings, buckets, packers)]
+    packers = _kept[0][2]
+    for packer in packers:
+        packer.begin()
+    return packers
+
+
+def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
+    """The samples of one split, by bucket."""
+    for bucket, samples in sampled.items():
+        yield Blob(bucket, 0, _OTHER + pickle.dumps(samples, protocol=5))
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
@@ -83,10 +120,12 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
     samples: list[Samples] = []
     for blob in blobs:
-        item = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
-        if isinstance(item, Segment):
-            replayed.add(item)
-        elif isinstance(item, list):
+        kind, data = bytes(blob[:1]), memoryview(blob)[1:]
+        if kind == _SEGMENT:
+            replayed.add(Segment.loads(data))
+            continue
+        item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
+        if isinstance(item, list):
             samples += item
         else:
             yield pickle.dumps(item, protocol=5)
@@ -131,7 +170,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
-                hint="expected Kafka's request log (2.8 or later), a usage table, or samples; see --source",
+                hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))

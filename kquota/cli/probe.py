@@ -233,7 +233,9 @@ class _Run:
             target = self._prepared(None)
             self._guarded(lambda pace: self._connect(target, pace))
             return target
-        settings = rdkafka.settings_of(self._bootstrap, self._security, self._options["client_id"])
+        from kquota.backends.kafka.librdkafka import settings_of
+
+        settings = settings_of(self._bootstrap, self._security, self._options["client_id"])
         control = rdkafka.Control(settings, timeout_s)
         created: list[str] = []
         try:

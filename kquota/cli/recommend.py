@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import audit, params
+from kquota.cli import params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.quota import QuotaKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kquota.core.recommendation import Recommendation, Recommendations
 
@@ -29,9 +29,6 @@ _SCOPES = {
 """What `--for` says: for whom, and whether by a default."""
 
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-
-_OWN = frozenset({"top", "show_all", "out", "fail_on", "output"})
-"""The options of `kquota audit` that are about its findings; the others say what is read, and how brokers enforce."""
 
 
 class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -53,15 +50,8 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return float(found[1]) / 100
 
 
-def _input_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument and the options of `kquota audit` that say what is read, and how brokers enforce."""
-    shared = [param for param in audit.command.params if param.name not in _OWN]
-    function.__click_params__ = [*getattr(function, "__click_params__", []), *reversed(shared)]  # type: ignore[attr-defined]
-    return function
-
-
 @click.command("recommend")
-@_input_options
+@usage.usage_options
 @click.option(
     "--for",
     "scope",
@@ -106,11 +96,7 @@ def _input_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
 @params.output_option("table", "yaml", "json")
 def command(
-    paths: tuple[str, ...],
-    source: str,
     quarantine: Path,
-    engine: str,
-    master: str | None,
     scope: str,
     only: tuple[str, ...],
     keys: tuple[str, ...],
@@ -137,8 +123,7 @@ def command(
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
     """
-    defaults = {param.name: param.get_default(click.get_current_context()) for param in audit.command.params}
-    settings = audit.settings_of(defaults | options)
+    settings = usage.settings_of(options)
     from kquota.audit.recommend import Wanted, recommendations
     from kquota.core.recommendation import Policy, Scope
 
@@ -150,14 +135,14 @@ def command(
         only,
         Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
     )
-    with audit.auditor(paths, source, engine, master) as run:
+    with usage.auditor(options, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
-    audit.keep_rejects(measured, quarantine)
+    usage.keep_rejects(measured, quarantine)
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.recommendation import recommendation_document
 
-        enforcement = audit.enforcement_of(settings)
+        enforcement = usage.enforcement_of(settings)
         document = recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
         click.echo(to_json(document), nl=False)
     elif output == "yaml":
@@ -196,15 +181,15 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
     from kquota.cli.text import entity_text
     from kquota.core.quota import humanize
     from kquota.core.recommendation import Basis, Change
-    from kquota.documents.recommendation import bound, percent, rough
+    from kquota.documents.recommendation import interval, percent, rough
 
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
     if quota.basis is Basis.CENSORED:
         needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
     else:
-        interval = f"{bound(key, quota.low)} to {bound(key, quota.high)}"
-        needs = (interval,) if quota.entities is not None or told.value is None else (rough(key, told.value), interval)
+        need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
+        needs = (*need, interval(quota))
     return (
         (entity_text(quota.entity), *covered),
         key.value,

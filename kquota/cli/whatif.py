@@ -62,7 +62,8 @@ def replay(
 
     `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
     """
-    from kquota.cli import audit, session
+    from kquota.cli import session
+    from kquota.cli import usage as audited
     from kquota.core.enforcement.generation import Generation, QuotaWindows
     from kquota.core.history import QuotaHistory
 
@@ -82,11 +83,11 @@ def replay(
         top_clients=None,
         per_client=True,
     )
-    result = audit.run(usage, "auto", settings)
+    result = audited.audit_files(usage, settings)
     rejected = result.quality.rejected
     if rejected:
         what = "record" if rejected == 1 else "records"
-        reasons = audit.why(result.rejects)
+        reasons = audited.why(result.rejects)
         click.echo(f"kquota: warning: {rejected} {what} of the usage cannot be read: {reasons}", err=True)
     return compare(result, settings), usage_text(result.quality)
 

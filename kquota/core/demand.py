@@ -71,10 +71,11 @@ class Estimate:
     """Of the observed rates, throttled or not."""
 
 
-def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: int) -> Estimate:
+def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: int, peak: float = math.inf) -> Estimate:
     """The limit at which at most that share of the time would be throttled, with an interval of that confidence.
 
-    `samples` is N, the number of windows that a rate looks back over. There must be a cell with a second in it.
+    `samples` is N, the number of windows that a rate looks back over; `peak` the highest rate, where the bins say it
+    too roughly. There must be a cell with a second in it.
     """
     blocks: dict[int, dict[int, tuple[int, int]]] = {}
     total: dict[int, tuple[int, int]] = {}
@@ -91,7 +92,7 @@ def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: in
     def limit(curve: Sequence[float], at: float) -> float | None:
         # One more second than allowed is too much: rounding of a product must not hide it, nor invent it.
         place = next((i for i, left in enumerate(curve) if left <= at * (1 + 1e-9)), None)
-        return None if place is None else upper_end(bins[place])
+        return None if place is None else min(upper_end(bins[place]), peak)
 
     def observed(at: float) -> float:
         found = limit(plain, at)
@@ -167,16 +168,23 @@ def _jackknife(
     place: int,
 ) -> float:
     """How many seconds tell as much as one that is independent: the variance at a place of the curve, relative."""
-    others = []
+    below = bins[: place + 1]
+    plain = all(total[number][1] == 0 for number in below)
+    passed = sum(total[number][0] for number in below)
+    seconds = sum(seen + held for seen, held in total.values())
+    lefts = []
     for mine in blocks.values():
+        at_risk = seconds - sum(seen + held for seen, held in mine.values())
+        if plain:  # without a lower bound among them the product is a share
+            gone = passed - sum(seen for number, (seen, _) in mine.items() if number <= below[-1])
+            lefts.append((at_risk - gone) / at_risk if at_risk else 0.0)
+            continue
         counts = []
-        for number in bins[: place + 1]:
+        for number in below:
             seen, held = total[number]
             less = mine.get(number, (0, 0))
             counts.append((seen - less[0], held - less[1]))
-        others.append((counts, sum(seen + held for seen, held in mine.values())))
-    seconds = sum(size for _, size in others)
-    lefts = [_survival(counts, seconds - size)[-1] for counts, size in others]
+        lefts.append(_survival(counts, at_risk)[-1])
     mean = sum(lefts) / len(lefts)
     variance = (len(lefts) - 1) / len(lefts) * sum((left - mean) ** 2 for left in lefts)
     left = exceeding[place]

@@ -209,6 +209,8 @@ class _Choice(NamedTuple):
     value: Value
     need: float
     """What is needed at least, without headroom."""
+    enough: float
+    """The smallest limit that need not be raised: the need where it is known."""
     basis: Basis
     usage: Usage
 
@@ -231,20 +233,21 @@ def _recommendation(
 
 
 def _choose(usages: Iterable[Usage], key: QuotaKey, current: Value | None, policy: Policy) -> _Choice:
-    return max(
-        (_on_one(usage, key, current, policy) for usage in usages), key=lambda choice: (choice.value, choice.need)
-    )
+    choices = [_on_one(usage, key, current, policy) for usage in usages]
+    busiest = max(choices, key=lambda choice: (choice.value, choice.need))
+    return busiest._replace(enough=max(choice.enough for choice in choices))
 
 
 def _on_one(usage: Usage, key: QuotaKey, current: Value | None, policy: Policy) -> _Choice:
     need = usage.estimate.value
     if need is None:
         least = max(usage.estimate.at_least, current or 0)
-        return _Choice(rounded_up(key, least * (1 + policy.step)), least, Basis.CENSORED, usage)
+        value = rounded_up(key, least * (1 + policy.step))
+        return _Choice(value, least, value, Basis.CENSORED, usage)
     value = rounded_up(key, need * (1 + policy.headroom))
     if current is not None and current >= need and not (policy.lower and value < current):
         value = current
-    return _Choice(value, need, Basis.MEASURED, usage)
+    return _Choice(value, need, need, Basis.MEASURED, usage)
 
 
 def recommend_default(
@@ -264,14 +267,11 @@ def recommend_default(
     decides = choices[order[max(wanted, 1) - 1]]
     value = decides.value
 
-    def enough(choice: _Choice, limit: Value) -> bool:
-        return limit >= (choice.need if choice.basis is Basis.MEASURED else choice.value)
-
     if current is not None:
-        suffices = sum(enough(choice, current) for choice in choices.values()) >= wanted
+        suffices = sum(current >= choice.enough for choice in choices.values()) >= wanted
         if not (policy.lower and value < current):
             value = current if suffices else max(value, current)
-    outliers = [name for name in order if not enough(choices[name], value)]
+    outliers = [name for name in order if choices[name].enough > value]
     low, high = _between(sorted(choice.need for choice in choices.values()), policy)
     default = Recommendation(
         entity,

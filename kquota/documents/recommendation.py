@@ -107,8 +107,8 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
     if quota.basis is Basis.CENSORED:
         lines.append(f"  wants at least {rough(key, told.at_least)}: held back whenever it wanted more; measure again")
     else:
-        interval = f"({bound(key, quota.low)} to {bound(key, quota.high)})"
-        lines.append(f"  needs {interval if told.value is None else f'{rough(key, told.value)} {interval}'}")
+        need = [] if told.value is None or quota.entities is not None else [rough(key, told.value)]
+        lines.append(f"  needs {' '.join([*need, f'({interval(quota)})'])}")
     if quota.predicted is not None:
         lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
     return lines
@@ -140,6 +140,9 @@ def rough(key: QuotaKey, rate: Value) -> str:
     return f"{rate:.3g} {'B/s' if key.unit == 'bytes/s' else '%' if key.unit.startswith('%') else key.unit}"
 
 
-def bound(key: QuotaKey, rate: float | None) -> str:
-    """The end of an interval: `?` where the data do not tell it."""
-    return "?" if rate is None else rough(key, rate)
+def interval(quota: Recommendation) -> str:
+    """The confidence interval of what is needed; `?` for an end that the data do not tell."""
+    if quota.low is None and quota.high is None:
+        return "too little data for an interval"
+    low, high = ("?" if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
+    return f"{low} to {high}"

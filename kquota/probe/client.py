@@ -15,14 +15,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kquota.core.probe import Exchange
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 from kquota.probe.load import Pace
-
-if TYPE_CHECKING:
-    from kquota.backends.kafka import KafkaSecurity
 
 _LINE: Final = re.compile(
     r"\[thrd:(?P<thread>.*?)\]: .*?: (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
@@ -48,31 +45,6 @@ def require() -> None:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise MissingDependency("the probe needs confluent-kafka", hint="pip install 'kquota[probe]'") from None
-
-
-def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict[str, Any]:
-    """The settings of a librdkafka client. Raises InputError for a mechanism that the probe does not speak."""
-    from kquota.backends.kafka import Plain, Scram
-
-    tls, sasl = security.tls, security.sasl
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
-    protocol = "SSL" if tls is not None else "PLAINTEXT"
-    settings["security.protocol"] = f"SASL_{protocol}" if sasl is not None else protocol
-    if sasl is not None:
-        if not isinstance(sasl, Plain | Scram):
-            raise InputError(
-                f"the probe cannot log in with {sasl.mechanism}", hint="it speaks PLAIN, SCRAM and TLS certificates"
-            )
-        settings |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username, "sasl.password": sasl.password}
-    if tls is not None:
-        if tls.ca is not None:
-            settings["ssl.ca.pem"] = tls.ca.text
-        if tls.identity is not None:
-            settings |= {"ssl.certificate.pem": tls.identity.text, "ssl.key.pem": tls.identity.text}
-            if tls.key_password:
-                settings["ssl.key.password"] = tls.key_password
-        settings["ssl.endpoint.identification.algorithm"] = "https" if tls.verify_host else "none"
-    return settings
 
 
 class Watch(logging.Handler):

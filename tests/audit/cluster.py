@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -116,14 +117,74 @@ class SparkCluster:
 
     def _stop(self) -> None:
         for process in reversed(self._processes):
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(process)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class ConnectServer:
+    """A Spark Connect server on two cores, for as long as the `with` block lasts."""
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="kquota-connect-"))
+        home = Path(pyspark.__file__).parent
+        (port,) = free_ports(1)
+        self.remote = f"sc://127.0.0.1:{port}"
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": _SMALL,
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+        }
+        own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        log = self._folder / "server.log"
+        try:
+            own["PYSPARK_PYTHON"] = str(_bare_python(self._folder / "python"))
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            with open(log, "wb") as file:
+                self._process = subprocess.Popen(
+                    command,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=environment | own,
+                    cwd=self._folder,
+                    start_new_session=True,
+                )
+            wait_for(lambda: _listens(port), _START_TIMEOUT_S, lambda: log.read_text(errors="replace")[-3000:])
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if hasattr(self, "_process"):
+            _end(self._process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, explain: Callable[[], str] = str) -> None:

@@ -1,4 +1,4 @@
-"""One real Spark for all tests of the audit."""
+"""One real Spark for all tests of the audit, and one cluster."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kquota.audit import spark as job
+from tests.audit.cluster import SparkCluster
 from tests.cli.conftest import kquota
 
 __all__ = ["kquota", "spark"]
@@ -19,3 +20,10 @@ def spark() -> Iterator[Any]:
     session = job.open_session("local[2]")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[SparkCluster]:
+    """A master and two workers of one core each."""
+    with SparkCluster(workers=2) as cluster:
+        yield cluster

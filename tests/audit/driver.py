@@ -72,7 +72,7 @@ def main() -> None:
             return spark.audit(session, splits, audit_settings, "usage")  # noqa: B023 - called before the next one
 
         throttled = compare(audit, arguments.examples)
-        print(f"{session.sparkContext.master}: equal, {throttled} counters throttled", flush=True)
+        print(f"{master or session.sparkContext.master}: equal, {throttled} counters throttled", flush=True)
         session.stop()
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -33,13 +33,6 @@ quotas:
   - entity: {user: {default: true}, client-id: {default: true}}
     values: {consumer_byte_rate: 1500}
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkCluster]:
-    """A master and two workers."""
-    with SparkCluster(workers=2) as cluster:
-        yield cluster
 
 
 def run(cluster: SparkCluster, command: Sequence[str], folder: Path = ROOT) -> str:
@@ -90,7 +83,7 @@ def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path
     )
 
     expected = oracle.findings(events, AuditSettings(QuotaHistory.of(read_quotas(tmp_path / "quotas.yaml"))))
-    assert oracle.as_expected(pq.read_table(tmp_path / "findings" / "findings.parquet")) == expected
+    assert oracle.as_expected(pq.read_table(tmp_path / "findings")) == expected
     report = json.loads(said)
     assert (report["engine"], len(report["findings"])) == ("spark", len(expected))
     assert any(row.throttled for row in expected.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -408,7 +409,7 @@ def test_findings_are_a_document() -> None:
 
     result = audit("kafka-jmx.csv", RECORDED)
     brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
-    quality = {"events": 1, "ungoverned": 0, "exempt": 0, "rejected": 0, "first_ms": 1, "last_ms": 2}
+    quality = asdict(result.quality)
 
     document = audit_document(result.findings.to_pylist(), quality, brokers, "local")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kquota.audit import kernels, replay
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer, Segment
-from kquota.audit.replay import find
+from kquota.audit.replay import Replay, find
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.entity import Entity
@@ -89,6 +89,74 @@ def test_equals_a_plain_replay(
     for variant, table in zip(audit_settings.variants, found, strict=True):
         expected = oracle.findings(events, replace(audit_settings, quotas=variant, against=None))
         assert oracle.as_expected(table) == expected
+
+
+@given(
+    events=oracle.event_lists(),
+    quotas=oracle.quota_histories(),
+    parts=st.integers(1, 12),
+    held=st.integers(1, 20),
+)
+@settings(max_examples=60, deadline=None)
+def test_memory_does_not_depend_on_the_order(events: list[Event], quotas: QuotaHistory, parts: int, held: int) -> None:
+    """Each batch spans all of the time: what waits goes to the disk, and the findings are the same."""
+    shuffled = [event for part in range(parts) for event in events[part::parts]]
+    packer = Packer(quotas, 1)
+    segments = [
+        segment
+        for part in range(parts)
+        if events[part::parts]
+        for _, segment in packer.pack(oracle.batch(events[part::parts]), (part, 0))
+    ]
+    most_at_once = max(Counter(event.time_ms for event in events).values())
+    keys = 2  # an event is charged to two counters
+    largest = max(map(len, segments), default=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "FLUSH_ROWS", held)
+        patch.setattr(replay, "HELD_ROWS", held)
+        replayed = Replay(AuditSettings(quotas))
+        patch.setattr(replayed, "_hold", counted := Held(replayed))
+        for segment in sorted(segments, key=lambda segment: segment.base_ms):
+            replayed.add(segment)
+        (table,) = replayed.finish()
+
+    assert oracle.as_expected(table) == oracle.findings(shuffled, AuditSettings(quotas))
+    assert counted.most <= 3 * held + largest + keys * most_at_once
+
+
+class Held:
+    """`Replay._hold`, and the most events that it ever held."""
+
+    def __init__(self, replayed: Replay) -> None:
+        self._hold, self._replayed, self.most = replayed._hold, replayed, 0
+
+    def __call__(self, segment: Segment) -> None:
+        """Holds a segment."""
+        self._hold(segment)
+        self.most = max(self.most, sum(map(len, self._replayed._held)))
+
+
+@pytest.mark.parametrize("length", [40, 400])
+def test_memory_does_not_grow_with_the_length(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """Batches in the order of time: what is replayed is forgotten, and nothing goes to the disk."""
+    monkeypatch.setattr(replay, "FLUSH_ROWS", 1000)
+    monkeypatch.setattr(replay, "HELD_ROWS", 2000)
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}}))
+    packer, replayed = Packer(quotas, 1), Replay(AuditSettings(quotas))
+    counted = Held(replayed)
+    monkeypatch.setattr(replayed, "_hold", counted)
+
+    for number in range(length):
+        # Each batch overlaps the next by half, as rotated files of several brokers do.
+        times = [oracle.START_MS + number * 100 + row for row in range(200)]
+        batch = oracle.batch([Event(time, "1", "alice", "app", "produce", 1, 0, 0) for time in times])
+        for _, segment in packer.pack(batch, (number, 0)):
+            replayed.add(segment)
+    (table,) = replayed.finish()
+
+    assert counted.most <= 1600
+    assert table.column("events").to_pylist() == [200 * length]
 
 
 def test_names_the_busiest_clients_of_a_shared_counter() -> None:

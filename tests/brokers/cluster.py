@@ -1,8 +1,8 @@
 """A KRaft cluster for recordings: a controller and brokers, each a process of its own that writes a JSON request log.
 
 Clients come in over SASL/PLAIN on TLS. Two releases: 3.9.1, with log4j 2 (and its bridge) in the place of the log4j 1
-that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.0 one module, `kafka-tools`, is not on
-Maven Central. The broker's pom names it, but nothing that runs here needs it.
+that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.0 two modules, `kafka-tools` and
+`kafka-tools-api`, are not on Maven Central. The broker's pom names them, but nothing that runs here needs them.
 """
 
 from __future__ import annotations

@@ -220,7 +220,11 @@ def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None
 
 def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
     """Where nobody is delayed it says so; who is near the limit is named."""
-    rows = [{**row, "peak_rate": 0.9 * row["limit"]} for row in recorded_report().findings[6:8]]
+    rows = [
+        {**row, "peak_rate": 0.9 * row["limit"], "peak_rate_max": 0.9 * row["limit"]}
+        for row in recorded_report().findings
+        if row["verdict"] == "not throttled"
+    ]
     settings = replace(recorded()[1], generation=Generation.N_BY_START, windows=QuotaWindows(5, 3))
     write_report(recorded_report(findings=rows, timelines={}, settings=settings), tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
@@ -247,18 +251,47 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
         "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n  values: {producer_byte_rate: 2kB}\n"
     )
 
-    done = kquota("audit", "broker 7", "--quotas", "quotas.yaml", "--engine", "local", "--report", "a.html")
+    (tmp_path / "before.yaml").write_text((tmp_path / "quotas.yaml").read_text().replace("2kB", "2MB"))
+    options = ["--quotas", "quotas.yaml", "--against", "before.yaml", "--engine", "local", "--report", "a.html"]
+
+    done = kquota("audit", "broker 7", *options)
 
     assert done.code == 0
-    assert "alice:" in done.out
+    assert "newly throttled" in done.out
     browser.open(tmp_path / "a.html")
     assert (browser.troubles, browser.requests) == ([], [])
     assert browser.evaluate(f"{CHARTS}.length") == 1
     text = " ".join(browser.evaluate("document.body.innerText").split())
-    assert "kquota audit 'broker 7' --quotas quotas.yaml --engine local --report a.html" in text
+    assert f"kquota audit 'broker 7' {' '.join(options)}" in text
+    assert "2 clients newly delayed." in text
+    assert "2 MB/s user=alice 0 2 kB/s user=alice" in text
     assert "1 record, kept in kquota-quarantine.jsonl" in text
     assert "2 clients share this counter" in text
     assert not list(tmp_path.glob(".*.part"))
+
+
+def test_what_samples_do_not_tell(kquota: Kquota, tmp_path: Path, browser: Browser) -> None:
+    """Readings of a metric show that a counter is over its limit, and no number of requests: none is made up."""
+    samples = Path(__file__).parents[1] / "data" / "samples" / "prometheus-range.json"
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n  values: {producer_byte_rate: 30kB}\n"
+        "- entity: {user: frank}\n  values: {request_percentage: 1}\n"
+    )
+
+    done = kquota("audit", str(samples), "--quotas", "quotas.yaml", "--report", "a.html", "-o", "markdown")
+
+    assert done.code == 0
+    assert "| `user alice` | producer_byte_rate of `user=alice` | 30 kB/s | ≥ 181 % | ? | – | – |" in done.out
+    assert "frank` (request_percentage, peak ≥ 46 %: the samples leave out some of the time)" in done.out
+    assert kquota("audit", str(samples), "--quotas", "quotas.yaml").code == 0
+    browser.open(tmp_path / "a.html")
+    text = " ".join(browser.evaluate("document.body.innerText").split())
+    assert (browser.troubles, browser.requests) == ([], [])
+    assert "Delayed requests not known" in text
+    assert (
+        "User alice is over the limit of the quota producer_byte_rate of user=alice, 30 kB/s, as samples show" in text
+    )
+    assert "the samples leave out some of the time" in text
 
 
 @pytest.mark.parametrize(
@@ -289,7 +322,7 @@ def test_as_markdown() -> None:
     table = [line for line in lines if line.startswith("|")]
     assert [line.split(" | ")[1] for line in table[2:4]] == ["`user alice`", "`user carol`"]
     assert len(table) == 2 + 6
-    assert re.match("Undetermined, .*: `user frank`", lines[-1])
+    assert lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 155 %: {rows[-1]['reason']})."
 
 
 def test_a_name_in_markdown_is_text() -> None:

@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
+from kquota.backends.kafka.librdkafka import settings_of
 from kquota.backends.kafka.oauth import FileToken, OAuthBearer
 from kquota.backends.tls import Pem, Tls
 from kquota.errors import InputError
-from kquota.probe.client import Watch, settings_of
+from kquota.probe.client import Watch
 
 THREAD = "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1"
 

@@ -6,20 +6,22 @@ piece into batches, or samples. Everything about files that dialects share is he
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import io
 import itertools
+import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import IO
+from typing import IO, Any
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
-from kquota.audit.sources.files import File, find, folder_of, open_binary, open_text
-from kquota.errors import InputError
+from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
+from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is read up to here and then rejected; brokers log answers of some MB."""
@@ -33,6 +35,7 @@ LINE_SPLIT_BYTES = 32 << 20
 DIALECTS = {
     "request-log": "request_log",
     "usage": "usage",
+    "usage-topic": "usage_topic",
     "prometheus": "prometheus",
     "openmetrics": "openmetrics",
     "kafka-jmx": "kafka_jmx",
@@ -40,6 +43,9 @@ DIALECTS = {
     "confluent-metrics": "confluent_metrics",
 }
 """The dialects and their modules in this folder."""
+
+SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
+"""The dialects of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Split:
     path: str
     start: int
     end: int
-    """Bytes for text, row groups for Parquet; end exclusive, -1 for the whole file."""
+    """Bytes for text, row groups for Parquet, stripes for ORC, offsets for a topic; exclusive, -1 for a whole file."""
     rows: int = 0
     """An estimate of its events, for sizing the job."""
     size: int = 0
@@ -67,6 +73,8 @@ class ReadSettings:
     """The time zone of log4j's prefix, as an IANA name."""
     num_partitions: int = 1
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
+    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
+    """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
@@ -92,7 +100,7 @@ def module(dialect: str) -> ModuleType:
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
-    """The batches, or the samples, of one split; what cannot be read goes to the tally."""
+    """The batches, or the samples, of one split; what cannot be read goes to the tally. Raises UnreadableFile."""
     batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
@@ -101,9 +109,13 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
             else:
                 tally.saw(batch.time_ms, batch.requests)
             yield batch
+    except UnreadableFile:
+        raise
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
         tally.reject(split.path, "file", error.message, "")
+    except OSError as error:
+        raise UnreadableFile(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:
@@ -226,8 +238,11 @@ def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], li
     while True:
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip data after line {number}: {error}") from None
+        except OSError as error:
+            # Not what is in the file, but the way to it: the rest is not to be given up in silence.
+            raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
             pending += data

@@ -44,6 +44,10 @@ class File:
         return self.path
 
 
+class UnreadableFile(InputError):
+    """A file that cannot be opened. Without it an audit would not be of what was asked for."""
+
+
 def find(path: str) -> list[File]:
     """The file at a path, or all files below a folder in the order of their names.
 
@@ -76,17 +80,17 @@ def _plain(path: str) -> PurePath:
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """The bytes of a file, seekable. Raises InputError when it cannot be opened."""
+    """The bytes of a file, seekable. Raises UnreadableFile."""
     if _is_remote(path):
         return _Remote(open_for_arrow(path), _REMOTE_BYTES)
     try:
         return open(path, "rb")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise UnreadableFile(f"{path}: {error.strerror or error}") from None
 
 
 def open_text(path: str) -> IO[bytes]:
-    """The bytes of a file, unpacked when it is gzip. Raises InputError when it cannot be opened."""
+    """The bytes of a file, unpacked when it is gzip. Raises UnreadableFile."""
     stream: Any = open_binary(path)
     if stream.peek(2)[:2] == b"\x1f\x8b":
         return io.BufferedReader(gzip.GzipFile(fileobj=stream))
@@ -94,7 +98,7 @@ def open_text(path: str) -> IO[bytes]:
 
 
 def open_for_arrow(path: str) -> Any:
-    """What Arrow's readers take: a path of this machine as it is, else an open file. Raises InputError."""
+    """What Arrow's readers take: a path of this machine as it is, else an open file. Raises UnreadableFile."""
     if not _is_remote(path):
         return path
     uri = _parse(path)
@@ -102,7 +106,7 @@ def open_for_arrow(path: str) -> Any:
         system, base = _system(_root(uri))
         return system.open_input_file(base + unquote(uri.path))
     except OSError as error:
-        raise InputError(f"{path}: {_reason(error)}") from None
+        raise UnreadableFile(f"{path}: {_reason(error)}") from None
 
 
 class _Remote(io.BufferedReader):

@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import API_KINDS, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
-from kquota.audit.sources import ReadSettings, Split, broker_of, line_splits, lines
+from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.errors import InputError
 
@@ -56,11 +56,20 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         case "csv":
             batches = _read_csv(split, tally)
         case _:
-            batches = _read_json_lines(split, tally)
-    broker = broker_of(split, settings) if settings.broker is not None else None
+            batches = json_tables(lines(split), split.path, tally)
+    return to_batches(batches, split.path, settings.broker, folder_of(split.path), tally)
+
+
+def to_batches(
+    tables: Iterable[pa.RecordBatch], source: str, broker: str | None, elsewhere: str, tally: Tally
+) -> Iterator[Batch]:
+    """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
+
+    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`.
+    """
     row = 0
-    for table in batches:
-        yield _to_batch(table, split, broker, row, tally)
+    for table in tables:
+        yield _to_batch(table, source, broker, elsewhere, row, tally)
         row += table.num_rows
 
 
@@ -80,7 +89,7 @@ def _parquet_splits(file: File) -> list[Split]:
             metadata, names = opened.metadata, set(opened.schema_arrow.names)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file}: not a Parquet file: {_first_line(error)}") from None
-    _require(file, names)
+    require_columns(file, names)
     return [
         Split(DIALECT, file.path, group, group + 1, metadata.row_group(group).num_rows)
         for group in range(metadata.num_row_groups)
@@ -92,12 +101,13 @@ def _orc_splits(file: File) -> list[Split]:
         opened = _open_orc(file.path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file}: not an ORC file: {_first_line(error)}") from None
-    _require(file.path, set(opened.schema.names))
+    require_columns(file.path, set(opened.schema.names))
     stripes = opened.nstripes
     return [Split(DIALECT, file.path, stripe, stripe + 1, opened.nrows // stripes) for stripe in range(stripes)]
 
 
-def _require(file: File | str, names: set[str]) -> None:
+def require_columns(file: File | str, names: set[str]) -> None:
+    """Raises InputError when a column is missing that a usage table must have."""
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise InputError(
@@ -157,21 +167,22 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
-        _require(split.path, set(reader.schema.names))
+        require_columns(split.path, set(reader.schema.names))
         yield from reader
 
 
-def _read_json_lines(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The rows that stand as JSON objects in (place, text) pairs; what is none is tallied."""
     rows: list[Mapping[str, Any]] = []
-    for place, line in lines(split):
+    for place, line in records:
         try:
             row = json.loads(line)
         except ValueError as error:
-            tally.reject(split.path, place, f"not JSON: {error}", line.decode(errors="replace").rstrip("\n"))
+            tally.reject(source, place, f"not JSON: {error}", line.decode(errors="replace").rstrip("\n"))
             continue
         problem = _json_problem(row)
         if problem:
-            tally.reject(split.path, place, problem, line.decode(errors="replace").rstrip("\n"))
+            tally.reject(source, place, problem, line.decode(errors="replace").rstrip("\n"))
             continue
         rows.append(row)
         if len(rows) == 100_000:
@@ -200,7 +211,9 @@ def _json_table(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row: int, tally: Tally) -> Batch:
+def _to_batch(
+    table: pa.RecordBatch, source: str, broker: str | None, elsewhere: str, first_row: int, tally: Tally
+) -> Batch:
     rows = table.num_rows
     columns = {name: table.column(name) for name in table.schema.names}
     good = np.ones(rows, bool)
@@ -229,7 +242,7 @@ def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row
     for bad, reason in reasons:
         for row in np.flatnonzero(bad):
             text = json.dumps(table.slice(int(row), 1).to_pylist()[0], default=str, ensure_ascii=False)
-            tally.reject(split.path, f"row {first_row + int(row) + 1}", reason, text)
+            tally.reject(source, f"row {first_row + int(row) + 1}", reason, text)
 
     client = _texts(columns["client_id"]) if "client_id" in columns else Column.constant("", rows)
     if broker is not None:
@@ -237,14 +250,15 @@ def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row
     elif "broker" in columns:
         brokers = _known(_texts(columns["broker"]))
     else:
-        brokers = Column.constant(folder_of(split.path), rows)
+        brokers = Column.constant(elsewhere, rows)
     keep: Any = slice(None) if good.all() else good
 
-    def optional(name: str) -> Int64s | None:
-        if name not in numbers:
+    def optional(name: str, otherwise: int) -> Int64s | None:
+        # JSON lines and CSV have every column; one without a value is none.
+        if name not in numbers or not numbers[name][2].any():
             return None
         values, _, present = numbers[name]
-        result: Int64s = np.where(present, values, 0)[keep]
+        result: Int64s = np.where(present, values, otherwise)[keep]
         return result
 
     connection = None
@@ -258,9 +272,9 @@ def _to_batch(table: pa.RecordBatch, split: Split, broker: str | None, first_row
         kind=kinds[keep],
         time_ms=time_ms[keep],
         bytes=size[keep],
-        request_ns=optional("request_time_ns"),
-        request_complete=True,
-        throttle_ms=optional("throttle_time_ms"),
+        request_ns=optional("request_time_ns", 0),
+        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2].all()),
+        throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
 

@@ -25,22 +25,26 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
         [row for row in rows if row["verdict"] == verdict] for verdict in ("throttled", "undetermined")
     )
     lines = [f"**{sums['throttled']:,} of {words.many(sums['counters'], 'counter')} throttled.** "]
-    if throttled:
+    if sums["delayed"]:
         lines[0] += (
             f"{words.many(sums['delayed'], 'request')} delayed, {words.length(sums['delay_ms'])} in all,"
             f" {words.length(sums['longest_ms'])} at most. "
         )
     if quality.first_ms is not None and quality.last_ms is not None:
-        lines[0] += f"{words.many(quality.events, 'request')}, {words.times(quality.first_ms, quality.last_ms)} UTC."
+        lines[0] += (
+            f"{words.many(quality.events, sums['records'])}, {words.times(quality.first_ms, quality.last_ms)} UTC."
+        )
     if throttled:
         lines += ["", findings_table(throttled)]
     if len(throttled) > MOST_ROWS:
         lines += ["", f"{words.many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
     if undetermined:
-        named = [f"{code(words.who(row))} ({row['key']}, peak {words.peak(row)})" for row in undetermined[:MOST_ROWS]]
+        named = [
+            f"{code(words.who(row))} ({row['key']}, peak {words.peak(row)}: {row['reason']})"
+            for row in undetermined[:MOST_ROWS]
+        ]
         rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
-        what = "Undetermined, as the export does not hold all that is charged"
-        lines += ["", f"{what}: {', '.join(named)}{rest}."]
+        lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
     if quality.rejected:
         lines += ["", f"{words.many(quality.rejected, 'record')} could not be read."]
     return "\n".join(lines)
@@ -54,9 +58,9 @@ def findings_table(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     quota = Markdown(f"{row['key']} of {code(words.source(row)[0])}")
     head = (row["broker"], code(words.who(row)), quota, words.limit(row), words.peak(row))
-    if row["throttled_events"] is None:
-        return (*head, "undetermined", "–", "–", "–")
-    delays = (words.length(row["throttle_time_ms"]), words.length(row["throttle_time_max_ms"]))
     first, last = row["first_throttled_ms"], row["last_throttled_ms"]
     when = "–" if first is None else words.times(first, last)
+    if row["throttled_events"] is None:
+        return (*head, "?" if row["verdict"] == "throttled" else "undetermined", "–", "–", when)
+    delays = (words.length(row["throttle_time_ms"]), words.length(row["throttle_time_max_ms"]))
     return (*head, f"{row['throttled_events']:,} of {row['events']:,}", *delays, when)

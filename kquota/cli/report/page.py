@@ -80,6 +80,10 @@ def _values(report: Report) -> dict[str, Any]:
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "quality": quality,
+        "exemptions": [
+            (spared.requests, words.EXEMPTIONS[reason], words.length(spared.request_time_ns // 1_000_000))
+            for reason, spared in quality.exemptions.items()
+        ],
         "reasons": report.reasons,
         "quarantine": report.quarantine,
         "estimated": sum(row["estimated_events"] for row in rows),
@@ -102,7 +106,7 @@ def _period(report: Report) -> tuple[int, int]:
 
 
 def _peak(row: Row) -> float:
-    share: float = row["peak_rate"] / row["limit"]
+    share: float = (row["peak_rate_max"] or row["peak_rate"]) / row["limit"]
     return share
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from kquota.cli.report import Row
-from kquota.cli.text import amount_text, duration, rate_text
+from kquota.cli.text import amount_text, duration, range_text, rate_text
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, humanize
 from kquota.core.resolver import Level
@@ -20,6 +20,14 @@ _DOING: Final = {
     QuotaKey.CONTROLLER_MUTATION_RATE: "creating and deleting partitions",
     QuotaKey.CONNECTION_CREATION_RATE: "connecting",
 }
+
+EXEMPTIONS: Final = {
+    "acks_0": "with acks=0",
+    "follower_fetch": "of followers",
+    "forwarded": "forwarded",
+    "inter_broker": "among brokers",
+}
+"""Why the thread time of requests is exempt."""
 
 
 def who(row: Row) -> str:
@@ -44,6 +52,8 @@ def doing(row: Row) -> str:
 
 def requests(row: Row) -> str:
     """What the counter's events are called."""
+    if row["basis"] != "requests":
+        return "samples"
     return "topics" if key(row) is QuotaKey.CONTROLLER_MUTATION_RATE else "requests"
 
 
@@ -87,9 +97,11 @@ def share(part: float, whole: float) -> str:
 
 
 def peak(row: Row) -> str:
-    """The highest observed rate as a share of the limit; a lower bound where that is all there is."""
-    text = share(row["peak_rate"], row["limit"])
-    return f"≥ {text}" if row["verdict"] == "undetermined" else text
+    """The highest observed rate as a share of the limit; a lower bound, or two, where that is all there is."""
+    least, most = row["peak_rate"], row["peak_rate_max"]
+    if most is None:
+        return f"≥ {share(least, row['limit'])}"
+    return range_text(share(least, row["limit"]), share(most, row["limit"]))
 
 
 def source(row: Row) -> tuple[str, str]:
@@ -114,12 +126,15 @@ def moment(start_ms: int, width_ms: int) -> str:
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
-    """The sums over all counters of which a verdict is known."""
+    """The sums over all counters; delays are those that are known."""
     known = [row for row in rows if row["throttled_events"] is not None]
+    sampled = bool(rows) and all(row["basis"] != "requests" for row in rows)
     return {
         "counters": len(rows),
+        "records": "sample" if sampled else "request",
         "throttled": sum(row["verdict"] == "throttled" for row in rows),
         "undetermined": sum(row["verdict"] == "undetermined" for row in rows),
+        "told": all(row["throttled_events"] is not None for row in rows if row["verdict"] == "throttled"),
         "delayed": sum(row["throttled_events"] for row in known),
         "delay_ms": sum(row["throttle_time_ms"] for row in known),
         "longest_ms": max((row["throttle_time_max_ms"] for row in known), default=0),

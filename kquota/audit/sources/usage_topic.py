@@ -1,0 +1,102 @@
+"""A Kafka topic of usage records, each a JSON object as in JSON lines: what it holds when the audit starts.
+
+Each piece is a range of offsets of a partition, read by whichever process is given it. Nothing is committed, and the
+group of the consumers is none that brokers get to know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kquota.audit.batch import Batch, Tally
+from kquota.audit.sources import ReadSettings, Split
+from kquota.audit.sources.usage import json_tables, to_batches
+from kquota.errors import InputError, MissingDependency, Unreachable
+
+DIALECT = "usage-topic"
+SPLIT_RECORDS = 500_000
+_TIMEOUT_S = 30.0
+"""How long nothing may come."""
+
+
+def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
+    """Cuts a topic, up to its ends of now, into splits. `settings` are those of a librdkafka client.
+
+    Raises InputError for a topic that is not there or empty, Unreachable when brokers do not answer, MissingDependency.
+    """
+    consumer, kafka = _consumer(settings)
+    try:
+        found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        if found.error is not None:
+            raise InputError(f"topic {topic}: {found.error.str()}")
+        splits = []
+        for partition in sorted(found.partitions):
+            first, end = consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), _TIMEOUT_S)
+            for start in range(first, end, SPLIT_RECORDS):
+                stop = min(start + SPLIT_RECORDS, end)
+                splits.append(Split(DIALECT, f"{topic}/{partition}", start, stop, stop - start, (stop - start) * 150))
+    except kafka.KafkaException as error:
+        raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+    if not splits:
+        raise InputError(f"topic {topic}: empty, no usage events in it")
+    return splits
+
+
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
+    """The events in one range of offsets. Raises Unreachable: half a topic is not audited."""
+    assert settings.kafka is not None, "the splits of a topic are read with the client that they were planned with"
+    return to_batches(
+        json_tables(_records(split, settings.kafka), split.path, tally), split.path, settings.broker, "", tally
+    )
+
+
+def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """(place, value) of the records; those without a value are left out."""
+    consumer, kafka = _consumer(settings)
+    topic, _, number = split.path.rpartition("/")
+    place = kafka.TopicPartition(topic, int(number), split.start)
+    try:
+        consumer.assign([place])
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            for message in consumer.consume(10_000, 0.5):
+                deadline = time.monotonic() + _TIMEOUT_S
+                error = message.error()
+                if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
+                    return
+                if error is not None:
+                    raise Unreachable(f"topic {split.path}: {error.str()}")
+                if message.offset() >= split.end:
+                    return
+                if message.value() is not None:
+                    yield f"offset {message.offset()}", message.value()
+                if message.offset() == split.end - 1:
+                    return
+            if time.monotonic() > deadline:
+                raise Unreachable(f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}")
+    except kafka.KafkaException as error:
+        raise Unreachable(f"topic {split.path}: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+
+
+def _consumer(settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    """(a consumer, the library)."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise MissingDependency(
+            "reading a topic needs confluent-kafka", hint="pip install 'kquota[audit,probe]'"
+        ) from None
+    own = {
+        "group.id": "kquota-audit",  # a consumer must have one; without commits and subscriptions nobody learns of it
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "log_level": 0,
+    }
+    return confluent_kafka.Consumer({**settings, **own}), confluent_kafka

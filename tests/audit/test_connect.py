@@ -1,0 +1,33 @@
+"""The audit on a Spark Connect server, whose executors have no kquota until it is sent there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kquota.audit import spark
+from kquota.errors import Unreachable
+from tests.audit.cluster import ConnectServer
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_findings_are_those_of_a_plain_replay() -> None:
+    """On generated logs."""
+    with ConnectServer() as server:
+        command = [sys.executable, "-m", "tests.audit.driver", "--examples", "2", server.remote]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.startswith(f"{server.remote}: equal, ")
+        assert " 0 counters" not in done.stdout
+
+
+@pytest.mark.parametrize(("remote", "says"), [("sc://127.0.0.1:1", "refused"), ("sc://127.0.0.1:port", "port")])
+def test_nobody_listens(remote: str, says: str) -> None:
+    """One line, at once."""
+    with pytest.raises(Unreachable, match=says):
+        spark.open_session(remote)

@@ -1,0 +1,216 @@
+"""The seconds of counters, as they are counted during a replay, are those of a plain count."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.audit import demand, kernels, replay
+from kquota.audit.demand import DemandCollector, Measured, Question
+from kquota.audit.pack import CounterRef, Packer, Segment
+from kquota.audit.recommend import together
+from kquota.audit.replay import Replay
+from kquota.audit.settings import AuditSettings
+from kquota.core.demand import Cell, bin_of, estimate
+from kquota.core.enforcement.check import UNLIMITED
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.recommendation import Scope, unlimited
+from kquota.core.resolver import Resolver
+from tests.audit import oracle
+from tests.audit.oracle import Event
+
+KINDS = {
+    QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,
+    QuotaKey.CONSUMER_BYTE_RATE: FETCH,
+    QuotaKey.REQUEST_PERCENTAGE: REQUEST,
+}
+BYTES = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
+
+
+class Charge(NamedTuple):
+    """An event at one counter."""
+
+    event: Event
+    limit: float
+    delay: int
+    rate: float
+
+
+def charges(events: Sequence[Event], audit: AuditSettings) -> dict[CounterRef, list[Charge]]:
+    """What every event met at each of its counters, of all variants."""
+    found: dict[CounterRef, list[tuple[Event, float]]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.time_ms):
+        for variant, history in enumerate(audit.variants):
+            for key in (QuotaKey.REQUEST_PERCENTAGE, *([BYTES[event.api]] if event.api in BYTES else [])):
+                resolution = Resolver.of(history.at(event.time_ms), key).resolve(event.user, event.client_id)
+                if resolution.limit is not None:
+                    counter = CounterRef(variant, event.broker, key, str(resolution.sensor))
+                    found[counter].append((event, float(resolution.limit)))
+    charged = {}
+    for counter, mine in found.items():
+        using = kernel(Mode.PLAIN)
+        times = [event.time_ms for event, _ in mine]
+        thread_time = counter.key is QuotaKey.REQUEST_PERCENTAGE
+        values = [float(event.request_ns if thread_time else event.bytes) for event, _ in mine]
+        delays, rates = [0] * len(mine), [0.0] * len(mine)
+        limits = [limit for _, limit in mine]
+        rate = using.new_rate(audit.windows, audit.generation)
+        using.replay_sensor(rate, 0, len(mine), times, values, KINDS[counter.key], 0.0, None, delays, limits, rates)
+        charged[counter] = [Charge(*row) for row in zip(*zip(*mine, strict=True), delays, rates, strict=True)]
+    return charged
+
+
+def expected(events: Sequence[Event], audit: AuditSettings, told: bool) -> dict[CounterRef, Measured]:
+    """The plain count; `told` is whether the export has the brokers' own throttle times."""
+    charged = charges(events, audit)
+    met: dict[tuple[object, ...], int] = defaultdict(int)
+    for counter, rows in charged.items():
+        for row in rows:
+            if row.limit < UNLIMITED:
+                name = (counter.key, row.event.broker, row.event.user, row.event.client_id, row.event.time_ms)
+                met[name] = max(met[name], row.delay)
+    assert audit.question is not None
+    found = {}
+    for counter, rows in charged.items():
+        measured = rows[0].limit >= UNLIMITED
+        others = KINDS if counter.key is QuotaKey.REQUEST_PERCENTAGE else (counter.key, QuotaKey.REQUEST_PERCENTAGE)
+        seconds: dict[int, tuple[float, bool, int]] = {}
+        for row in rows:
+            event = row.event
+            held = row.delay
+            if measured:
+                names = [(key, event.broker, event.user, event.client_id, event.time_ms) for key in others]
+                held = event.throttle_ms if told else max(met[name] for name in names)
+            before = seconds.get(event.time_ms // audit.windows.window_ms, (0.0, False, 0))
+            until = event.time_ms + held if held > 0 else 0
+            seconds[event.time_ms // audit.windows.window_ms] = (
+                max(before[0], row.rate),
+                before[1] or held > 0,
+                max(before[2], until),
+            )
+        found[counter] = count(seconds, measured, audit, audit.question)
+    return found
+
+
+def count(
+    seconds: dict[int, tuple[float, bool, int]], measured: bool, audit: AuditSettings, question: Question
+) -> Measured:
+    """Seconds by number, with (rate, throttled, muted until), as the collector tells of them."""
+    second_ms = audit.windows.window_ms
+    back_ms = audit.windows.samples * second_ms
+    muted_to = active = throttled = 0
+    counted: Counter[tuple[int, int, bool]] = Counter()
+    numbers = sorted(seconds)
+    for place, number in enumerate(numbers):
+        rate, hit, until = seconds[number]
+        muted_to = max(muted_to, until)
+        begin = number * second_ms
+        silent = 0
+        if measured and place + 1 < len(numbers):
+            silent = sum(second * second_ms < muted_to for second in range(number + 1, numbers[place + 1]))
+        active += 1 + silent
+        throttled += hit + silent
+        block = begin // demand.BLOCK_MS
+        counted[block, bin_of(rate), muted_to > 0 and begin < muted_to + back_ms] += 1
+        if silent:
+            wait = max(0, muted_to - begin - second_ms)
+            counted[block, bin_of(rate * back_ms / (back_ms + wait)), True] += silent
+    cells = [Cell(block, one, 0 if held else many, many if held else 0) for (block, one, held), many in counted.items()]
+    share, confidence = question.max_throttled, question.confidence
+    peak = max(rate for rate, _, _ in seconds.values())
+    told = estimate(cells, share, confidence, audit.windows.samples, peak) if measured else None
+    return Measured(active, throttled, peak, told)
+
+
+def measure(
+    parts: Sequence[Sequence[Event]], audit: AuditSettings, buckets: int, told: bool
+) -> dict[CounterRef, Measured]:
+    """The same through packers and collectors, without an engine."""
+    assert audit.question is not None
+    segments: dict[int, list[Segment]] = defaultdict(list)
+    packers = [
+        Packer(quotas, buckets, variant, audit.per_client, audit.together)
+        for variant, quotas in enumerate(audit.variants)
+    ]
+    for number, part in enumerate(parts):
+        batch = oracle.batch(part)
+        for packer in packers:
+            for bucket, segment in packer.pack(batch if told else replace(batch, throttle_ms=None), (number, 0)):
+                segments[bucket].append(segment)
+    found: dict[CounterRef, Measured] = {}
+    for mine in segments.values():
+        collector = DemandCollector(audit, audit.question)
+        replayed = Replay(audit, [collector])
+        for segment in sorted(mine, key=lambda segment: segment.base_ms):
+            replayed.add(segment)
+        replayed.finish()
+        for number, measured in collector.finish():
+            counter = replayed.refs[number]
+            assert counter is not None
+            found[counter] = measured
+    return found
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numba's loops and with numpy's."""
+    if request.param == "numpy":
+        monkeypatch.setattr(kernels, "_compiled", lambda: None)
+
+
+@pytest.mark.usefixtures("loops")
+@given(
+    events=oracle.event_lists(),
+    in_force=oracle.quota_histories(),
+    scope=st.sampled_from(Scope),
+    default_only=st.booleans(),
+    told=st.booleans(),
+    flush=st.sampled_from([1, 30, replay.FLUSH_ROWS]),
+    cuts=st.lists(st.integers(0, 120), max_size=4),
+    buckets=st.integers(1, 5),
+    windows=st.builds(QuotaWindows, st.integers(1, 11), st.integers(1, 2)),
+)
+@settings(max_examples=60, deadline=None)
+def test_equals_a_plain_count(
+    events: list[Event],
+    in_force: QuotaHistory,
+    scope: Scope,
+    default_only: bool,
+    told: bool,
+    flush: int,
+    cuts: list[int],
+    buckets: int,
+    windows: QuotaWindows,
+) -> None:
+    """However the events are cut, wherever the counters go, whether the export or the replay tells who was muted."""
+    lifted = unlimited(in_force, scope, tuple(KINDS), default_only=default_only)
+    audit = AuditSettings(
+        quotas=in_force,
+        against=lifted,
+        windows=windows,
+        per_client=True,
+        question=Question(0.05, 0.9),
+        together=together(in_force, lifted),
+    )
+    places = sorted({0, *(min(cut, len(events)) for cut in cuts), len(events)})
+    parts = [events[first:last] for first, last in itertools.pairwise(places)]
+    before = replay.FLUSH_ROWS
+    replay.FLUSH_ROWS = flush
+    try:
+        found = measure(parts, audit, buckets, told)
+    finally:
+        replay.FLUSH_ROWS = before
+
+    # In the export's order for events of one moment, as it is cut: `expected` has them in the order of the list.
+    assert found == expected(events, audit, told)

@@ -1,0 +1,126 @@
+"""A topic of usage records on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kquota.audit import local
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, usage_topic
+from kquota.core.history import QuotaHistory
+from kquota.errors import InputError
+from tests.audit import oracle
+from tests.audit.test_job import QUOTAS, many_events
+from tests.brokers.kafka import KafkaBroker, password_of
+from tests.cli.conftest import Kquota
+
+EVENTS = many_events()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    """A broker with the topic `usage`: events in three partitions, some in transactions, and records that are none."""
+    with KafkaBroker(heap="384m") as broker:
+        admin = AdminClient(broker.client("admin"))
+        topics = [NewTopic("usage", 3, 1), NewTopic("empty", 1, 1)]
+        for future in admin.create_topics(topics).values():
+            future.result(30)
+        rows = [json.dumps(row).encode() for row in oracle.usage_table(EVENTS).to_pylist()]
+        plain = Producer(broker.client("admin"))
+        for number, row in enumerate(rows[:3000]):
+            plain.produce("usage", row, partition=number % 3)
+        plain.produce("usage", b"no JSON", partition=1)
+        plain.produce("usage", None, key=b"k", partition=1)
+        assert plain.flush(30) == 0
+        careful: Any = Producer({**broker.client("admin"), "transactional.id": "t"})
+        careful.init_transactions(30)
+        for keep in (True, False):
+            careful.begin_transaction()
+            for number, row in enumerate(rows[3000:]):
+                careful.produce("usage", row, partition=number % 3)
+            if keep:
+                careful.commit_transaction(30)
+            else:
+                careful.abort_transaction(30)
+        yield broker
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_a_topic_holds(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+    """Each event once, whatever the pieces; what is no event is counted, what was aborted is not there."""
+    monkeypatch.setattr(usage_topic, "SPLIT_RECORDS", 700)
+    client = broker.client("alice")
+    settings = AuditSettings(QuotaHistory.of(QUOTAS), read=ReadSettings(kafka=client))
+
+    splits = usage_topic.plan_topic("usage", client)
+    result = local.audit(splits, settings, "topic usage", processes=processes)
+
+    assert len(splits) >= 6
+    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 1)
+    (reject,) = result.rejects
+    assert (reject.source, reject.place, reject.text) == ("usage/1", "offset 1000", "no JSON")
+
+
+def test_from_the_shell(broker: KafkaBroker, kquota: Kquota, tmp_path: Path) -> None:
+    """Logged in by the file of the other commands; the quotas are those of a file, or of the cluster."""
+    login = tmp_path / "client.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
+        f'PlainLoginModule required username="alice" password="{password_of("alice")}";\n'
+    )
+    (tmp_path / "quotas.json").write_text(
+        json.dumps(
+            {
+                "kind": "kquota.quotas",
+                "version": 1,
+                "quotas": [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 2000}}],
+            }
+        )
+    )
+    where = ["--topic", "usage", "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)]
+
+    done = kquota("audit", *where, "--quotas", str(tmp_path / "quotas.json"), "-o", "json")
+
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["data"]["events"] == len(EVENTS)
+    assert document["data"]["rejected"] == 1
+    assert {finding["sensor"] for finding in document["findings"]} == {"alice:"}
+    assert password_of("alice") not in done.out + done.err
+
+    live = kquota("audit", *where)
+    assert live.code == 3
+    assert "no quotas are set" in live.err
+
+
+@pytest.mark.parametrize(("topic", "says"), [("empty", "empty, no usage events"), ("missing", "Unknown topic")])
+def test_nothing_to_read(broker: KafkaBroker, topic: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        usage_topic.plan_topic(topic, broker.client("alice"))
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "hunter2" not in repr(AuditSettings(QuotaHistory.of(QUOTAS), read=ReadSettings(kafka={"x": "hunter2"})))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "what to audit: "),
+        (("x.log", "--table", "t"), "what to audit: "),
+        (("--table", "t", "--engine", "local"), "--table is Spark's"),
+        (("--topic", "t"), "no brokers"),
+    ],
+)
+def test_what_to_audit_is_one_thing(kquota: Kquota, arguments: tuple[str, ...], says: str) -> None:
+    done = kquota("audit", *arguments, "--quotas", "q.yaml")
+    assert done.code == 2
+    assert says in done.err

@@ -1,0 +1,126 @@
+"""Which value a quota gets, given what was measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kquota.core.demand import Estimate
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.recommendation import (
+    Basis,
+    Change,
+    Policy,
+    Scope,
+    Usage,
+    recommend,
+    recommend_default,
+    rounded_up,
+    unlimited,
+)
+from kquota.core.snapshot import QuotaSnapshot
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ALICE = Entity(user="alice")
+RATES = st.floats(1, 1e12)
+CURRENT = st.none() | st.integers(1, 10**12)
+POLICIES = st.builds(
+    Policy,
+    headroom=st.floats(0, 2),
+    step=st.floats(0.1, 2),
+    covers=st.floats(0.1, 1),
+    lower=st.booleans(),
+)
+
+
+def usage(need: float | None, at_least: float = 1.0, broker: str = "1") -> Usage:
+    """What a client that needs this did."""
+    least = at_least if need is None else need
+    return Usage(broker, 10, 10, 0, least, Estimate(need, least, None, None, 10, 0, least, least))
+
+
+USAGES = st.lists(st.one_of(RATES.map(usage), RATES.map(lambda least: usage(None, least))), min_size=1, max_size=4)
+
+
+@given(RATES, st.sampled_from([PRODUCE, QuotaKey.REQUEST_PERCENTAGE]))
+def test_two_digits_and_not_less(rate: float, key: QuotaKey) -> None:
+    """At most a tenth more."""
+    value = rounded_up(key, rate)
+
+    assert rate <= value <= max(rate * 1.1, math.ceil(rate) if key is PRODUCE else 0) * (1 + 1e-12)
+    assert len(f"{value:.6e}".split("e")[0].rstrip("0").rstrip(".").replace(".", "")) <= 2
+
+
+@given(USAGES, CURRENT, POLICIES)
+def test_every_broker_gets_enough(usages: list[Usage], current: Value | None, policy: Policy) -> None:
+    """And a quota is lowered where that is asked for and no broker held the client back, else never."""
+    found = recommend(usages, ALICE, PRODUCE, current, policy)
+
+    needs = [one.estimate.value for one in usages]
+    assert all(found.value >= need for need in needs if need is not None)
+    assert all(found.value >= one.estimate.at_least for one in usages)
+    if current is not None:
+        assert found.value >= current or (policy.lower and None not in needs)
+        assert (found.change is Change.KEEP) == (found.value == current)
+        if None in needs:
+            assert found.value > current
+    assert found.usage in usages
+
+
+def test_what_is_hidden_is_raised_from_the_present_limit() -> None:
+    """By the step, and not from the lower rate that the limit let through."""
+    found = recommend([usage(None, 800.0)], ALICE, PRODUCE, 1000, Policy(step=0.5))
+
+    assert (found.value, found.basis, found.change) == (1500, Basis.CENSORED, Change.RAISE)
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), USAGES, min_size=1), CURRENT, POLICIES)
+def test_a_default_covers_most_and_everybody_has_enough(
+    needs: dict[str, list[Usage]], current: Value | None, policy: Policy
+) -> None:
+    """Those for whom the default is not enough have a quota of their own that is higher."""
+    usages = {Entity(user=name): mine for name, mine in needs.items()}
+    default, *others = recommend_default(usages, Entity(user=DEFAULT), PRODUCE, current, policy)
+
+    assert default.entities == len(usages)
+    assert default.covered == len(usages) - len(others)
+    assert default.covered >= policy.covers * len(usages) - 1e-6
+    values = {quota.entity: quota.value for quota in others}
+    assert all(value > default.value for value in values.values())
+    for entity, mine in usages.items():
+        for one in mine:
+            assert values.get(entity, default.value) >= one.estimate.at_least
+    if current is not None and not policy.lower:
+        assert default.value >= current
+
+
+@pytest.mark.parametrize(
+    ("scope", "default_only", "lifted", "gone"),
+    [
+        (Scope.USERS, False, {"user=alice", "user=<default>"}, {"user=<default>,client-id=app"}),
+        (Scope.USERS, True, {"user=alice", "user=<default>"}, set()),
+        (Scope.CLIENTS, False, {"client-id=app", "client-id=<default>"}, set()),
+        (
+            Scope.USER_CLIENTS,
+            False,
+            {"user=<default>,client-id=app", "user=<default>,client-id=<default>", "user=alice,client-id=<default>"},
+            set(),
+        ),
+    ],
+)
+def test_the_quotas_of_a_scope_are_lifted(scope: Scope, default_only: bool, lifted: set[str], gone: set[str]) -> None:
+    """And with them what a recommended one would outrank; the others stay."""
+    names = ["user=alice", "client-id=app", "user=<default>,client-id=app"]
+    quotas = QuotaSnapshot({Entity.parse(name): {PRODUCE: 5, QuotaKey.CONSUMER_BYTE_RATE: 7} for name in names})
+
+    (found,) = unlimited(QuotaHistory.of(quotas), scope, (PRODUCE,), default_only=default_only).snapshots
+
+    assert {str(entity): dict(values) for entity, values in found.items()} == {
+        **{name: {PRODUCE: 5} for name in names if name not in gone},
+        **{name: {PRODUCE: LONG_MAX} for name in lifted},
+    }
