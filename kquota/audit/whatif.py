@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -14,10 +15,10 @@ from kquota.audit.findings import AuditResult, Basis, Verdict
 from kquota.audit.settings import AuditSettings
 from kquota.core import whatif
 from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver, encode_user
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.whatif import ClientChange, Comparison, CounterChange, Standing, outcome
+from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 
 _Client: TypeAlias = tuple[str, str | None, str | None]
 """(key, user, client-id); None for all of them, behind a counter of samples."""
@@ -36,14 +37,15 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
     assert result.before is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(table, quotas.latest)
+        _Side.of(table, quotas)
         for table, quotas in ((result.before, settings.against), (result.findings, settings.quotas))
     )
     return Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
-    for client in old.unnamed | new.unnamed:
+    unnamed = old.unnamed.keys() | new.unnamed.keys()
+    for client in unnamed:
         for side, other in ((old, new), (new, old)):
             side.complete(client, other.clients[client].requests if client in other.clients else ())
     for client in old.clients.keys() | new.clients.keys():
@@ -52,9 +54,12 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
             if client in side.clients:
                 requests |= side.clients[client].requests
         before, after = old.standing(client), new.standing(client)
+        what = outcome(before, after)
+        if what is not Outcome.SAME:
+            before, after = old.limited(client, before), new.limited(client, after)
         key, user, client_id = client
-        counted = None if client in old.unnamed | new.unnamed else sum(requests.values())
-        yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, outcome(before, after))
+        counted = None if client in unnamed else sum(requests.values())
+        yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, what)
 
 
 def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iterator[CounterChange]:
@@ -82,8 +87,6 @@ class _Fate:
     brokers: list[str] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     unknown: set[Hashable] = field(default_factory=set)
-    counter: dict[str, Any] = field(default_factory=dict)
-    """The sensor, entity and limit, where the clients are not named."""
 
 
 @dataclass(frozen=True)
@@ -92,41 +95,46 @@ class _Side:
 
     clients: dict[_Client, _Fate]
     counters: dict[_Counter, frozenset[Hashable]]
-    """With what leaves each undetermined: nothing where it is throttled."""
+    """With what leaves open how much each throttles; nothing where that is known."""
     resolvers: dict[str, Resolver]
     sampled: dict[_Counter, str]
     """The verdicts on the counters of samples, which name no clients."""
-    unnamed: set[_Client]
+    unnamed: dict[_Client, dict[str, Any]]
+    """The clients behind a counter of samples, with the finding."""
 
     @classmethod
-    def of(cls, table: pa.Table, quotas: QuotaSnapshot) -> _Side:
+    def of(cls, table: pa.Table, quotas: QuotaHistory) -> _Side:
         clients: dict[_Client, _Fate] = {}
         counters: dict[_Counter, frozenset[Hashable]] = {}
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
-        unnamed: set[_Client] = set()
+        unnamed: dict[_Client, dict[str, Any]] = {}
+        resolvers = {key.value: Resolver.of(quotas.latest, key) for key in QuotaKey}
         samples = table.filter(pc.not_equal(table.column("basis"), Basis.REQUESTS.value)).drop_columns(["clients"])
         sampled = {(row["broker"], row["key"], row["sensor"]): row["verdict"] for row in _rows(samples)}
         for row in _rows(table.filter(pc.is_in(table.column("verdict"), verdicts))):
+            members: Hashable = frozenset((client["user"], client["client_id"]) for client in row["clients"])
             if not row["clients"]:
                 user, _, client_id = row["sensor"].partition(":")
                 name = (row["key"], unquote(user) or None, client_id or None)
-                unnamed.add(name)
+                unnamed[name] = row
                 row["clients"] = [{"user": name[1], "client_id": name[2], **_UNCOUNTED}]
-            unknown = counters[row["broker"], row["key"], row["sensor"]] = _unknown(row)
+                # Who they are is up to all quotas of the key.
+                members = object() if quotas.changes_ms else frozenset(resolvers[row["key"]].values.items())
+            unknown = counters[row["broker"], row["key"], row["sensor"]] = _unknown(row, members)
             for client in row["clients"]:
                 verdict, count = _verdict(row, client)
                 if verdict is Verdict.NOT_THROTTLED:
                     continue
                 fate = clients.setdefault((row["key"], client["user"], client["client_id"]), _Fate())
-                fate.counter = {"sensor": row["sensor"], "entity": Entity.parse(row["entity"]), "limit": row["limit"]}
                 fate.requests[row["broker"]] = fate.requests.get(row["broker"], 0) + client["events"]
                 if verdict is Verdict.UNDETERMINED:
                     fate.unknown |= unknown or {object()}
                     continue
+                if count is None:
+                    fate.unknown |= unknown or {object()}
                 fate.brokers.append(row["broker"])
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
-        resolvers = {key.value: Resolver.of(quotas, key) for key in QuotaKey}
         return cls(clients, counters, resolvers, sampled, unnamed)
 
     def complete(self, client: _Client, brokers: Iterable[str]) -> None:
@@ -153,26 +161,28 @@ class _Side:
         return self.sampled.get((broker, key, sensor)) == Verdict.NOT_THROTTLED.value
 
     def standing(self, client: _Client) -> Standing:
-        """How the client fares."""
-        key, user, client_id = client
+        """How the client fares, but for its limit."""
         fate = self.clients.get(client)
-        limits: dict[str, Any] = {} if fate is None else fate.counter
+        if fate is None:
+            return Standing()
+        unknown = frozenset(fate.unknown)
+        if not fate.brokers:
+            return Standing("undetermined", None, None, unknown=unknown)
+        brokers = tuple(sorted(set(fate.brokers)))
+        return Standing("throttled", fate.events, fate.time_ms, brokers, unknown=unknown)
+
+    def limited(self, client: _Client, standing: Standing) -> Standing:
+        """The same with what limits the client."""
+        key, user, client_id = client
         if user is not None and client_id is not None:
             governing = self.resolvers[key].resolve(user, client_id)
-            limits = {"entity": governing.entity, "limit": governing.limit}
-            limits["sensor"] = None if governing.limit is None else str(governing.sensor)
-        if fate is None:
-            return Standing(**limits)
-        if not fate.brokers:
-            return Standing("undetermined", None, None, unknown=frozenset(fate.unknown), **limits)
-        return Standing(
-            "throttled",
-            fate.events,
-            fate.time_ms,
-            tuple(sorted(set(fate.brokers))),
-            unknown=frozenset(fate.unknown),
-            **limits,
-        )
+            if governing.limit is None:
+                return standing
+            return replace(standing, sensor=str(governing.sensor), entity=governing.entity, limit=governing.limit)
+        row = self.unnamed.get(client)
+        if row is None:
+            return standing
+        return replace(standing, sensor=row["sensor"], entity=_entity(row["entity"]), limit=row["limit"])
 
     def counter_standing(self, row: dict[str, Any]) -> Standing:
         """How the counter of that row fares."""
@@ -183,17 +193,22 @@ class _Side:
             row["throttle_time_ms"],
             (row["broker"],) if verdict == Verdict.THROTTLED.value else (),
             row["sensor"],
-            Entity.parse(row["entity"]),
+            _entity(row["entity"]),
             row["limit"],
             self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
         )
 
 
-def _unknown(row: dict[str, Any]) -> frozenset[Hashable]:
-    """What leaves a counter undetermined, under any quotas that give the same clients the same limit at all times."""
-    if row["verdict"] != Verdict.UNDETERMINED.value:
+@lru_cache(maxsize=100_000)
+def _entity(text: str) -> Entity:
+    """Most counters have the entity of many others."""
+    return Entity.parse(text)
+
+
+def _unknown(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:
+    """What leaves open how much a counter throttles: the same under all quotas that limit the same members alike."""
+    if row["throttled_events"] is not None:
         return frozenset()
-    members = frozenset((client["user"], client["client_id"]) for client in row["clients"])
     at_all_times = object() if row["limit_changes"] else None
     return frozenset({(row["broker"], row["sensor"], row["limit"], members, at_all_times)})
 

@@ -33,8 +33,8 @@ class Standing:
     """How a client, or a counter, fares under one of the two sets of quotas.
 
     `brokers` are those that throttle it. The counts are None when undetermined. `limit` and `entity` are the last ones
-    of a history of quotas, None where nothing limits it. `unknown` says what leaves it undetermined, wholly or on some
-    of its brokers: where that is the same under both sets, it changes nothing.
+    of a history of quotas, None where nothing limits it. `unknown` says what leaves it open whether or how much it
+    is throttled, on some of its brokers or on all: where that is the same under both sets, it changes nothing.
     """
 
     verdict: Verdict = "not throttled"
@@ -64,7 +64,7 @@ def outcome(before: Standing, after: Standing) -> Outcome:
         if side.throttle_time_ms is not None and side.throttled_events is not None
     ]
     if len(counts) < 2:
-        return Outcome.UNDETERMINED
+        return Outcome.UNDETERMINED if counts or not before.unknown else Outcome.SAME
     if counts[0] == counts[1]:
         return Outcome.SAME
     return Outcome.MORE if counts[1] > counts[0] else Outcome.LESS

@@ -114,8 +114,8 @@ def test_a_password_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give PATH… or --prometheus URL, --table NAME, or"),
-        (("x.log", "--table", "t"), "give PATH… or --prometheus URL, --table NAME, or"),
+        ((), "what to audit: "),
+        (("x.log", "--table", "t"), "what to audit: "),
         (("--table", "t", "--engine", "local"), "--table is Spark's"),
         (("--topic", "t"), "no brokers"),
     ],

@@ -151,6 +151,8 @@ SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
         ({}, {"user=alice": 9}, {("alice", None): Outcome.NEWLY_THROTTLED}),
         # How much more or less, samples do not tell.
         ({"user=alice": 9}, {"user=alice": 8}, {("alice", None): Outcome.UNDETERMINED}),
+        # Undetermined alike, while the same clients meet the same limit.
+        ({"client-id=<default>": 9}, {"client-id=<default>": 9}, {}),
         # Other counters: who of them was throttled before is not known.
         (
             {"user=alice": 9},
@@ -172,4 +174,4 @@ def test_samples_name_no_clients(
     comparison = compare(local.audit(plan_splits([str(SAMPLES)], "auto"), asked, "samples"), asked)
 
     assert {(change.user, change.client_id): change.outcome for change in comparison.clients} == outcomes
-    assert {change.requests for change in comparison.clients} == {None}
+    assert {change.requests for change in comparison.clients} <= {None}

@@ -73,9 +73,10 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ([], 2, "what to audit: give files"),
+        ([], 2, "give files, --prometheus URL"),
         (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
+        ([str(DATA / "kafka-jmx.csv"), "--report", "x.html"], 3, "holds samples, and a report needs each request"),
         (["--source", "rpk-connections", str(DATA / "kafka-jmx.csv")], 3, "none of"),
     ],
 )
@@ -92,7 +93,7 @@ def test_a_recommendation_needs_requests(kquota: Kquota) -> None:
     done = kquota("recommend", str(DATA / "kafka-jmx.csv"), *QUOTAS)
 
     assert done.code == 3
-    assert "there are samples, and a recommendation needs each request" in done.complaint
+    assert "holds samples, and a recommendation needs each request" in done.complaint
 
 
 def test_exit_codes(kquota: Kquota) -> None:

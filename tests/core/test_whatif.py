@@ -13,6 +13,7 @@ NONE = Standing()
 SOME, MORE = Standing("throttled", 3, 500), Standing("throttled", 2, 900)
 LATER = Standing("throttled", 4, 500)
 UNTOLD = Standing("throttled", None, None)
+ALIKE = Standing("throttled", None, None, unknown=frozenset("c"))
 UNKNOWN, OTHER = (Standing("undetermined", None, None, unknown=frozenset({reason})) for reason in "ab")
 
 
@@ -29,6 +30,8 @@ UNKNOWN, OTHER = (Standing("undetermined", None, None, unknown=frozenset({reason
         (SOME, LATER, Outcome.MORE),
         (SOME, UNTOLD, Outcome.UNDETERMINED),
         (UNTOLD, UNTOLD, Outcome.UNDETERMINED),
+        (ALIKE, ALIKE, Outcome.SAME),
+        (ALIKE, UNTOLD, Outcome.UNDETERMINED),
         (UNKNOWN, UNKNOWN, Outcome.SAME),
         (UNKNOWN, OTHER, Outcome.UNDETERMINED),
         (UNKNOWN, NONE, Outcome.UNDETERMINED),
