@@ -107,7 +107,7 @@ class SparkCluster:
         def registered() -> bool:
             try:
                 return int(self.state()["aliveworkers"]) == self._workers
-            except OSError:
+            except (OSError, ValueError):  # not there yet, or half there: its first page is no JSON
                 return False
 
         wait_for(registered, _START_TIMEOUT_S, self._logs)

@@ -88,6 +88,20 @@ def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path
     assert (report["engine"], len(report["findings"])) == ("spark", len(expected))
     assert any(row.throttled for row in expected.values())
 
+    # The generated logs, too: spark-submit brings the master and the package, the driver does as on every master.
+    submitted = [
+        SPARK_SUBMIT,
+        "--master",
+        cluster.master,
+        "--py-files",
+        "kquota.zip",
+        str(ROOT / "tests/audit/driver.py"),
+    ]
+    said = run(cluster, [*submitted, "--examples", "2"], tmp_path)
+
+    assert said.startswith(f"{cluster.master}: equal, ")
+    assert ", 0 counters" not in said
+
 
 def test_the_package_is_the_same_file_wherever_it_is_packed(tmp_path: Path) -> None:
     """Byte for byte; with the schemas, without what Python compiled; and it works from where it is."""
