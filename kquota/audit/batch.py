@@ -105,6 +105,9 @@ class Reject:
     """The record's beginning."""
 
 
+NO_CONNECTION = 0
+"""The id of the connection of an event that has none."""
+
 MAX_REJECT_TEXT = 500
 MAX_REJECTS_PER_SPLIT = 10_000
 """Rejects beyond this are counted and not kept: a quarantine is to be looked at, not a second copy of the input."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kquota.audit.demand import Measured
     from kquota.audit.pack import CounterRef
     from kquota.audit.timeline import Timeline
+    from kquota.core.closed_loop import ClosedLoop
 
 
 class Verdict(enum.Enum):
@@ -155,6 +156,8 @@ class AuditResult:
     """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
     measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
     """The seconds of each counter, where `AuditSettings.question` asks for them."""
+    closed_loop: tuple[ClosedLoop, ...] = ()
+    """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
 
     @property
     def throttled(self) -> bool:

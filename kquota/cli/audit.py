@@ -17,6 +17,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
+    from kquota.core.closed_loop import Closed
     from kquota.core.whatif import Comparison
 
 
@@ -48,6 +49,12 @@ _CALLED = "kquota.audit.called"
     help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
 )
 @click.option(
+    "--closed-loop",
+    is_flag=True,
+    help="Also replay with every connection waiting out its throttle before its next request: files with connections,"
+    " on this machine.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
     multiple=True,
@@ -62,6 +69,7 @@ def command(
     fail_on: tuple[str, ...],
     top: int,
     show_all: bool,
+    closed_loop: bool,
     output: str,
     **options: Any,
 ) -> int:
@@ -77,6 +85,9 @@ def command(
     With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
     by who they are, as a quota on another level gives them another counter.
 
+    With --closed-loop the same requests are also replayed as clients would send them: each connection waits out its
+    throttle, so that what comes after it comes later.
+
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
@@ -85,6 +96,7 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled -o markdown
+      kquota audit kafka-request.log --quotas proposed.yaml --closed-loop
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       kquota audit --topic usage --bootstrap-server host:9092
@@ -93,13 +105,19 @@ def command(
     """
     if options["against"] is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
+    if closed_loop:
+        _check_closed_loop(options)
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
-    with usage.auditor(options, settings) as run:
+    with usage.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
         result = run(settings)
+    if closed_loop:
+        from kquota.audit.closed_loop import replay_files
+
+        result = replace(result, closed_loop=replay_files(options["paths"], options["source"], settings))
     usage.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -116,6 +134,16 @@ def command(
     else:
         _print_comparison(comparison, result, output, options)
     return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
+
+
+def _check_closed_loop(options: dict[str, Any]) -> None:
+    """Says what the closed loop cannot be replayed of; sets the engine that it needs. Raises click.UsageError."""
+    for name in ("table", "topic", "prometheus", "master"):
+        if options[name] is not None:
+            raise click.UsageError(f"--closed-loop reads files, on this machine: it cannot go with --{name}")
+    if options["engine"] == "spark":
+        raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
+    options["engine"] = "local"
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -187,6 +215,8 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
+        for line in _closed_loop_lines(result):
+            note(line)
 
 
 def print_result(
@@ -200,19 +230,30 @@ def print_result(
 
         enforcement = usage.enforcement_of(settings)
         click.echo(
-            to_json(audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison)), nl=False
+            to_json(
+                audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison, result.closed_loop)
+            ),
+            nl=False,
         )
         return
     if output == "csv":
         from kquota.cli.text import print_csv
 
         headings = [name for name in result.findings.schema.names if name != "clients"]
-        print_csv(headings, [[row[name] for name in headings] for row in rows])
+        lines = [[row[name] for name in headings] for row in rows]
+        if result.closed_loop:
+            headings += [f"closed_loop_{name}" for name in _CLOSED]
+            for line, row in zip(lines, rows, strict=True):
+                closed = _closed(result, row)
+                line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
+        print_csv(headings, lines)
         return
     if output == "markdown":
         from kquota.cli.report.markdown import summary
 
         click.echo(summary(rows, result.quality))
+        for text in _closed_loop_lines(result):
+            click.echo(f"\n{text[0].upper()}{text[1:]}.")
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
@@ -242,8 +283,8 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
                     row["sensor"],
                     _quota(row),
                     (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
-                    _throttled(row),
-                    _time(row["throttle_time_ms"], row["throttle_time_max_ms"]),
+                    (*_throttled(row), *_closed_events(result, row)),
+                    (*_time(row["throttle_time_ms"], row["throttle_time_max_ms"]), *_closed_time(result, row)),
                     *([_logged(row)] if logs else []),
                     period(row["first_throttled_ms"], row["last_throttled_ms"]),
                     _clients(row),
@@ -263,6 +304,60 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
         err=True,
     )
+    for line in _closed_loop_lines(result):
+        note(line)
+
+
+_CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
+_MOST_DELAYED = 5
+
+
+def _closed(result: AuditResult, row: dict[str, Any]) -> Closed | None:
+    """What the counter of a finding did in the closed loop; None where only the open loop is known."""
+    return result.closed_loop[0].counters.get((row["broker"], row["key"], row["sensor"]))
+
+
+def _closed_events(result: AuditResult, row: dict[str, Any]) -> tuple[str, ...]:
+    if not result.closed_loop:
+        return ()
+    closed = _closed(result, row)
+    return ("open loop only",) if closed is None else (f"closed loop {closed.throttled_events}",)
+
+
+def _closed_time(result: AuditResult, row: dict[str, Any]) -> tuple[str, ...]:
+    from kquota.cli.text import duration
+
+    closed = _closed(result, row) if result.closed_loop else None
+    if closed is None:
+        return ()
+    return f"closed loop {duration(closed.throttle_time_ms)}", f"longest {duration(closed.throttle_time_max_ms)}"
+
+
+def _closed_loop_lines(result: AuditResult) -> list[str]:
+    """The closed loop beside the open one, over the counters that both know, and who comes later in it."""
+    from kquota.cli.text import code, duration
+
+    if not result.closed_loop:
+        return []
+    loop, *before = result.closed_loop
+    rows = result.findings.drop_columns(["clients"]).to_pylist()
+    opened = sum(row["throttle_time_ms"] or 0 for row in rows if _closed(result, row) is not None)
+    line = f"throttle time: open loop {duration(opened)}, closed loop {duration(loop.throttle_time_ms)}"
+    if before:
+        line += f" ({duration(before[0].throttle_time_ms)} under the quotas of --against)"
+    lines = [line]
+    late = [(delay, *client) for client, delay in loop.delays.items() if delay is None or delay >= 1000]
+    late.sort(key=lambda each: (each[0] is not None, -(each[0] or 0), *each[1:]))
+    if late:
+        named = [
+            f"{code(f'{user}:{client_id}')} by {duration(delay)}"
+            if delay is not None
+            else f"{code(f'{user}:{client_id}')} never"
+            for delay, user, client_id in late[:_MOST_DELAYED]
+        ]
+        more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
+        lines.append(f"in the closed loop the last request comes later: {', '.join(named)}{more}")
+    return lines
 
 
 def _spared(quality: DataQuality) -> str:

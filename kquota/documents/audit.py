@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -13,6 +13,9 @@ from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 from kquota.documents.whatif import comparison_document
 
+if TYPE_CHECKING:
+    from kquota.core.closed_loop import ClosedLoop
+
 
 def audit_document(
     findings: Sequence[Mapping[str, Any]],
@@ -20,10 +23,12 @@ def audit_document(
     brokers: Mapping[str, Any],
     engine: str,
     comparison: Comparison | None = None,
+    closed_loop: Sequence[ClosedLoop] = (),
 ) -> Document:
     """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it.
 
-    Also what changes, where other quotas were audited beside these.
+    Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
+    those others), where it was replayed.
     """
     return {
         "kind": "kquota.audit",
@@ -31,15 +36,30 @@ def audit_document(
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
-        "findings": [_finding(row) for row in findings],
+        "findings": [_finding(row, closed_loop[0] if closed_loop else None) for row in findings],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
+        **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }
 
 
-def _finding(row: Mapping[str, Any]) -> Document:
+def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
+    """The throttle time of all counters, and by how much clients come later."""
+    after, *before = loops
+    return {
+        "throttle_time_ms": after.throttle_time_ms,
+        "throttle_time_before_ms": before[0].throttle_time_ms if before else None,
+        "clients": [
+            {"user": user, "client-id": client_id, "delay_ms": delay_ms}
+            for (user, client_id), delay_ms in after.delays.items()
+        ],
+    }
+
+
+def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document:
     key = QuotaKey(row["key"])
     events, throttled = row["events"], row["throttled_events"]
     logged = row["logged_throttled_events"]
+    closed = None if closed_loop is None else closed_loop.counters.get((row["broker"], row["key"], row["sensor"]))
     return {
         "broker": row["broker"],
         "key": key.value,
@@ -70,6 +90,13 @@ def _finding(row: Mapping[str, Any]) -> Document:
             "throttled_events": logged,
             "throttle_time_ms": row["logged_throttle_time_ms"],
             "throttle_time_max_ms": row["logged_throttle_time_max_ms"],
+        },
+        "closed_loop": None
+        if closed is None
+        else {
+            "throttled_events": closed.throttled_events,
+            "throttle_time_ms": closed.throttle_time_ms,
+            "throttle_time_max_ms": closed.throttle_time_max_ms,
         },
         "client_count": row["client_count"],
         "clients": [

@@ -75,6 +75,12 @@ class ReadSettings:
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
+    connections: bool = False
+    """Whether the connection of every request is wanted, and not only where a throttled fetch needs it."""
+
+    def with_connections(self) -> ReadSettings:
+        """The same, with every connection."""
+        return replace(self, connections=True)
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:

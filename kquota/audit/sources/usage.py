@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import API_KINDS, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
+from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.errors import InputError
@@ -57,19 +57,28 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
             batches = _read_csv(split, tally)
         case _:
             batches = json_tables(lines(split), split.path, tally)
-    return to_batches(batches, split.path, settings.broker, folder_of(split.path), tally)
+    return to_batches(
+        batches, split.path, settings.broker, folder_of(split.path), tally, connections=settings.connections
+    )
 
 
 def to_batches(
-    tables: Iterable[pa.RecordBatch], source: str, broker: str | None, elsewhere: str, tally: Tally
+    tables: Iterable[pa.RecordBatch],
+    source: str,
+    broker: str | None,
+    elsewhere: str,
+    tally: Tally,
+    *,
+    connections: bool = False,
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
 
-    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`.
+    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. Unless `connections`
+    are asked for, the batches have them only where they serve to find a retry.
     """
     row = 0
     for table in tables:
-        yield _to_batch(table, source, broker, elsewhere, row, tally)
+        yield _to_batch(table, source, broker, elsewhere, row, tally, connections=connections)
         row += table.num_rows
 
 
@@ -212,7 +221,14 @@ def _json_table(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
 
 
 def _to_batch(
-    table: pa.RecordBatch, source: str, broker: str | None, elsewhere: str, first_row: int, tally: Tally
+    table: pa.RecordBatch,
+    source: str,
+    broker: str | None,
+    elsewhere: str,
+    first_row: int,
+    tally: Tally,
+    *,
+    connections: bool,
 ) -> Batch:
     rows = table.num_rows
     columns = {name: table.column(name) for name in table.schema.names}
@@ -262,8 +278,9 @@ def _to_batch(
         return result
 
     connection = None
-    if "connection" in columns and (size == UNKNOWN).any():
-        # Only a throttled fetch needs its connection, to find the retry; hash() differs between processes.
+    if "connection" in columns and (connections or (size == UNKNOWN).any()):
+        # In an open loop only a throttled fetch needs its connection, to find the retry. hash() differs between
+        # processes.
         connection = _fingerprints(_known(_texts(columns["connection"])))[keep]
     return Batch(
         broker=brokers.take(keep),
@@ -329,7 +346,8 @@ def _fingerprints(column: Column) -> Int64s:
     from hashlib import blake2b
 
     ids = [
-        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in column.values
+        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) if text else NO_CONNECTION
+        for text in column.values
     ]
     return np.array(ids or [0], np.int64)[column.codes]
 
