@@ -212,6 +212,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
                 live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
+        _print_closed_loop(result)
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
@@ -252,8 +253,7 @@ def print_result(
         from kquota.cli.report.markdown import summary
 
         click.echo(summary(rows, result.quality))
-        for text in _closed_loop_lines(result):
-            click.echo(f"\n{text[0].upper()}{text[1:]}.")
+        _print_closed_loop(result)
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
@@ -358,6 +358,12 @@ def _closed_loop_lines(result: AuditResult) -> list[str]:
         more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
         lines.append(f"in the closed loop the last request comes later: {', '.join(named)}{more}")
     return lines
+
+
+def _print_closed_loop(result: AuditResult) -> None:
+    """The same as paragraphs of Markdown."""
+    for text in _closed_loop_lines(result):
+        click.echo(f"\n{text[0].upper()}{text[1:]}.")
 
 
 def _spared(quality: DataQuality) -> str:
