@@ -17,7 +17,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.core.closed_loop import Closed
+    from kquota.core.closed_loop import Closed, ClosedLoop
     from kquota.core.whatif import Comparison
 
 
@@ -113,11 +113,9 @@ def command(
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
     with usage.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
-        result = run(settings)
-    if closed_loop:
-        from kquota.audit.closed_loop import replay_files
-
-        result = replace(result, closed_loop=replay_files(options["paths"], options["source"], settings))
+        # First, as it says at once when there is too much for it.
+        closed = _closed_loop(options, settings) if closed_loop else ()
+        result = replace(run(settings), closed_loop=closed)
     usage.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -144,6 +142,12 @@ def _check_closed_loop(options: dict[str, Any]) -> None:
     if options["engine"] == "spark":
         raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
     options["engine"] = "local"
+
+
+def _closed_loop(options: dict[str, Any], settings: AuditSettings) -> tuple[ClosedLoop, ...]:
+    from kquota.audit.closed_loop import replay_files
+
+    return replay_files(options["paths"], options["source"], settings)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:

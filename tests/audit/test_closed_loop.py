@@ -210,6 +210,9 @@ def test_without_connections_only_the_open_loop_is_known() -> None:
     assert loop.counters.keys() == {("1", PRODUCER.value, "alice:")}
     assert loop.delays == {}
 
+    rows[2] = (10, NO_CONNECTION, FETCH, UNKNOWN, 500)
+    assert closed(rows, quotas(consumer_byte_rate=1000)).counters == {}
+
 
 def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not read to the end, and the hint says what to do."""
