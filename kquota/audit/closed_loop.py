@@ -117,7 +117,7 @@ def record(batches: Sequence[Batch]) -> Recorded:
     connection = column(
         np.full(len(batch), NO_CONNECTION) if batch.connection is None else batch.connection for batch in batches
     )
-    dropped = exact & (kind == FETCH) & (bytes_ == UNKNOWN)
+    dropped = exact & (kind == FETCH) & (bytes_ == UNKNOWN) & (connection != NO_CONNECTION)
     size = np.where(exact, bytes_, UNKNOWN)
     brokers = {broker: number for number, broker in enumerate(sorted({broker for broker, *_ in names}))}
     broker = np.array([brokers[name[0]] for name in names] or [0], np.int64)[client]

@@ -17,7 +17,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.core.closed_loop import Closed
+    from kquota.core.closed_loop import Closed, ClosedLoop
     from kquota.core.whatif import Comparison
 
 
@@ -113,11 +113,9 @@ def command(
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
     with usage.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
-        result = run(settings)
-    if closed_loop:
-        from kquota.audit.closed_loop import replay_files
-
-        result = replace(result, closed_loop=replay_files(options["paths"], options["source"], settings))
+        # First, as it says at once when there is too much for it.
+        closed = _closed_loop(options, settings) if closed_loop else ()
+        result = replace(run(settings), closed_loop=closed)
     usage.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
@@ -144,6 +142,12 @@ def _check_closed_loop(options: dict[str, Any]) -> None:
     if options["engine"] == "spark":
         raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
     options["engine"] = "local"
+
+
+def _closed_loop(options: dict[str, Any], settings: AuditSettings) -> tuple[ClosedLoop, ...]:
+    from kquota.audit.closed_loop import replay_files
+
+    return replay_files(options["paths"], options["source"], settings)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -212,6 +216,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
                 live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
             ),
         )
+        _print_closed_loop(result)
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
@@ -252,8 +257,7 @@ def print_result(
         from kquota.cli.report.markdown import summary
 
         click.echo(summary(rows, result.quality))
-        for text in _closed_loop_lines(result):
-            click.echo(f"\n{text[0].upper()}{text[1:]}.")
+        _print_closed_loop(result)
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
 
@@ -358,6 +362,12 @@ def _closed_loop_lines(result: AuditResult) -> list[str]:
         more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
         lines.append(f"in the closed loop the last request comes later: {', '.join(named)}{more}")
     return lines
+
+
+def _print_closed_loop(result: AuditResult) -> None:
+    """The same as paragraphs of Markdown."""
+    for text in _closed_loop_lines(result):
+        click.echo(f"\n{text[0].upper()}{text[1:]}.")
 
 
 def _spared(quality: DataQuality) -> str:

@@ -120,22 +120,31 @@ def test_one_connection_beside_a_loop_over_the_sensor(steps: list[tuple[int, int
     assert loop.delays["alice", "app"] == now - START - rows[-1][0]
 
 
-def test_two_connections_share_a_counter() -> None:
-    """What the one sends delays the other, in the order of the closed loop and not of the recording."""
-    rows = [(0, 1, PRODUCE, 30_000, 0), (10, 2, PRODUCE, 100, 0), (20, 1, PRODUCE, 100, 0), (900, 2, PRODUCE, 100, 0)]
-    loop = closed(rows, quotas(producer_byte_rate=1000))
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(0, 9000)), min_size=1, max_size=60),
+    st.integers(500, 5000),
+)
+@settings(max_examples=50, deadline=None)
+def test_two_connections_beside_a_search_for_the_next(steps: list[tuple[int, int, int]], limit: int) -> None:
+    """Whichever comes next is charged; of those of the same ms, the one that the export has first."""
+    rows, time = list[Row](), 0
+    for connection, gap, size in steps:
+        time += gap
+        rows.append((time, 1 + connection, PRODUCE, size, 0))
+    loop = closed(rows, quotas(producer_byte_rate=limit))
 
-    sensor = ProduceSensor(1000)
-    first = sensor.produce(START, 30_000).throttle_ms
-    second = sensor.produce(START + 10, 100).throttle_ms
-    waits = {START + first + 20: 0, START + 10 + second + 890: 0}
-    waits = {now: sensor.produce(now, 100).throttle_ms for now in sorted(waits)}
-    assert first > 0
-    assert second > 0
-    total = first + second + sum(waits.values())
-    assert counter(loop, PRODUCER) == Closed(
-        4, 2 + sum(wait > 0 for wait in waits.values()), total, max(first, second, *waits.values())
-    )
+    sensor, waits = ProduceSensor(limit), list[int]()
+    waiting = {name: [number for number, row in enumerate(rows) if row[1] == name] for name in (1, 2)}
+    comes = {name: START + rows[numbers[0]][0] for name, numbers in waiting.items() if numbers}
+    while comes:
+        name = min(comes, key=lambda name: (comes[name], waiting[name][0]))
+        number = waiting[name].pop(0)
+        waits.append(max(sensor.produce(comes[name], rows[number][3]).throttle_ms, 0))
+        if waiting[name]:
+            comes[name] += waits[-1] + rows[waiting[name][0]][0] - rows[number][0]
+        else:
+            del comes[name]
+    assert counter(loop, PRODUCER) == Closed(len(rows), sum(wait > 0 for wait in waits), sum(waits), max(waits))
 
 
 def test_a_throttled_fetch_is_asked_again() -> None:
@@ -200,6 +209,9 @@ def test_without_connections_only_the_open_loop_is_known() -> None:
 
     assert loop.counters.keys() == {("1", PRODUCER.value, "alice:")}
     assert loop.delays == {}
+
+    rows[2] = (10, NO_CONNECTION, FETCH, UNKNOWN, 500)
+    assert closed(rows, quotas(consumer_byte_rate=1000)).counters == {}
 
 
 def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,128 @@
+"""`kquota audit --closed-loop`: throttle times as clients would see them, beside those of the open loop."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.cli.text import duration
+from kquota.documents.encoding import schema
+from tests.audit.recorded import DATA, LOG
+from tests.audit.recorded import QUOTAS as IN_FORCE
+from tests.cli.conftest import Kquota
+
+START_MS = 1_700_000_000_000
+HEADER = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection\n"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """Alice sends 3 kB every second for a minute, on one connection, on two, and on nobody knows which."""
+    rows = [(START_MS + 1000 * n, n) for n in range(60)]
+    for name, connections in (("one", "a"), ("two", "ab"), ("none", ("",))):
+        text = "".join(f"{ms},alice,app,produce,3000,0,{connections[n % len(connections)]}\n" for ms, n in rows)
+        (tmp_path / f"{name}.csv").write_text(HEADER + text)
+    for name, limit in (("low", 1000), ("high", 1_000_000)):
+        quota = {"entity": {"user": "alice"}, "values": {"producer_byte_rate": limit}}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [quota]}))
+
+
+def test_a_recorded_log_from_end_to_end(kquota: Kquota) -> None:
+    """It was a closed loop under these quotas: what a broker logged is what comes out."""
+    arguments = ["audit", str(LOG), "--broker", "1", "--quotas", str(IN_FORCE), "--closed-loop"]
+    done = kquota(*arguments, "-o", "json")
+
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    Draft202012Validator(schema("audit")).validate(document)
+    sums = dict.fromkeys(("closed_loop", "logged"), 0)
+    for finding in document["findings"]:
+        assert (finding["closed_loop"] is None) == (finding["key"] == "request_percentage")
+        if finding["closed_loop"] is not None and finding["logged"] is not None:
+            for name in sums:
+                sums[name] += finding[name]["throttle_time_ms"]
+    assert 0.95 < sums["closed_loop"] / sums["logged"] < 1.05
+    assert document["closed_loop"]["throttle_time_ms"] == sums["closed_loop"]
+    delays = {client["user"]: client["delay_ms"] for client in document["closed_loop"]["clients"]}
+    assert delays["grace"] == 0
+    assert "frank" not in delays, "half of the thread time that limits frank is not in the log"
+
+
+@pytest.mark.parametrize("output", ["table", "markdown"])
+def test_both_numbers_are_shown(kquota: Kquota, output: str) -> None:
+    """A connection that waits falls behind, and no longer asks for more than it gets."""
+    done = kquota("audit", "one.csv", "--quotas", "low.json", "--closed-loop", "-o", output)
+
+    assert done.code == 0, done.err
+    said = done.err if output == "table" else done.out
+    ((opened, closed),) = re.findall(r"hrottle time: open loop (.+?), closed loop (.+?)[.]?\n", said)
+    document = json.loads(kquota("audit", "one.csv", "--quotas", "low.json", "--closed-loop", "-o", "json").out)
+    (finding,) = document["findings"]
+    assert opened == duration(finding["throttle_time_ms"])
+    assert closed == duration(document["closed_loop"]["throttle_time_ms"])
+    # 180 kB at 1 kB/s, less the minute of the recording and what the first windows let through; and the last wait.
+    assert 105_000 < finding["closed_loop"]["throttle_time_ms"] < 135_000
+    assert "the last request comes later: `alice:app` by " in said
+    assert ("closed loop" in done.out.splitlines()[1]) == (output == "table")
+
+
+def test_columns_of_their_own(kquota: Kquota) -> None:
+    """In CSV, only where they are asked for."""
+    plain = kquota("audit", "two.csv", "--quotas", "low.json", "-o", "csv")
+    done = kquota("audit", "two.csv", "--quotas", "low.json", "--closed-loop", "-o", "csv")
+
+    (row,) = csv.DictReader(io.StringIO(done.out))
+    closed = {name: row.pop(name) for name in list(row) if name.startswith("closed_loop_")}
+    assert [row] == list(csv.DictReader(io.StringIO(plain.out)))
+    assert 0 < int(closed["closed_loop_throttle_time_ms"]) < int(row["throttle_time_ms"])
+    assert 0 < int(closed["closed_loop_throttled_events"]) < 60
+    assert 0 < int(closed["closed_loop_throttle_time_max_ms"]) < int(row["throttle_time_max_ms"])
+
+
+def test_under_both_quotas(kquota: Kquota) -> None:
+    """With --against, as with it."""
+    arguments = ["audit", "one.csv", "--quotas", "low.json", "--against", "high.json", "--closed-loop"]
+    document = json.loads(kquota(*arguments, "-o", "json").out)
+
+    Draft202012Validator(schema("audit")).validate(document)
+    assert document["closed_loop"]["throttle_time_ms"] > 60_000
+    assert document["closed_loop"]["throttle_time_before_ms"] == 0
+    for output in ("table", "markdown"):
+        done = kquota(*arguments, "-o", output)
+        assert "(0 ms under the quotas of --against)" in done.out + done.err
+
+
+def test_without_connections(kquota: Kquota) -> None:
+    """A column without values is none: only the open loop is known, and that is said."""
+    done = kquota("audit", "none.csv", "--quotas", "low.json", "--closed-loop")
+
+    assert done.code == 0, done.err
+    assert "open loop only" in done.out
+    finding = json.loads(kquota("audit", "none.csv", "--quotas", "low.json", "--closed-loop", "-o", "json").out)
+    assert [each["closed_loop"] for each in finding["findings"]] == [None]
+    assert finding["closed_loop"]["clients"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("one.csv --engine spark", 2, "--closed-loop runs on this machine"),
+        ("one.csv --master local[1]", 2, "cannot go with --master"),
+        ("--table usage", 2, "cannot go with --table"),
+        ("--topic usage --bootstrap-server 127.0.0.1:1", 2, "cannot go with --topic"),
+        ("--prometheus http://127.0.0.1:1", 2, "cannot go with --prometheus"),
+        (str(DATA / "samples" / "kafka-jmx.csv"), 3, "there are samples, and --closed-loop needs each request"),
+    ],
+)
+def test_what_it_cannot_be_had_of(kquota: Kquota, arguments: str, code: int, says: str) -> None:
+    """One line, before anything is read."""
+    done = kquota("audit", *arguments.split(), "--quotas", "low.json", "--closed-loop")
+
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
