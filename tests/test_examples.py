@@ -1,8 +1,8 @@
 """Every example runs, as it is written.
 
-But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, 3f2a91c0d4e5 for the entry of the
-journal, and to probe or to watch for some time is to do it for two seconds. Where there is no address, the current
-context names the broker. A person at a terminal says yes.
+But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, prometheus:9090 for samples that were
+recorded, 3f2a91c0d4e5 for the entry of the journal, and to probe or to watch for some time is to do it for two seconds.
+Where there is no address, the current context names the broker. A person at a terminal says yes.
 
 An example that asks for an exit code (`--fail-on`, `--exit-code`) finds something and gets it; a watch without an end
 is interrupted; others end with 0. An example that is new runs without further ado, or this file lacks what it names.
@@ -39,11 +39,13 @@ from kquota.documents.quotas import read_quota_file, read_quotas
 from kquota.documents.workload import read_workload
 from kquota.sandbox import Sandbox
 from tests import examples
+from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 
 ROOT = Path(__file__).resolve().parents[1]
+SAMPLES = RECORDED.parent
 EXAMPLES = examples.every()
 CURRENT = """\
 kind: kquota.quotas
@@ -88,12 +90,14 @@ class World:
     broker: str
     request_log: Path
     zookeeper: Sandbox
+    prometheus: str
     entry: str
 
     def live(self, script: str, chroot: str) -> str:
         """The example with real addresses."""
         script = re.sub(r"(?:[\w.-]+:2181,?)+(?:/\w+)?", chroot, script)
         script = re.sub(r"[\w.-]+:9092", self.broker, script)
+        script = script.replace("http://prometheus:9090", self.prometheus)
         script = script.replace("3f2a91c0d4e5", self.entry)
         if script.startswith("kquota watch"):
             return re.sub(r"--for \w+", "--for 2s", script)
@@ -165,6 +169,7 @@ def write_files(home: Path) -> None:
         "bin/kafka-configs.sh": "#!/bin/sh\necho \"Quota configs for client-id 'app' are producer_byte_rate=9.0\"\n",
         "quotas.sh": "kafka-configs.sh --alter --user-defaults --add-config producer_byte_rate=9\n",
         "rpk.json": RPK,
+        "kafka-jmx.csv": (SAMPLES / "kafka-jmx.csv").read_text(),
         "spark/spark-defaults.conf": "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n",
     }
     log = "".join(LINE % (number, number % 2) for number in range(9))
@@ -204,7 +209,9 @@ def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempP
     kquota(home, "apply", "applied.yaml", "--for", "1s", "--yes")
     [entry] = json.loads(kquota(home, "history", "-o", "json").stdout)["entries"]
     kquota(home, "plan", "quotas.yaml", "--out", "plan.json")
-    yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, entry["id"])
+    last = json.loads(RECORDED.read_text())["data"]["result"][0]["values"][-1][0]
+    with fake_prometheus(time.time() - 60 - last) as prometheus:
+        yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, prometheus.url, entry["id"])
     for deleted in topics.delete_topics(["load", "usage"]).values():
         deleted.result()
     make_it(connect(bootstrap_server=kraft.bootstrap), {})
