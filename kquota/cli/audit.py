@@ -303,10 +303,9 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     summary = f"{throttled} of {len(rows)} counters throttled"
     if undetermined:
         summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
-    click.echo(
+    note(
         f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
-        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)",
-        err=True,
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)"
     )
     for line in _closed_loop_lines(result):
         note(line)

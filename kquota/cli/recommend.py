@@ -11,6 +11,7 @@ import click
 
 from kquota.cli import params, usage
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
 from kquota.core.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _summarize(found: Recommendations) -> None:
     counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
     said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
-    click.echo(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker", err=True)
+    note(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker")
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
         click.echo(

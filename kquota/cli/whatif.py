@@ -79,6 +79,7 @@ def replay(
         QuotaHistory.of(after),
         Generation.for_version(options["kafka_version"]),
         QuotaWindows() if broker is None else broker.windows,
+        QuotaWindows() if broker is None else broker.controller_windows,
         against=QuotaHistory.of(before),
         top_clients=None,
         per_client=True,

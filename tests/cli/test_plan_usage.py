@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota.audit.findings import AuditResult
+from kquota.audit.settings import AuditSettings
+from kquota.cli import usage, whatif
 from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
+from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Kquota
 from tests.cli.test_audit_quotas import START_MS, quotas
 
@@ -77,6 +81,24 @@ def test_the_brokers_own_defaults_count(kquota: Kquota, tmp_path: Path) -> None:
     assert (alice["user"], alice["outcome"]) == ("alice", "newly throttled")
     assert (alice["before"]["limit"], alice["after"]["limit"]) == (20_000, 4000)
     assert {other["outcome"] for other in others} == {"throttled more"}
+
+
+def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number is the burst of the mutation quota's token bucket."""
+    (tmp_path / "server.properties").write_text("controller.quota.window.num=2\n")
+    audited: list[AuditSettings] = []
+    audit_files = usage.audit_files
+
+    def kept(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
+        audited.append(settings)
+        return audit_files(paths, settings)
+
+    monkeypatch.setattr(usage, "audit_files", kept)
+    options = {"kafka_version": "4.0", "server_properties": tmp_path / "server.properties"}
+    before, after = (read_quotas(tmp_path / name) for name in ("current.json", "planned.json"))
+    whatif.replay([str(tmp_path / "usage.csv")], before, after, options)
+
+    assert [(each.windows.samples, each.controller_windows.samples) for each in audited] == [(11, 2)]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ EMPTY = "{kind: kquota.quotas, version: 1, quotas: []}"
 def files(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
     (tmp_path / "empty.yaml").write_text(EMPTY)
+    (tmp_path / "usage.csv").write_text(
+        "time_ms,broker,user,client_id,api,bytes\n1773219600000,1,alice,app,produce,10\n"
+    )
 
 
 PLAN = ("plan", "quotas.yaml", "--quotas", "empty.yaml")
@@ -50,6 +53,14 @@ COLOURED = (
         (("lint", "empty.yaml"), "nothing found\n"),
         (("history", "--journal", "journal"), "nothing was done yet\n"),
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
+        (
+            ("audit", "usage.csv", "--quotas", "quotas.yaml"),
+            "0 of 1 counters throttled; 1 requests read, 0 without a quota, 0 exempt (local engine)\n",
+        ),
+        (
+            ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),
+            "1 quota: 1 kept; every value holds per broker\n",
+        ),
         (("sandbox", "stop", "--dir", "sandbox"), "not running\n"),
     ],
 )
