@@ -219,7 +219,9 @@ def _option(switches: str, meaning: str) -> str:
     if first.endswith(","):
         second, _, rest = rest.partition(" ")
         first += f" {second}"
-    return _tagged(f"\\fB{escape(first)}\\fR {escape(rest)}".rstrip(), meaning)
+    # A long choice may be broken after each bar.
+    value = escape(rest).replace("|", "|\\:")
+    return _tagged(f"\\fB{escape(first)}\\fR {value}".rstrip(), meaning)
 
 
 def _tagged(tag: str, text: str) -> str:

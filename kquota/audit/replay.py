@@ -203,7 +203,9 @@ class Replay:
     def _hold(self, segment: Segment) -> None:
         """Keeps the events of a segment until their time has come."""
         if self._held_rows >= self._flush_at:
-            self._replay(self._settled(segment.base_ms))
+            # What comes next may be on the disk already.
+            known_ms = min(segment.base_ms, self._later[-1].from_ms) if self._later else segment.base_ms
+            self._replay(self._settled(known_ms))
             if self._held_rows > HELD_ROWS:
                 self._put_later()
             self._flush_at = self._held_rows + FLUSH_ROWS
@@ -221,11 +223,13 @@ class Replay:
         return time_ms - (RETRY_MS if any(held.unsized for held in self._held) else 0)
 
     def _put_later(self) -> None:
-        """Moves the later half of what is held to the disk."""
+        """Moves the later half of what is held to the disk; what may hold a retry of the earliest events stays."""
         times = np.concatenate([held.times.astype(np.int64) + held.base_ms for held in self._held])
-        middle = int(np.median(times))
-        if middle <= times.min():
-            return  # all in one moment
+        first = int(times.min()) + 1
+        # Where nothing could be replayed when the disk is read again, the same half would come and go for ever.
+        middle = max(int(np.median(times)), first + (first - self._settled(first)))
+        if middle > times.max():
+            return
         later = _Later(middle)
         cuts = [held.cut(middle) for held in self._held]
         for _, part in cuts:

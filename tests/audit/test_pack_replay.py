@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import kernels, replay
+from kquota.audit.batch import UNKNOWN
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer, Segment
 from kquota.audit.replay import Replay, find
@@ -157,6 +159,31 @@ def test_memory_does_not_grow_with_the_length(monkeypatch: pytest.MonkeyPatch, l
 
     assert counted.most <= 1600
     assert table.column("events").to_pylist() == [200 * length]
+
+
+def test_a_retry_on_the_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fetch tried to read is told by its retry, also when a segment is next that begins long after both."""
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONSUMER_BYTE_RATE: 1_000_000}}))
+    packer = Packer(quotas, 1)
+    sizes = [
+        {0: UNKNOWN, 1: 1, 2: 1, 1000: 5000, 1001: 1, 1002: 1, 2_000_000: 1},
+        {500: 1},
+        {600: 1, 601: 1, 602: 1, 603: 1},
+        {1_500_000: 1},
+    ]
+    segments = []
+    for number, part in enumerate(sizes):
+        batch = oracle.batch([Event(time, "1", "alice", "app", "fetch", size, 0, 0) for time, size in part.items()])
+        connection = np.array([7 if size in (UNKNOWN, 5000) else 8 for size in part.values()], np.int64)
+        segments += [segment for _, segment in packer.pack(replace(batch, connection=connection), (number, 0))]
+    (expected,) = find(segments, AuditSettings(quotas))
+
+    monkeypatch.setattr(replay, "FLUSH_ROWS", 4)
+    monkeypatch.setattr(replay, "HELD_ROWS", 4)
+    (found,) = find(segments, AuditSettings(quotas))
+
+    assert found == expected
+    assert found.column("estimated_events").to_pylist() == [1]
 
 
 def test_names_the_busiest_clients_of_a_shared_counter() -> None:
