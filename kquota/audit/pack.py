@@ -177,6 +177,9 @@ class _Memo:
         self._keys = np.zeros(0, np.int64)
         self._values = np.zeros((0, 2), np.int64)
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
         """A row of two for each key; what is not known yet is computed and kept."""
         places = np.searchsorted(self._keys, keys)
@@ -270,6 +273,11 @@ class Packer:
         self._homes: list[int] = []
         """Where each counter is kept: the bucket, modulo their number."""
         self.begin()
+
+    @property
+    def known(self) -> int:
+        """How many clients it has met, in all its periods."""
+        return sum(len(period.charged) for period in self._periods)
 
     def begin(self) -> None:
         """Begins a task: nothing is told yet of whom its segments are about, and nothing is counted."""

@@ -89,13 +89,15 @@ def pack_events(
     yield Blob(0, 0, _OTHER + pickle.dumps(account, protocol=5))
 
 
+KEPT_CLIENTS = 1_000_000
+"""A packer that has met more is not kept: its tables would grow with every task."""
 _kept: list[tuple[AuditSettings, int, list[Packer]]] = []
 """The packers of the task before, in this process."""
 
 
 def _packers(settings: AuditSettings, buckets: int) -> list[Packer]:
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
-    if not _kept or _kept[0][:2] != (settings, buckets):
+    if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [
             Packer(quotas, buckets, variant, settings.per_client, settings.together)
             for variant, quotas in enumerate(settings.variants)
