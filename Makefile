@@ -68,6 +68,7 @@ zipapp: env
 	$(BIN)/python -m tools.pyz --out dist/kquota.pyz
 
 bench: maven env
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.zookeeper
 	$(BIN)/python -m benchmarks.protocol
