@@ -58,9 +58,14 @@ def command(strict: bool, output: str, **options: Any) -> None:
     with session.open_backend(options) as backend:
         snapshot = backend.describe(wanted)
         mechanisms = _mechanisms(backend, wanted) if output == "wide" else {}
+        # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
+        named = any(isinstance(match, str) for match in wanted.components.values())
+        others = backend.describe() if named and not snapshot and not mechanisms else None
     session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
     print_snapshot(snapshot, output, mechanisms)
+    if others is not None:
+        session.note_slips(others, wanted.components)
 
 
 def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:

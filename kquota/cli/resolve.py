@@ -245,7 +245,7 @@ def print_resolutions(
                 "-"
                 if item.level is None
                 else (source(item.key, item.entity), "" if item.entity is None else znode_path(item.entity)),
-                item.sensor,
+                item.sensor if item.sensor.user or item.sensor.client_id else "-",
                 ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
             )
             for item in resolutions

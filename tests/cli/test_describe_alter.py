@@ -51,6 +51,23 @@ def test_describe_prints_every_format(kquota: Kquota, filled: str, golden: Golde
 
 
 @pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("--user alise", "did you mean 'alice'?"),
+        ("--ip 10.0.0.8", ""),
+        ("--user zoe", ""),
+    ],
+)
+def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, arguments: str, hint: str) -> None:
+    """The one that is meant is named; other digits make a neighbour, not a slip."""
+    done = kquota("describe", "--zookeeper", filled, *arguments.split())
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("no quotas are set\n")
+    assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
+
+
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ("--user alice", ["user=alice"]),
