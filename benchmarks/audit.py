@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,60 +32,80 @@ from kquota.audit.sources import plan_splits
 from kquota.core.history import QuotaHistory
 
 
-def tree() -> list[psutil.Process]:
-    """This process and everything it started."""
-    me = psutil.Process()
-    return [me, *me.children(recursive=True)]
+class Meter:
+    """The CPU time and the memory of this process and of everything it starts, looked at ten times a second.
 
+    A process that has ended counts with what was last seen of it: PySpark's daemon ignores its workers' end, so that
+    their time is in nobody's account. Children of this process itself are exact, as they are waited for.
+    """
 
-def cpu_seconds() -> float:
-    """User and system time of the tree, with that of children that have ended."""
-    total = 0.0
-    for process in tree():
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+    def __init__(self) -> None:
+        self._me = psutil.Process()
+        self._below: dict[psutil.Process, float] = {}
+        self._lock = threading.Lock()
+        self.forget_peaks()
+        threading.Thread(target=self._watch, daemon=True).start()
 
-
-class PeakMemory:
-    """Samples the tree's resident memory while it is open; `java` and `python` hold the peaks in MB."""
-
-    def __enter__(self) -> PeakMemory:
+    def forget_peaks(self) -> None:
+        """From now on `java`, `python` and `worker` (the largest one) are new peaks, of resident memory in MB."""
         self.java = self.python = self.worker = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-        return self
 
-    def _sample(self) -> None:
-        while not self._stop.wait(0.2):
+    def cpu_seconds(self) -> float:
+        """User and system time of all, since they were started."""
+        return self._look()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(0.1)
+            self._look()
+
+    def _look(self) -> float:
+        with self._lock:
             java, pythons = 0.0, [0.0]
-            for process in tree():
+            own = self._me.cpu_times()
+            total = own.user + own.system
+            for process in [self._me, *self._me.children(recursive=True)]:
                 try:
-                    size = process.memory_info().rss / 2**20
-                    if process.name() == "java":
-                        java += size
-                    else:
-                        pythons.append(size)
+                    with process.oneshot():
+                        size, times = process.memory_info().rss / 2**20, process.cpu_times()
+                        if process.name() == "java":
+                            java += size
+                        else:
+                            pythons.append(size)
+                        if process.ppid() == self._me.pid:
+                            total += times.user + times.system
+                        elif process != self._me:
+                            self._below[process] = times.user + times.system
                 except psutil.Error:
                     continue
             self.java, self.python = max(self.java, java), max(self.python, sum(pythons))
             self.worker = max(self.worker, *pythons)
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+            ended = self._me.cpu_times()
+            return total + ended.children_user + ended.children_system + sum(self._below.values())
 
 
-def measured(work: Callable[[], Any]) -> tuple[float, float, PeakMemory, Any]:
-    """(CPU seconds, wall seconds, peak memory, answer) of the work."""
-    with PeakMemory() as memory:
-        cpu, wall = cpu_seconds(), time.perf_counter()
-        answer = work()
-        return cpu_seconds() - cpu, time.perf_counter() - wall, memory, answer
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What some work cost."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+    worker_mb: float
+    """The largest Python process."""
+    answer: Any
+
+    def __str__(self) -> str:
+        return f"{self.cpu_s:.1f} ({self.wall_s:.1f}, {self.peak_mb:.0f}/{self.worker_mb:.0f})"
+
+
+def measured(meter: Meter, work: Callable[[], Any]) -> Measured:
+    """Does the work."""
+    meter.forget_peaks()
+    cpu, wall = meter.cpu_seconds(), time.perf_counter()
+    answer = work()
+    wall = time.perf_counter() - wall
+    return Measured(meter.cpu_seconds() - cpu, wall, meter.java + meter.python, meter.worker, answer)
 
 
 def main() -> None:
@@ -96,7 +117,8 @@ def main() -> None:
 
     session = spark.open_session("local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 8)
-    grown = {rows: benchmark(session, rows, arguments.repeat) for rows in arguments.rows}
+    meter = Meter()
+    grown = {rows: benchmark(session, meter, rows, arguments.repeat) for rows in arguments.rows}
     session.stop()
     (fewest, first), (most, last) = min(grown.items()), max(grown.items())
     if most > fewest:
@@ -106,7 +128,7 @@ def main() -> None:
         print()
 
 
-def benchmark(session: Any, rows: int, repeat: int) -> dict[str, float]:
+def benchmark(session: Any, meter: Meter, rows: int, repeat: int) -> dict[str, float]:
     """The contenders in turns, over one file. Returns the median CPU seconds of each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "usage.parquet"
@@ -141,12 +163,12 @@ def benchmark(session: Any, rows: int, repeat: int) -> dict[str, float]:
         for turn in range(repeat + 1):
             line, answers = f"{'warm-up' if turn == 0 else f'run {turn}':8}", set()
             for name, work in contenders.items():
-                seconds, wall, memory, answer = measured(work)
+                found = measured(meter, work)
                 if turn:  # the first turn warms the JVM and fills the compiler's cache
-                    cpu[name].append(seconds)
+                    cpu[name].append(found.cpu_s)
                 if name not in ("groupBy", "DataFrame"):  # the rows of a DataFrame have no order within a ms
-                    answers.add(answer)
-                line += f"{f'{seconds:.1f} ({wall:.1f}, {memory.java + memory.python:.0f}/{memory.worker:.0f})':>24}"
+                    answers.add(found.answer)
+                line += f"{found!s:>24}"
             print(line, flush=True)
             assert len(answers) == 1, answers
         medians = {name: statistics.median(seconds) for name, seconds in cpu.items()}

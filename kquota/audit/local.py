@@ -140,16 +140,22 @@ def _by_bucket(places: Iterable[_Place]) -> list[list[_Place]]:
 
 
 def _pack(task: list[tuple[int, Split]], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
-    """One map task; its blobs go into a file."""
+    """One map task of a process that was started for this audit; its blobs go into a file."""
     with open(path, "wb") as file:
-        return _write(task, settings, buckets, file, path)
+        return _write(task, settings, buckets, file, path, retell=False)
 
 
 def _write(
-    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str
+    task: Iterable[tuple[int, Split]],
+    settings: AuditSettings,
+    buckets: int,
+    file: IO[bytes],
+    path: str,
+    *,
+    retell: bool = True,
 ) -> list[_Place]:
     places = []
-    for blob in stages.pack_splits(task, settings, buckets):
+    for blob in stages.pack_splits(task, settings, buckets, retell=retell):
         places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
         file.write(blob.data)
     return places

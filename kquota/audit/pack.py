@@ -279,12 +279,13 @@ class Packer:
         """How many clients it has met, in all its periods."""
         return sum(len(period.charged) for period in self._periods)
 
-    def begin(self) -> None:
-        """Begins a task: nothing is told yet of whom its segments are about, and nothing is counted."""
+    def begin(self, *, retell: bool = True) -> None:
+        """Begins a task: nothing is counted yet and, with `retell`, nothing told of whom its segments are about."""
         self.ungoverned = 0
-        self._told: dict[int, Any] = {}
-        """Period → the counters that were told (a mask)."""
-        self._told_members = [_Seen() for _ in range(self.buckets)]
+        if retell:
+            self._told: dict[int, Any] = {}
+            """Period → the counters that were told (a mask)."""
+            self._told_members = [_Seen() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""

@@ -56,22 +56,33 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
     return max(2 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
 
 
-def pack_splits(splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
-    """The map side: reads the splits of one task."""
+def pack_splits(
+    splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, *, retell: bool = True
+) -> Iterator[Blob]:
+    """The map side: reads the splits of one task.
+
+    Each task tells whom its segments are about, as an engine may run it anywhere and twice; not again, without
+    `retell`, what a task before it in this process has told in the same audit.
+    """
     tally = Tally()
     events = (
         ((number, part), batch)
         for number, split in splits
         for part, batch in enumerate(read(split, settings.read, tally))
     )
-    return pack_events(events, tally, settings, buckets)
+    return pack_events(events, tally, settings, buckets, retell=retell)
 
 
 def pack_events(
-    events: Iterable[tuple[tuple[int, int], Batch | Samples]], tally: Tally, settings: AuditSettings, buckets: int
+    events: Iterable[tuple[tuple[int, int], Batch | Samples]],
+    tally: Tally,
+    settings: AuditSettings,
+    buckets: int,
+    *,
+    retell: bool = True,
 ) -> Iterator[Blob]:
     """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
-    packers = _packers(settings, buckets)
+    packers = _packers(settings, buckets, retell)
     sampled: dict[int, list[Samples]] = {}
     number = None
     for ordinal, batch in events:
@@ -95,7 +106,7 @@ _kept: list[tuple[AuditSettings, int, list[Packer]]] = []
 """The packers of the task before, in this process."""
 
 
-def _packers(settings: AuditSettings, buckets: int) -> list[Packer]:
+def _packers(settings: AuditSettings, buckets: int, retell: bool) -> list[Packer]:
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
     if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [
@@ -105,7 +116,7 @@ def _packers(settings: AuditSettings, buckets: int) -> list[Packer]:
         _kept[:] = [(settings, buckets, packers)]
     packers = _kept[0][2]
     for packer in packers:
-        packer.begin()
+        packer.begin(retell=retell)
     return packers
 
 
