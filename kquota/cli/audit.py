@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, usage
+from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note
 from kquota.errors import InputError
@@ -33,7 +33,7 @@ _CALLED = "kquota.audit.called"
 
 
 @click.command("audit", cls=_Remembering)
-@usage.usage_options
+@usage.usage_options(samples=True)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name.")
 @click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet.")
@@ -112,11 +112,11 @@ def command(
 
         check_report(report)
     settings = _settings(options, top, reported=report is not None)
-    with usage.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
+    with auditing.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
         # First, as it says at once when there is too much for it.
         closed = _closed_loop(options, settings) if closed_loop else ()
         result = replace(run(settings), closed_loop=closed)
-    usage.keep_rejects(result, quarantine)
+    auditing.keep_rejects(result, quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -189,7 +189,7 @@ def _write_report(
         result.findings.to_pylist(),
         result.timelines,
         result.quality,
-        usage.reasons(result.rejects),
+        auditing.reasons(result.rejects),
         settings,
         result.engine,
         click.get_current_context().meta[_CALLED],
@@ -204,7 +204,6 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
     from kquota.cli import whatif
     from kquota.cli.text import code
 
-    quality = result.quality
     if output == "csv":
         whatif.print_comparison_csv(comparison)
     elif output == "markdown":
@@ -213,13 +212,13 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(quality)
+                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(result)
             ),
         )
         _print_closed_loop(result)
     else:
         whatif.print_comparison(comparison)
-        note(f"{whatif.summary(comparison)}; {quality.events} requests read ({result.engine} engine)")
+        note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
         for line in _closed_loop_lines(result):
             note(line)
 
@@ -233,7 +232,7 @@ def print_result(
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
 
-        enforcement = usage.enforcement_of(settings)
+        enforcement = auditing.enforcement_of(settings)
         click.echo(
             to_json(
                 audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison, result.closed_loop)
@@ -263,7 +262,7 @@ def print_result(
 
 
 def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, period, print_table
+    from kquota.cli.text import Column, period, print_table, records_text
     from kquota.core.quota import QuotaKey, humanize
 
     if shown:
@@ -304,7 +303,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
     if undetermined:
         summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     note(
-        f"{summary}; {quality.events} {_UNITS.get(_bases(rows), 'requests and samples')} read,"
+        f"{summary}; {records_text(quality.events, (row['basis'] for row in rows))} read,"
         f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)"
     )
     for line in _closed_loop_lines(result):
@@ -389,13 +388,6 @@ def _peak(row: dict[str, Any]) -> str:
 
 
 _PEAKS = ("peak_rate", "peak_rate_max")
-_UNITS = {"requests": "requests", "rates": "samples", "totals": "samples"}
-
-
-def _bases(rows: list[dict[str, Any]]) -> str:
-    """What all findings rest on; empty where that differs."""
-    bases = {row["basis"] for row in rows} or {"requests"}
-    return bases.pop() if len(bases) == 1 else ""
 
 
 def _why_undetermined(rows: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, usage
+from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note
 from kquota.core.quota import QuotaKey
@@ -52,7 +52,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command("recommend")
-@usage.usage_options
+@usage.usage_options(samples=False)
 @click.option(
     "--for",
     "scope",
@@ -136,14 +136,14 @@ def command(
         only,
         Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
     )
-    with usage.auditor(options, settings, "a recommendation") as run:
+    with auditing.auditor(options, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
-    usage.keep_rejects(measured, quarantine)
+    auditing.keep_rejects(measured, quarantine)
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.recommendation import recommendation_document
 
-        enforcement = usage.enforcement_of(settings)
+        enforcement = auditing.enforcement_of(settings)
         document = recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
         click.echo(to_json(document), nl=False)
     elif output == "yaml":

@@ -168,8 +168,11 @@ def _only_a_file() -> None:
         raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
 
 
-def load_history(options: dict[str, Any]) -> QuotaHistory:
-    """As `load_quotas`, but the file may be a history, and `--quotas-journal` leads back from what is given."""
+def load_history(options: dict[str, Any], *, only_a_file: bool = True) -> QuotaHistory:
+    """As `load_quotas`, but the file may be a history, and `--quotas-journal` leads back from what is given.
+
+    `only_a_file`: whether a cluster must not be given beside the file.
+    """
     from kquota.core.history import QuotaHistory
 
     file: Path | None = options["quotas"]
@@ -177,7 +180,8 @@ def load_history(options: dict[str, Any]) -> QuotaHistory:
     if file is None:
         history = QuotaHistory.of(load_quotas(options))
     else:
-        _only_a_file()
+        if only_a_file:
+            _only_a_file()
         history = read_history_file(file)
     if folder is None:
         return history

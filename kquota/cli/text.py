@@ -220,6 +220,19 @@ def short_unit(unit: str) -> str:
     return unit if unit.startswith(("bytes", "%")) else "/s"
 
 
+def many(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things: `1 counter`, `4,627 requests`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def records_text(number: int, bases: Iterable[str]) -> str:
+    """`300 requests`, `1 sample`: how many records an audit read, and what they are, by what its findings rest on."""
+    sampled = {basis != "requests" for basis in bases}
+    if len(sampled) == 2:
+        return f"{number:,} requests and samples"
+    return many(number, "sample" if True in sampled else "request")
+
+
 def amount_text(value: float, unit: str) -> str:
     """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
     shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)

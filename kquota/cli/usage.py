@@ -1,38 +1,43 @@
-"""What an audit reads and how its brokers enforce: the options that say it, and running an audit over it."""
+"""What an audit reads and how its brokers enforce: the options that say it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import sys
-import tempfile
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kquota.cli import params, session
-from kquota.cli.streams import console, shows_progress
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Reject
-    from kquota.audit.findings import AuditResult
     from kquota.audit.settings import AuditSettings
-    from kquota.audit.sources import Split
     from kquota.core.history import QuotaHistory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Audit = Callable[["AuditSettings"], "AuditResult"]
-"""Audits one input on one engine, as often as it is asked to."""
+_EVENTS = ("auto", "request-log", "usage")
+_SAMPLES = ("prometheus", "openmetrics", "kafka-jmx", "rpk-connections", "confluent-metrics")
 
-_OPTIONS = (
+
+def _a_second(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+    if value is not None and value < 1000:
+        raise click.BadParameter("a second is the least")
+    return value
+
+
+def _source(dialects: tuple[str, ...], help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--source",
+        type=click.Choice(dialects),
+        default="auto",
+        show_default=True,
+        help=f"What the files are: {help_text}.",
+    )
+
+
+_WHAT = (
     click.argument("paths", nargs=-1, type=click.Path(), metavar="PATH…"),
     click.option("--table", metavar="NAME", help="Instead of files: a usage table of Spark's catalogue."),
     click.option(
@@ -47,38 +52,26 @@ _OPTIONS = (
         metavar="DIR",
         help="The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
     ),
-    click.option(
-        "--source",
-        type=click.Choice(
-            [
-                "auto",
-                "request-log",
-                "usage",
-                "prometheus",
-                "openmetrics",
-                "kafka-jmx",
-                "rpk-connections",
-                "confluent-metrics",
-            ]
-        ),
-        default="auto",
-        show_default=True,
-        help="What the files are: Kafka's request log, usage tables (Parquet, ORC, CSV, JSON lines), or samples of the"
-        " brokers' quota metrics.",
+)
+_OF_EVENTS = (_source(_EVENTS, "Kafka's request log, or usage tables (Parquet, ORC, CSV, JSON lines)"),)
+_OF_SAMPLES = (
+    _source(
+        (*_EVENTS, *_SAMPLES),
+        "Kafka's request log, usage tables (Parquet, ORC, CSV, JSON lines), or samples of the brokers' quota metrics",
     ),
     click.option("--prometheus", metavar="URL", help="Ask a Prometheus for samples of the brokers' quota metrics."),
     click.option(
         "--prometheus-match",
-        "matchers",
         metavar="MATCHERS",
         help="Which series of it, besides their names: 'cluster=\"prod\"'.",
     ),
     click.option(
-        "--last", type=params.DURATION, default="1h", show_default=True, metavar="TIME", help="How much of it."
+        "--last", type=params.DURATION, callback=_a_second, show_default="1h", metavar="TIME", help="How much of it."
     ),
     click.option(
         "--step",
         type=params.DURATION,
+        callback=_a_second,
         metavar="TIME",
         help="A value in each step only, and not every sample: less to fetch, but then nobody is found not throttled.",
     ),
@@ -87,6 +80,8 @@ _OPTIONS = (
         is_flag=True,
         help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
     ),
+)
+_HOW = (
     click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder."),
     click.option(
         "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
@@ -135,21 +130,22 @@ _OPTIONS = (
 )
 
 
-def usage_options(function: F) -> F:
-    """The argument and the options that `settings_of`, `auditor` and `keep_rejects` take."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
+def usage_options(*, samples: bool) -> Callable[[F], F]:
+    """The argument and the options that `settings_of` and `kquota.cli.auditing` take; with those of samples, or not."""
+
+    def decorate(function: F) -> F:
+        for each in reversed((*_WHAT, *(_OF_SAMPLES if samples else _OF_EVENTS), *_HOW)):
+            function = each(function)
+        return function
+
+    return decorate
 
 
 def settings_of(options: dict[str, Any]) -> AuditSettings:
     """What the options ask for; `--against` where the command has it. Raises InputError, and click.UsageError."""
     from zoneinfo import ZoneInfo
 
-    if not _named(options):
-        raise click.UsageError("what to audit: give files, --prometheus URL, --table NAME or --topic NAME")
-    if len(_named(options)) > 1:
-        raise click.UsageError(f"what to audit: {' and '.join(_named(options))} are too much, give one of them")
+    _check_input(options)
     if options["table"] is not None and options["engine"] == "local":
         raise click.UsageError("--table is Spark's: it needs --engine spark")
     try:
@@ -182,15 +178,24 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         ),
         controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
-        in_force=options["in_force"],
+        in_force=options.get("in_force", False),
         read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"], kafka),
     )
 
 
-def _named(options: Mapping[str, Any]) -> list[str]:
-    """What is named to be audited."""
-    named = ["files"] if options["paths"] or options["prometheus"] is not None else []
-    return named + [f"--{name}" for name in ("table", "topic") if options[name] is not None]
+def _check_input(options: Mapping[str, Any]) -> None:
+    """Raises click.UsageError unless one thing is named to be audited."""
+    asked = options.get("prometheus") is not None
+    files = ["files" if options["paths"] else "--prometheus"] if options["paths"] or asked else []
+    named = files + [f"--{name}" for name in ("table", "topic") if options[name] is not None]
+    if not named:
+        or_ask = "--prometheus URL, " if "prometheus" in options else ""
+        raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
+    if len(named) > 1:
+        raise click.UsageError(f"what to audit: {' and '.join(named)} are too much, give one of them")
+    for name in ("prometheus_match", "last", "step"):
+        if options.get(name) is not None and not asked:
+            raise click.UsageError(f"--{name.replace('_', '-')} is of --prometheus URL: give that, too")
 
 
 def _topic_client(options: dict[str, Any]) -> dict[str, Any]:
@@ -204,182 +209,13 @@ def _topic_client(options: dict[str, Any]) -> dict[str, Any]:
 def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
     """The quotas to audit, and those that they are compared with."""
     against: str | None = options.get("against")
-    if options["topic"] is not None and options["quotas"] is not None and against != "live":
-        # The cluster is where the topic is then.
-        other = None if against is None else session.read_history_file(Path(against))
-        return session.read_history_file(options["quotas"]), other
-    if against is None:
-        return session.load_history(options), None
-    if against != "live":
-        return session.load_history(options), session.read_history_file(Path(against))
-    if options["quotas"] is None or options["quotas_journal"] is not None:
-        raise click.UsageError("--against live compares the cluster with the quotas of --quotas FILE: give only that")
-    file = session.read_history_file(options["quotas"])
-    return file, session.load_history({**options, "quotas": None})
-
-
-@contextlib.contextmanager
-def auditor(options: Mapping[str, Any], settings: AuditSettings, needs: str | None = None) -> Iterator[Audit]:
-    """Finds the input and the engine; yields what audits the one on the other. Raises InputError.
-
-    `needs` names what cannot be done without each request: then samples raise InputError, too.
-    """
-    table, topic, url = options["table"], options["topic"], options["prometheus"]
-    if table is not None:
-        from kquota.audit import spark
-
-        with _on_spark(options["master"], lambda session, its: spark.audit_table(session, table, its)) as audit:
-            yield audit
-        return
-    if topic is not None:
-        from kquota.audit.sources.usage_topic import plan_topic
-
-        splits = plan_topic(topic, settings.read.kafka or {})
-        with _audits(splits, f"topic {topic}", options["engine"], options["master"]) as audit:
-            yield audit
-        return
-    from kquota.audit.sources import SAMPLED, plan_splits
-
-    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
-        fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
-        # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-        splits = plan_splits((*options["paths"], *fetched), options["source"])
-        what = ", ".join((*options["paths"], *([url] if url else ())))
-        if needs is not None and any(split.dialect in SAMPLED for split in splits):
-            raise InputError(f"{what}: there are samples, and {needs} needs each request")
-        with _audits(splits, what, options["engine"], options["master"]) as audit:
-            yield audit
-
-
-def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
-    """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
-    from kquota.audit.sources import plan_splits
-
-    with _audits(plan_splits(paths, "auto"), ", ".join(paths), "auto", None) as audit:
-        return audit(settings)
-
-
-@contextlib.contextmanager
-def _audits(splits: Sequence[Split], what: str, engine: str, master: str | None) -> Iterator[Audit]:
-    """Audits of these splits, which errors call `what`."""
-    from kquota.audit import engines
-
-    if engines.choose(engine, splits, master) == "local":
-        from kquota.audit import local
-
-        def run(settings: AuditSettings) -> AuditResult:
-            with _progress("auditing") as show:
-                counts = [(0, 0)]
-                show(lambda: counts[-1])
-                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
-
-        yield run
-        return
-    from kquota.audit import spark
-
-    with _on_spark(master, lambda session, settings: spark.audit(session, splits, settings, what)) as audit:
-        yield audit
-
-
-@contextlib.contextmanager
-def _on_spark(master: str | None, audit: Callable[[Any, AuditSettings], AuditResult]) -> Iterator[Audit]:
-    """Audits on one session, which is started for the first of them and stopped at the end."""
-    from kquota.audit import spark
-
-    session = None
-
-    def run(settings: AuditSettings) -> AuditResult:
-        nonlocal session
-        with _progress("starting Spark") as show:
-            if session is None:
-                session = spark.open_session(master)
-            show(lambda: spark.progress(session))
-            return audit(session, settings)
-
-    try:
-        yield run
-    finally:
-        if session is not None:
-            session.stop()
-
-
-def _ask_prometheus(options: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """The files with what `--prometheus` answered."""
-    import time
-
-    from kquota.audit.sources import prometheus_api
-
-    credentials = prometheus_api.Credentials.of(os.environ)
-    now, last, step = int(time.time()), options["last"] // 1000, options["step"]
-    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
-    selector = prometheus_api.selector(options["matchers"])
-    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
-
-
-@contextlib.contextmanager
-def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
-    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
-    if not shows_progress():
-        yield lambda poll: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    over = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), console=console(sys.stderr), transient=True)
-    with bar:
-        task = bar.add_task(first, total=None)
-
-        def show(poll: Callable[[], tuple[int, int]]) -> None:
-            def watch() -> None:
-                while not over.wait(0.3):
-                    try:
-                        done, known = poll()
-                    except Exception:  # Spark is being stopped: there is nothing left to show
-                        return
-                    if known:
-                        bar.update(task, description="auditing", completed=done, total=known)
-
-            threading.Thread(target=watch, daemon=True).start()
-
-        try:
-            yield show
-        finally:
-            over.set()
-
-
-def keep_rejects(result: AuditResult, quarantine: Path) -> None:
-    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
-    rejected = result.quality.rejected
-    if not rejected:
-        return
-    try:
-        with open(quarantine, "w", encoding="utf-8") as file:
-            for reject in result.rejects:
-                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    what = "record" if rejected == 1 else "records"
-    click.echo(
-        f"kquota: warning: {rejected} {what} cannot be read, quarantined in {quarantine}: {why(result.rejects)}",
-        err=True,
-    )
-
-
-def why(rejects: Sequence[Reject]) -> str:
-    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
-    return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])
-
-
-def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
-    """Why records could not be read, the most frequent reason first."""
-    return Counter(reject.reason for reject in rejects).most_common()
-
-
-def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
-    """How brokers are taken to enforce, as documents say it."""
-    return {
-        "generation": settings.generation.value,
-        "quota_window_num": settings.windows.samples,
-        "quota_window_size_seconds": settings.windows.window_seconds,
-    }
+    if against == "live":
+        if options["quotas"] is None or options["quotas_journal"] is not None:
+            raise click.UsageError(
+                "--against live compares the cluster with the quotas of --quotas FILE: give only that"
+            )
+        file = session.read_history_file(options["quotas"])
+        return file, session.load_history({**options, "quotas": None})
+    # With a topic, the options of a cluster say where that is.
+    quotas = session.load_history(options, only_a_file=options["topic"] is None)
+    return quotas, None if against is None else session.read_history_file(Path(against))

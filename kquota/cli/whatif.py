@@ -13,7 +13,7 @@ from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome,
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import DataQuality
+    from kquota.audit.findings import AuditResult
     from kquota.core.snapshot import QuotaSnapshot
 
 _STYLES = {
@@ -47,12 +47,20 @@ def summary(comparison: Comparison) -> str:
     return ", ".join(parts)
 
 
-def usage_text(quality: DataQuality) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import period
+def records(result: AuditResult) -> str:
+    """`300 requests`: what was read."""
+    from kquota.cli.text import records_text
 
-    text = f"{quality.events} requests, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({quality.rejected} records cannot be read)" if quality.rejected else text
+    return records_text(result.quality.events, result.findings.column("basis").to_pylist())
+
+
+def usage_text(result: AuditResult) -> str:
+    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
+    from kquota.cli.text import many, period
+
+    quality = result.quality
+    text = f"{records(result)}, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
+    return f"{text} ({many(quality.rejected, 'record')} cannot be read)" if quality.rejected else text
 
 
 def replay(
@@ -62,8 +70,8 @@ def replay(
 
     `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
     """
-    from kquota.cli import session
-    from kquota.cli import usage as audited
+    from kquota.cli import auditing, session
+    from kquota.cli.text import many
     from kquota.core.enforcement.generation import Generation, QuotaWindows
     from kquota.core.history import QuotaHistory
 
@@ -84,13 +92,12 @@ def replay(
         top_clients=None,
         per_client=True,
     )
-    result = audited.audit_files(usage, settings)
+    result = auditing.audit_files(usage, settings)
     rejected = result.quality.rejected
     if rejected:
-        what = "record" if rejected == 1 else "records"
-        reasons = audited.why(result.rejects)
-        click.echo(f"kquota: warning: {rejected} {what} of the usage cannot be read: {reasons}", err=True)
-    return compare(result, settings), usage_text(result.quality)
+        reasons = auditing.why(result.rejects)
+        click.echo(f"kquota: warning: {many(rejected, 'record')} of the usage cannot be read: {reasons}", err=True)
+    return compare(result, settings), usage_text(result)
 
 
 def print_comparison(comparison: Comparison) -> None:

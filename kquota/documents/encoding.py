@@ -288,6 +288,11 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
         known = list(problem.schema["properties"])
         steps.append(next(key for key in problem.instance if key not in known))
         message, hint = "unknown key", _meant(str(steps[-1]), known)
+    elif problem.validator == "required":
+        properties = problem.schema.get("properties", {})
+        missing = [name for name in problem.validator_value if name not in problem.instance]
+        lines = [f"'{name}: {properties[name]['const']}'" for name in missing if "const" in properties.get(name, {})]
+        hint = f"add {' and '.join(lines)}" if lines else None
     elif problem.validator == "type":
         message = f"expected {problem.validator_value}, found {_type_name(problem.instance)}"
     raise InputError(f"{path}{line(steps)}: {_place(steps)}: {message}", hint=hint)

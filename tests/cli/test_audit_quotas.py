@@ -89,6 +89,17 @@ def test_what_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: in
     assert says in done.err
 
 
+def test_a_journal_with_a_topic(kquota: Kquota, tmp_path: Path) -> None:
+    """The cluster is where the topic is; the file and its journal are no less the quotas."""
+    write_journal(tmp_path / "journal", tmp_path, START_MS)
+    where = ["--topic", "usage", "--bootstrap-server", "127.0.0.1:1"]
+
+    done = kquota("audit", *where, "--quotas", "low.json", "--quotas-journal", "empty")
+
+    assert (done.code, done.out) == (3, "")
+    assert "empty: no changes of this cluster in the journal" in done.complaint
+
+
 @pytest.mark.parametrize("output", ["table", "csv", "json", "markdown"])
 def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
     """Some are throttled anew, though their counter is another one now."""

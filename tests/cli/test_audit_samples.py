@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,12 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
         ([], 2, "give files, --prometheus URL"),
         (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
+        (["--prometheus", "http://127.0.0.1:1", "--last", "0s"], 2, "'--last': a second is the least"),
+        (["--prometheus", "http://127.0.0.1:1", "--step", "0m"], 2, "'--step': a second is the least"),
+        (["--prometheus", "http://127.0.0.1:1", "--topic", "usage"], 2, "--prometheus and --topic are too much"),
+        ([str(DATA / "kafka-jmx.csv"), "--last", "2h"], 2, "--last is of --prometheus URL"),
+        ([str(DATA / "kafka-jmx.csv"), "--step", "5s"], 2, "--step is of --prometheus URL"),
+        ([str(DATA / "kafka-jmx.csv"), "--prometheus-match", "a=b"], 2, "--prometheus-match is of --prometheus URL"),
         (["--source", "rpk-connections", str(DATA / "kafka-jmx.csv")], 3, "none of"),
     ],
 )
@@ -93,6 +100,17 @@ def test_a_recommendation_needs_requests(kquota: Kquota) -> None:
 
     assert done.code == 3
     assert "there are samples, and a recommendation needs each request" in done.complaint
+    for option in ("--prometheus", "--in-force", "--source=openmetrics"):
+        assert kquota("recommend", str(DATA / "kafka-jmx.csv"), option, *QUOTAS).code == 2
+
+
+def test_samples_are_called_samples(kquota: Kquota) -> None:
+    """Wherever it is said how much was read."""
+    arguments = ["audit", str(DATA / "kafka-jmx.csv"), *QUOTAS]
+    for more in ([], ["--against", QUOTAS[1]]):
+        said = kquota(*arguments, *more).err
+        assert re.search(r"\d samples read", said), said
+    assert re.search(r"\d samples, ", kquota(*arguments, "--against", QUOTAS[1], "-o", "markdown").out)
 
 
 def test_exit_codes(kquota: Kquota) -> None:

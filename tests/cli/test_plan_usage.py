@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.cli import usage, whatif
+from kquota.cli import auditing, whatif
 from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
@@ -87,13 +87,13 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
     """Their number is the burst of the mutation quota's token bucket."""
     (tmp_path / "server.properties").write_text("controller.quota.window.num=2\n")
     audited: list[AuditSettings] = []
-    audit_files = usage.audit_files
+    audit_files = auditing.audit_files
 
     def kept(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
         audited.append(settings)
         return audit_files(paths, settings)
 
-    monkeypatch.setattr(usage, "audit_files", kept)
+    monkeypatch.setattr(auditing, "audit_files", kept)
     options = {"kafka_version": "4.0", "server_properties": tmp_path / "server.properties"}
     before, after = (read_quotas(tmp_path / name) for name in ("current.json", "planned.json"))
     whatif.replay([str(tmp_path / "usage.csv")], before, after, options)

@@ -96,6 +96,8 @@ def test_a_file_wins_over_the_environment(kquota: Kquota, file: str) -> None:
         ),
         (QUOTAS.replace("{user: user1}", "{group: g}"), "quotas[0].entity"),
         (QUOTAS.replace("version: 1", "version: 2"), "version"),
+        (QUOTAS.replace("version: 1\n", ""), "'version' is a required property (add 'version: 1')"),
+        ("quotas: []\n", "'kind' is a required property (add 'kind: kquota.quotas' and 'version: 1')"),
         (QUOTAS.replace("  - entity: {user: user2, client-id: clientA}", "  - entity: {user: user2"), "line "),
         ('{"kind": "kquota.quotas", "version": 1,\n "quotas": [}', "line 2"),
         ("", "mapping"),

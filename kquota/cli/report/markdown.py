@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import Row, words
-from kquota.cli.text import Markdown, code, markdown_table
+from kquota.cli.text import Markdown, code, many, markdown_table, records_text
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
@@ -24,20 +24,19 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
     throttled, undetermined = (
         [row for row in rows if row["verdict"] == verdict] for verdict in ("throttled", "undetermined")
     )
-    lines = [f"**{sums['throttled']:,} of {words.many(sums['counters'], 'counter')} throttled.** "]
+    lines = [f"**{sums['throttled']:,} of {many(sums['counters'], 'counter')} throttled.** "]
     if sums["delayed"]:
         lines[0] += (
-            f"{words.many(sums['delayed'], 'request')} delayed, {words.length(sums['delay_ms'])} in all,"
+            f"{many(sums['delayed'], 'request')} delayed, {words.length(sums['delay_ms'])} in all,"
             f" {words.length(sums['longest_ms'])} at most. "
         )
     if quality.first_ms is not None and quality.last_ms is not None:
-        lines[0] += (
-            f"{words.many(quality.events, sums['records'])}, {words.times(quality.first_ms, quality.last_ms)} UTC."
-        )
+        read = records_text(quality.events, (row["basis"] for row in rows))
+        lines[0] += f"{read}, {words.times(quality.first_ms, quality.last_ms)} UTC."
     if throttled:
         lines += ["", findings_table(throttled)]
     if len(throttled) > MOST_ROWS:
-        lines += ["", f"{words.many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
+        lines += ["", f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
     if undetermined:
         named = [
             f"{code(words.who(row))} ({row['key']}, peak {words.peak(row)}: {row['reason']})"
@@ -46,7 +45,7 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
         rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
         lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
     if quality.rejected:
-        lines += ["", f"{words.many(quality.rejected, 'record')} could not be read."]
+        lines += ["", f"{many(quality.rejected, 'record')} could not be read."]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from kquota import __version__
 from kquota.cli.report import MOST, Report, Row, charts, words
-from kquota.cli.text import safe
+from kquota.cli.text import many, records_text, safe
 from kquota.core.quota import QuotaKey, humanize
 from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
 
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "length_of": words.length,
-        "many": words.many,
+        "many": many,
         "whole": _whole,
     }
     page: str = environment.get_template("page.html").render(_values(report))
@@ -61,6 +61,7 @@ def _values(report: Report) -> dict[str, Any]:
     undetermined = [row for row in rows if row["verdict"] == "undetermined"]
     calm = [row for row in rows if row["verdict"] == "not throttled"]
     near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
+    bases = {row["basis"] for row in rows}
     first, last = _period(report)
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
@@ -80,6 +81,9 @@ def _values(report: Report) -> dict[str, Any]:
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "quality": quality,
+        "read": records_text(quality.events, bases),
+        "sampled": bool(bases) and "requests" not in bases,
+        "ungoverned": records_text(quality.ungoverned, bases),
         "exemptions": [
             (spared.requests, words.EXEMPTIONS[reason], words.length(spared.request_time_ns // 1_000_000))
             for reason, spared in quality.exemptions.items()

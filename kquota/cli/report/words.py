@@ -83,11 +83,6 @@ def length(milliseconds: int) -> str:
     return duration(milliseconds).removesuffix(" 0 s").removesuffix(" 0 min")
 
 
-def many(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: `1 counter`, `4,627 requests`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def share(part: float, whole: float) -> str:
     """A share in percent, with a digit behind the point where it is small: `42 %`, `0.3 %`."""
     percent = 100 * part / whole if whole else 0.0
@@ -128,10 +123,8 @@ def moment(start_ms: int, width_ms: int) -> str:
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
     """The sums over all counters; delays are those that are known."""
     known = [row for row in rows if row["throttled_events"] is not None]
-    sampled = bool(rows) and all(row["basis"] != "requests" for row in rows)
     return {
         "counters": len(rows),
-        "records": "sample" if sampled else "request",
         "throttled": sum(row["verdict"] == "throttled" for row in rows),
         "undetermined": sum(row["verdict"] == "undetermined" for row in rows),
         "told": all(row["throttled_events"] is not None for row in rows if row["verdict"] == "throttled"),

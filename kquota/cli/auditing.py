@@ -1,0 +1,204 @@
+"""Running an audit from a command: the input, the engine, the progress bar, and what cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli.streams import console, shows_progress
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.audit.batch import Reject
+    from kquota.audit.findings import AuditResult
+    from kquota.audit.settings import AuditSettings
+    from kquota.audit.sources import Split
+
+Audit = Callable[["AuditSettings"], "AuditResult"]
+"""Audits one input on one engine, as often as it is asked to."""
+
+
+@contextlib.contextmanager
+def auditor(options: Mapping[str, Any], settings: AuditSettings, needs: str | None = None) -> Iterator[Audit]:
+    """Finds the input and the engine that `usage_options` name; yields what audits the one on the other.
+
+    Raises InputError.
+
+    `needs` names what cannot be done without each request: then samples raise InputError, too.
+    """
+    table, topic, url = options["table"], options["topic"], options.get("prometheus")
+    if table is not None:
+        from kquota.audit import spark
+
+        with _on_spark(options["master"], lambda session, its: spark.audit_table(session, table, its)) as audit:
+            yield audit
+        return
+    if topic is not None:
+        from kquota.audit.sources.usage_topic import plan_topic
+
+        splits = plan_topic(topic, settings.read.kafka or {})
+        with _audits(splits, f"topic {topic}", options["engine"], options["master"]) as audit:
+            yield audit
+        return
+    from kquota.audit.sources import SAMPLED, plan_splits
+
+    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
+        fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
+        # What is wrong with the input is said at once, not after ten seconds of starting Spark.
+        splits = plan_splits((*options["paths"], *fetched), options["source"])
+        what = ", ".join((*options["paths"], *([url] if url else ())))
+        if needs is not None and any(split.dialect in SAMPLED for split in splits):
+            raise InputError(f"{what}: there are samples, and {needs} needs each request")
+        with _audits(splits, what, options["engine"], options["master"]) as audit:
+            yield audit
+
+
+def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
+    """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
+    from kquota.audit.sources import plan_splits
+
+    with _audits(plan_splits(paths, "auto"), ", ".join(paths), "auto", None) as audit:
+        return audit(settings)
+
+
+@contextlib.contextmanager
+def _audits(splits: Sequence[Split], what: str, engine: str, master: str | None) -> Iterator[Audit]:
+    """Audits of these splits, which errors call `what`."""
+    from kquota.audit import engines
+
+    if engines.choose(engine, splits, master) == "local":
+        from kquota.audit import local
+
+        def run(settings: AuditSettings) -> AuditResult:
+            with _progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
+    from kquota.audit import spark
+
+    with _on_spark(master, lambda session, settings: spark.audit(session, splits, settings, what)) as audit:
+        yield audit
+
+
+@contextlib.contextmanager
+def _on_spark(master: str | None, audit: Callable[[Any, AuditSettings], AuditResult]) -> Iterator[Audit]:
+    """Audits on one session, which is started for the first of them and stopped at the end."""
+    from kquota.audit import spark
+
+    session = None
+
+    def run(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with _progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
+            return audit(session, settings)
+
+    try:
+        yield run
+    finally:
+        if session is not None:
+            session.stop()
+
+
+LAST_MS = 3_600_000
+"""How much of a Prometheus is audited unless `--last` says."""
+
+
+def _ask_prometheus(options: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """The files with what `--prometheus` answered."""
+    import time
+
+    from kquota.audit.sources import prometheus_api
+
+    credentials = prometheus_api.Credentials.of(os.environ)
+    now, last, step = int(time.time()), (options["last"] or LAST_MS) // 1000, options["step"]
+    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
+    selector = prometheus_api.selector(options["prometheus_match"])
+    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
+
+
+@contextlib.contextmanager
+def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
+    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
+    if not shows_progress():
+        yield lambda poll: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    over = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, TimeElapsedColumn(), console=console(sys.stderr), transient=True)
+    with bar:
+        task = bar.add_task(first, total=None)
+
+        def show(poll: Callable[[], tuple[int, int]]) -> None:
+            def watch() -> None:
+                while not over.wait(0.3):
+                    try:
+                        done, known = poll()
+                    except Exception:  # Spark is being stopped: there is nothing left to show
+                        return
+                    if known:
+                        bar.update(task, description="auditing", completed=done, total=known)
+
+            threading.Thread(target=watch, daemon=True).start()
+
+        try:
+            yield show
+        finally:
+            over.set()
+
+
+def keep_rejects(result: AuditResult, quarantine: Path) -> None:
+    """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
+    rejected = result.quality.rejected
+    if not rejected:
+        return
+    from kquota.cli.text import many
+
+    try:
+        with open(quarantine, "w", encoding="utf-8") as file:
+            for reject in result.rejects:
+                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
+    click.echo(
+        f"kquota: warning: {many(rejected, 'record')} cannot be read, quarantined in {quarantine}:"
+        f" {why(result.rejects)}",
+        err=True,
+    )
+
+
+def why(rejects: Sequence[Reject]) -> str:
+    """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
+    return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])
+
+
+def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
+    """Why records could not be read, the most frequent reason first."""
+    return Counter(reject.reason for reject in rejects).most_common()
+
+
+def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
+    """How brokers are taken to enforce, as documents say it."""
+    return {
+        "generation": settings.generation.value,
+        "quota_window_num": settings.windows.samples,
+        "quota_window_size_seconds": settings.windows.window_seconds,
+    }
