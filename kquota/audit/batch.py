@@ -40,6 +40,11 @@ class Column:
         """The same string in every row."""
         return cls(np.zeros(rows, np.int32), [value])
 
+    def texts(self) -> list[str]:
+        """The plain strings."""
+        values = self.values
+        return [values[code] for code in self.codes.tolist()]
+
     def take(self, rows: Any) -> Column:
         """The column at those rows (a mask or indexes)."""
         return Column(self.codes[rows], self.values)

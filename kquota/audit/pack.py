@@ -6,134 +6,22 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s
+from kquota.audit.batch import MUTATION, OTHER, UNKNOWN, Batch, Column, Int64s
+from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
-
-CHARGED_KEYS = {
-    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
-    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
-    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
-}
-"""The key that `bytes` of a kind of event is charged to."""
-KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
-"""The keys that an audit can replay, by the numbers that segments carry."""
-
-
-class CounterRef(NamedTuple):
-    """One counter on one broker, under one of the quota sets that are tested (`AuditSettings.variants`)."""
-
-    variant: int
-    broker: str
-    key: QuotaKey
-    sensor: str
-
-
-class Governing(NamedTuple):
-    """What limits a counter in one period of the quotas' history."""
-
-    period: int
-    entity: str
-    level: int
-    limit: float
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The events of some counters from one batch: sorted by counter, in the export's order within each.
-
-    `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
-    `limits[i]`; `homes[i]` is the same for all that are kept together (`AuditSettings.together`). Ids are fingerprints,
-    the same in every process; who they are is told once by each packer, in `counters` and `governing` (by id) and
-    `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
-    clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is charged to; `member`
-    is the member of each row, where that is asked for.
-    """
-
-    ordinal: tuple[int, int]
-    """(split, batch): the order in which the export holds the events."""
-    counter_ids: Int64s
-    homes: Int64s
-    keys: Any
-    limits: Any
-    counts: Int64s
-    base_ms: int
-    last_ms: int
-    times: Any
-    values: Any
-    throttle_ms: Any
-    connection: Any
-    detail: Any
-    member: Any
-    complete: bool
-    """Whether the values are all that a broker charges."""
-    shows_outcome: bool
-    """Whether the broker took back the fetches of unknown size and no other."""
-    unsized: bool
-    """Whether there are events of unknown size."""
-    member_ids: Int64s
-    member_counter: Int64s
-    member_events: Int64s
-    member_values: Int64s
-    counters: dict[int, CounterRef]
-    governing: list[tuple[int, Governing]]
-    names: dict[int, tuple[str, str]]
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def cut(self, time_ms: int) -> tuple[Segment | None, Segment | None]:
-        """The events before that time, and the others; the members stay with the first part that there is."""
-        if self.last_ms < time_ms:
-            return self, None
-        if self.base_ms >= time_ms:
-            return None, self
-        early = self.times < time_ms - self.base_ms
-        return self._part(early, self.base_ms, time_ms - 1), self._part(~early, time_ms, self.last_ms, members=False)
-
-    def _part(self, rows: Any, base_ms: int, last_ms: int, *, members: bool = True) -> Segment:
-        """Those rows, all of them between the two times."""
-        owners = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
-        counts = np.bincount(owners, minlength=len(self.counts))
-        times = self.times[rows].astype(np.int64) + (self.base_ms - base_ms)
-        part: dict[str, Any] = {
-            name: None if (column := getattr(self, name)) is None else column[rows]
-            for name in ("values", "throttle_ms", "connection", "detail", "member")
-        }
-        if not members:
-            part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
-            part |= {"counters": {}, "governing": [], "names": {}}
-        return replace(self, counts=counts, times=_compact(times), base_ms=base_ms, last_ms=last_ms, **part)
-
-    def dumps(self) -> bytes:
-        """The segment as bytes for the shuffle, between workers of one job."""
-        # Named tuples cost several times what plain ones do, and there are as many of them as there are counters.
-        plain = {number: tuple(reference) for number, reference in self.counters.items()}
-        governing = [(number, tuple(limit)) for number, limit in self.governing]
-        return pickle.dumps((replace(self, counters={}, governing=[]), plain, governing), protocol=5)
-
-    @staticmethod
-    def loads(blob: Any) -> Segment:
-        """The inverse of `dumps`."""
-        segment, plain, governing = pickle.loads(blob)  # noqa: S301 - written by this job's own workers
-        assert isinstance(segment, Segment)
-        counters = {number: CounterRef._make(reference) for number, reference in plain.items()}
-        return replace(
-            segment, counters=counters, governing=[(number, Governing._make(it)) for number, it in governing]
-        )
 
 
 def _fingerprint(*parts: str) -> int:
@@ -160,6 +48,11 @@ class _Interner:
             code = self.index[name] = len(self.names)
             self.names.append(name)
         return code
+
+    def column(self, codes: Int64s) -> Column:
+        """The strings with these numbers."""
+        used, own = np.unique(codes, return_inverse=True)
+        return Column(own.astype(np.int32), [self.names[code] for code in used.tolist()])
 
     def fingerprints(self, codes: Int64s) -> Int64s:
         """Those of the strings with these numbers."""
@@ -219,6 +112,19 @@ _MASK = (1 << _BITS) - 1
 _63_BITS = np.int64((1 << 63) - 1)
 
 
+class _Counters(NamedTuple):
+    """What is known of each counter in one period, by its number."""
+
+    ids: Int64s
+    homes: Int64s
+    keys: Any
+    limits: Any
+    levels: Any
+    brokers: Int64s
+    sensors: Int64s
+    entities: Int64s
+
+
 class _Period:
     """What one snapshot charges clients to; counters are numbers of the packer."""
 
@@ -227,7 +133,7 @@ class _Period:
         self.charged = _Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
         self.governing: dict[int, Governing] = {}
-        self.columns: tuple[tuple[int, int], tuple[Int64s, Int64s, Any, Any]] | None = None
+        self.columns: tuple[tuple[int, int], _Counters] | None = None
         """What `Packer._columns` made, and of how much."""
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
         self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
@@ -266,6 +172,7 @@ class Packer:
 
     def __post_init__(self) -> None:
         self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
+        self._sensors, self._entities = _Interner(), _Interner()
         self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
         self._changes = np.array(self.quotas.changes_ms, np.int64)
         self._numbers: dict[CounterRef, int] = {}
@@ -379,11 +286,10 @@ class Packer:
         present = np.zeros(len(self.counters) + 1, bool)
         present[charged] = True  # -1 for none is the last place
         numbers = np.flatnonzero(present[:-1])
-        ids, homes, keys, limits = (column[numbers] for column in self._columns(period))
-        buckets = homes % self.buckets
+        counters = self._counters_in(period)
+        buckets = counters.homes[numbers] % self.buckets
         order = np.lexsort((numbers, buckets))
-        numbers, ids, homes, buckets = numbers[order], ids[order], homes[order], buckets[order]
-        keys, limits = keys[order], limits[order]
+        numbers, buckets = numbers[order], buckets[order]
         # rank: a counter's place in the sorted output; rows of clients without a quota sort behind all of them.
         rank_of = np.full(len(self.counters) + 1, len(numbers), np.int64)
         rank_of[numbers] = np.arange(len(numbers))
@@ -412,21 +318,21 @@ class Packer:
                 place = np.zeros(len(members), np.int32)
                 place[mine] = np.arange(len(mine))
                 local = place[member_of[begin:end]]
-            bucket = int(buckets[first])
+            bucket, its = int(buckets[first]), numbers[first:last]
             yield (
                 bucket,
                 Segment(
                     ordinal=ordinal,
-                    counter_ids=ids[first:last],
-                    homes=homes[first:last],
-                    keys=keys[first:last],
-                    limits=limits[first:last],
+                    counter_ids=counters.ids[its],
+                    homes=counters.homes[its],
+                    keys=counters.keys[its],
+                    limits=counters.limits[its],
                     counts=counts[first:last],
                     base_ms=base,
                     last_ms=latest,
-                    times=_compact(times[begin:end] - base),
-                    values=_compact(values[begin:end]),
-                    throttle_ms=None if throttle is None else _compact(throttle[begin:end]),
+                    times=compact(times[begin:end] - base),
+                    values=compact(values[begin:end]),
+                    throttle_ms=None if throttle is None else compact(throttle[begin:end]),
                     connection=None if connection is None else connection[begin:end],
                     detail=None if detail is None else detail[begin:end],
                     member=local,
@@ -437,38 +343,55 @@ class Packer:
                     member_counter=member_rank[mine] - first,
                     member_events=events[mine],
                     member_values=sums[mine],
-                    **self._introduce(numbers[first:last], members[mine], member_ids[mine], bucket, period),
+                    introduction=self._introduce(its, members[mine], member_ids[mine], bucket, period),
                 ),
             )
 
-    def _columns(self, period: _Period) -> tuple[Int64s, Int64s, Any, Any]:
-        """By number of the counter: id, home, key, and limit in the period."""
+    def _counters_in(self, period: _Period) -> _Counters:
         known = (len(self.counters), len(period.governing))
         if period.columns is None or period.columns[0] != known:
-            keys = np.array([KEYS.index(counter.key) for counter in self.counters], np.int8)
-            limits = np.full(len(keys), np.nan)
-            limits[list(period.governing)] = [governing.limit for governing in period.governing.values()]
-            columns = (np.array(self._ids, np.int64), np.array(self._homes, np.int64), keys, limits)
-            period.columns = (known, columns)
+            count, mine = len(self.counters), list(period.governing)
+            limits, levels, entities = np.full(count, np.nan), np.zeros(count, np.int8), np.zeros(count, np.int64)
+            limits[mine] = [governing.limit for governing in period.governing.values()]
+            levels[mine] = [governing.level for governing in period.governing.values()]
+            entities[mine] = self._entities.numbers([governing.entity for governing in period.governing.values()])
+            counters = _Counters(
+                np.array(self._ids, np.int64),
+                np.array(self._homes, np.int64),
+                np.array([KEYS.index(counter.key) for counter in self.counters], np.int8),
+                limits,
+                levels,
+                self._brokers.numbers([counter.broker for counter in self.counters]),
+                self._sensors.numbers([counter.sensor for counter in self.counters]),
+                entities,
+            )
+            period.columns = (known, counters)
         return period.columns[1]
 
     def _introduce(
         self, numbers: Int64s, members: Int64s, member_ids: Int64s, bucket: int, period: _Period
-    ) -> dict[str, Any]:
-        """Who the counters and members of a segment are, as far as the bucket was not told before."""
+    ) -> Introduction:
         told = self._told.get(period.number, np.zeros(0, bool))
         if len(told) < len(self.counters):
             told = self._told[period.number] = np.concatenate([told, np.zeros(len(self.counters) - len(told), bool)])
         new = numbers[~told[numbers]]
         told[new] = True
-        counters = {self._ids[number]: self.counters[number] for number in new.tolist()}
-        governing = [(self._ids[number], period.governing[number]) for number in new.tolist()]
         strange = self._told_members[bucket].add(member_ids)
-        names = {
-            int(member): self._names(int(key))
-            for member, key in zip(member_ids[strange], members[strange], strict=True)
-        }
-        return {"counters": counters, "governing": governing, "names": names}
+        counters, clients = self._counters_in(period), members[strange]
+        return Introduction(
+            self.variant,
+            period.number,
+            counters.ids[new],
+            self._brokers.column(counters.brokers[new]),
+            counters.keys[new],
+            self._sensors.column(counters.sensors[new]),
+            self._entities.column(counters.entities[new]),
+            counters.levels[new],
+            counters.limits[new],
+            member_ids[strange],
+            self._users.column(clients >> _BITS & _MASK),
+            self._clients.column(clients & _MASK),
+        )
 
     def _member_ids(self, members: Int64s) -> Int64s:
         """The fingerprint of each (user, client-id), the same in every process."""
@@ -477,13 +400,3 @@ class Packer:
         # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.
         mixed: Int64s = (users * np.int64(-7046029254386353131) ^ clients * np.int64(-4417276706812531889)) & _63_BITS
         return mixed
-
-    def _names(self, key: int) -> tuple[str, str]:
-        return self._users.names[key >> _BITS & _MASK], self._clients.names[key & _MASK]
-
-
-def _compact(array: Int64s) -> Any:
-    """The array in four bytes a value where they fit."""
-    if len(array) and array.min() >= 0 and array.max() < 1 << 32:
-        return array.astype(np.uint32)
-    return array

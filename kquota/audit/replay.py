@@ -20,8 +20,8 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, Basis, Verdict
-from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
 from kquota.audit.retries import RETRY_MS, Retries
+from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
@@ -175,13 +175,8 @@ class Replay:
         """Takes the next segment; none may begin before one that was taken earlier."""
         self._hold(segment)
         numbers = self._numbers(segment)
-        for counter_id, reference in segment.counters.items():
-            self.refs[self._index[counter_id]] = reference
-        for counter_id, governing in segment.governing:
-            self._governing.setdefault(self._index[counter_id], {})[governing.period] = governing
-        for member, names in segment.names.items():
-            if self._names.setdefault(member, names) != names:
-                raise ArithmeticError(f"the fingerprints of {names} and {self._names[member]} are the same")
+        if segment.introduction is not None:
+            self._meet(segment.introduction)
         totals = self._totals
         totals["events"][numbers] += segment.counts
         totals["incomplete"][numbers] |= not segment.complete
@@ -199,6 +194,19 @@ class Replay:
         )
         if sum(map(len, self._members)) > _COMPACT_MEMBERS:
             self._members = [_added_up(self._members)]
+
+    def _meet(self, told: Introduction) -> None:
+        """Keeps who the counters and members are; each is told by many segments."""
+        index, governing, period = self._index, self._governing, told.period
+        ids = told.counter_ids.tolist()
+        new = [row for row, each in enumerate(ids) if period not in governing.get(index[each], ())]
+        for counter_id, reference, limit in told.counters(new):
+            number = index[counter_id]
+            self.refs[number] = reference
+            governing.setdefault(number, {})[period] = limit
+        for member, names in told.members():
+            if self._names.setdefault(member, names) != names:
+                raise ArithmeticError(f"the fingerprints of {names} and {self._names[member]} are the same")
 
     def _hold(self, segment: Segment) -> None:
         """Keeps the events of a segment until their time has come."""

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from kquota.audit import demand, kernels, replay
 from kquota.audit.demand import DemandCollector, Measured, Question
-from kquota.audit.pack import CounterRef, Packer, Segment
+from kquota.audit.pack import Packer
 from kquota.audit.recommend import together
 from kquota.audit.replay import Replay
+from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.demand import Cell, bin_of, estimate
 from kquota.core.enforcement.check import UNLIMITED

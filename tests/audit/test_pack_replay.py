@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from kquota.audit import kernels, replay
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.findings import SCHEMA
-from kquota.audit.pack import Packer, Segment
+from kquota.audit.pack import Packer
 from kquota.audit.replay import Replay, find
+from kquota.audit.segment import Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.entity import Entity
@@ -216,7 +217,9 @@ def test_counts_events_without_a_quota() -> None:
     segments = list(packer.pack(oracle.batch(events), (0, 0)))
 
     assert packer.ungoverned == 2
-    assert [ref.sensor for _, segment in segments for ref in segment.counters.values()] == ["bob:"]
+    assert [sensor for _, each in segments if each.introduction for sensor in each.introduction.sensor.texts()] == [
+        "bob:"
+    ]
 
 
 def test_settings_travel() -> None:
