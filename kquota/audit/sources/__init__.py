@@ -1,7 +1,8 @@
 """Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into batches, or samples. Everything about files that dialects share is here.
+piece into batches, or samples; and, of a request log, what is to be brought together with the other pieces first.
+Everything about files that dialects share is here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import IO, Any
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
+from kquota.audit.sources.mutations import TopicLog
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
@@ -105,15 +107,18 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
-    """The batches, or the samples, of one split; what cannot be read goes to the tally. Raises UnreadableFile."""
-    batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples | TopicLog]:
+    """The batches, the samples, or what is told of topics, of one split; what cannot be read goes to the tally.
+
+    Raises UnreadableFile.
+    """
+    batches: Iterator[Batch | Samples | TopicLog] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
             if isinstance(batch, Samples):
                 tally.saw(batch.end_ms, len(batch))
-            else:
-                tally.saw(batch.time_ms, batch.requests)
+            elif isinstance(batch, Batch):
+                tally.saw(batch.time_ms, len(batch))
             yield batch
     except UnreadableFile:
         raise
