@@ -196,10 +196,10 @@ class Block:
         return f"byte {self.offset + sum(self.lengths[:index] or map(len, self.lines[:index]))}"
 
 
-def blocks(split: Split) -> Iterator[Block]:
+def blocks(split: Split, tally: Tally) -> Iterator[Block]:
     """The lines that begin inside a split, some thousands at a time.
 
-    A truncated gzip file ends with an InputError, after the lines before the damage.
+    A truncated gzip file ends after the lines before the damage, which goes to the tally: the other files count.
     """
     with open_text(split.path) as stream:
         offset = number = 0
@@ -210,7 +210,7 @@ def blocks(split: Split) -> Iterator[Block]:
             # The line that straddles the cut belongs to the split before.
             stream.seek(split.start - 1)
             offset = split.start - 1 + _skip_line(stream)
-        for lines, lengths in _whole_lines(stream, split.path):
+        for lines, lengths in _whole_lines(stream, split.path, tally):
             size = sum(lengths or map(len, lines))
             last = not whole and offset + size >= split.end
             if last:
@@ -223,9 +223,9 @@ def blocks(split: Split) -> Iterator[Block]:
             offset, number = offset + size, number + len(lines)
 
 
-def lines(split: Split) -> Iterator[tuple[str, bytes]]:
+def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
     """(place, line) of the lines that begin inside a split; blank lines are left out. As `blocks`, a line at a time."""
-    for block in blocks(split):
+    for block in blocks(split, tally):
         for index, line in enumerate(block.lines):
             if not line.isspace():
                 yield block.place(index), line
@@ -241,7 +241,7 @@ def _skip_line(stream: IO[bytes]) -> int:
     return length
 
 
-def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], list[int]]]:
+def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[list[bytes], list[int]]]:
     """Lines as they come, and their lengths where some were cut short at MAX_LINE_BYTES, else nothing."""
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
@@ -250,7 +250,8 @@ def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], li
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip data after line {number}: {error}") from None
+            tally.reject(path, "file", f"{path}: damaged gzip data after line {number}: {error}", "")
+            return
         except OSError as error:
             # Not what is in the file, but the way to it: the rest is not to be given up in silence.
             raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None

@@ -30,7 +30,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
     rows = _Rows(zone, broker)
-    for block in blocks(split):
+    for block in blocks(split, tally):
         read_usual, usual = rows.read_usual, rows.usual
         for index, line in enumerate(block.lines):
             try:
