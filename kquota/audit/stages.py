@@ -156,8 +156,9 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
             samples += item
         else:
             yield pickle.dumps(item, protocol=5)
-    charged, tally = _charged(topics, settings)
-    if charged:
+    charged: list[Segment] = []
+    if topics:
+        charged, tally = _charged(topics, settings)
         yield pickle.dumps((DataQuality.of(tally, 0), []), protocol=5)
     events = () if first is None else (Segment.loads(memoryview(blob)[1:]) for blob in chain([first], remaining))
     for segment in merge(charged, events, key=lambda segment: segment.base_ms):

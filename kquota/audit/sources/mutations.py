@@ -265,7 +265,7 @@ def mutations(logs: Iterable[TopicLog], default_partitions: int) -> list[Mutatio
     return in_order(charged)
 
 
-def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
+def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
     """The requests in the order of their charges, and with times in that order.
 
     Clients of one counter are let go at the same moment, so their requests come together: of those that began within
@@ -273,7 +273,7 @@ def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
     """
     ordered: list[Mutation] = []
     tied: list[Mutation] = []
-    for mutation in [*sorted(mutations, key=lambda each: each.time_ms), None]:
+    for mutation in [*sorted(charged, key=lambda each: each.time_ms), None]:
         if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
             times = [each.time_ms for each in tied]
             tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
