@@ -82,11 +82,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.time_ms)
 
-    @property
-    def requests(self) -> int:
-        """How many requests there are; a topic is none of its own."""
-        return int(np.count_nonzero(self.kind != MUTATION))
-
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
         taken = {}

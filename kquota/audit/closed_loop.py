@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, MUTATION, NO_CONNECTION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, NO_CONNECTION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CHARGED_KEYS
 from kquota.audit.settings import AuditSettings
@@ -80,8 +80,9 @@ def read_recorded(splits: Sequence[Split], settings: AuditSettings) -> Recorded:
         for batch in read(split, settings_of_reading, Tally()):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, and --closed-loop needs each request")
-            # The topics of a request are no requests of their own.
-            batches.append(batch.take(batch.kind != MUTATION))
+            if not isinstance(batch, Batch):
+                continue  # the topics of a request are no requests of their own
+            batches.append(batch)
             rows += len(batches[-1])
             if rows > MAX_EVENTS:
                 raise InputError(

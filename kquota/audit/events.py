@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, MUTATION, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
@@ -50,9 +50,8 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
             # The topics of a request are no requests of their own.
-            requests = batch.take(batch.kind != MUTATION)
-            if len(requests):
-                batches.append(requests)
+            if isinstance(batch, Batch) and len(batch):
+                batches.append(batch)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
     names: dict[tuple[str, str, str, str], int] = {}

@@ -6,13 +6,16 @@ Starting Spark takes longer than auditing some ten million rows.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from kquota.audit import stages
 from kquota.audit.findings import AuditResult
@@ -55,7 +58,8 @@ def audit(
 ) -> AuditResult:
     """Audits the usage exports in these splits on this machine; errors call them `what`.
 
-    `processes` is by default as many as there are cores, and one for what is small. Raises InputError when there is
+    `processes` is by default as many as there are cores, and one for what is small. The script that calls this needs no
+    `if __name__ == "__main__":` for them: they do not run it again. Raises InputError when there is
     nothing to audit, when an input cannot be read, and when there is no room on the disk for what is packed;
     Unreachable when one of the processes was killed.
     """
@@ -106,18 +110,44 @@ def _in_processes(
         ProcessPoolExecutor(processes, get_context("spawn")) as pool,
     ):
         packed = [
-            pool.submit(_pack, task, settings, buckets, str(Path(folder) / f"{number}.blobs"))
+            _submit(pool, _pack, task, settings, buckets, str(Path(folder) / f"{number}.blobs"))
             for number, task in enumerate(tasks)
         ]
         try:
             places = [place for some in _finished(packed, progress, 0, buckets) for place in some]
-            replayed = [pool.submit(_replay, mine, settings) for mine in _by_bucket(places)]
+            replayed = [_submit(pool, _replay, mine, settings) for mine in _by_bucket(places)]
             return [output for some in _finished(replayed, progress, len(tasks), 0) for output in some]
         except BrokenProcessPool:
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, task: Callable[..., T], *arguments: Any) -> Future[T]:
+    """As the pool's own, which starts a process where none is idle."""
+    with _main_hidden():
+        return pool.submit(task, *arguments)
+
+
+_hiding = threading.Lock()
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Processes that are spawned meanwhile do not import the main module.
+
+    They need nothing of it, and a script that is not guarded would begin with its own audit in each of them.
+    """
+    with _hiding:
+        main = vars(sys.modules["__main__"])
+        # What `multiprocessing.spawn.get_preparation_data` tells a new process to import.
+        names: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+        main.update(dict.fromkeys(names))
+        try:
+            yield
+        finally:
+            main.update(names)
 
 
 def _cores() -> int:

@@ -153,7 +153,7 @@ def _frame_mapper(
         def events() -> Iterator[tuple[tuple[int, int], Batch]]:
             tables = _joined(batches, usage.BATCH_ROWS)
             for part, batch in enumerate(usage.to_batches(tables, what, settings.read.broker, "", tally)):
-                tally.saw(batch.time_ms, batch.requests)
+                tally.saw(batch.time_ms, len(batch))
                 yield (number, part), batch
 
         for blob in stages.pack_events(events(), tally, settings, buckets):

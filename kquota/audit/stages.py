@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -23,12 +25,15 @@ from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
+from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.errors import InputError
 
 _MEASURED = "measured"
-_SEGMENT, _OTHER = b"s", b"o"
+_SEGMENT, _TOPICS, _OTHER = b"s", b"t", b"o"
 """The first byte of a blob: what follows."""
+_FIRST_MS = -(1 << 63)
+"""The time of what is to come before all segments."""
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
@@ -39,7 +44,7 @@ class Blob(NamedTuple):
 
     bucket: int
     start_ms: int
-    """The time of its first event; blobs of a bucket go to the reduce task in this order."""
+    """The time of its first event, or _FIRST_MS; blobs of a bucket go to the reduce task in this order."""
     data: bytes
 
 
@@ -75,7 +80,7 @@ def pack_splits(
 
 
 def pack_events(
-    events: Iterable[tuple[tuple[int, int], Batch | Samples]],
+    events: Iterable[tuple[tuple[int, int], Batch | Samples | TopicLog]],
     tally: Tally,
     settings: AuditSettings,
     buckets: int,
@@ -93,12 +98,16 @@ def pack_events(
         if isinstance(batch, Samples):
             sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
             continue
+        if isinstance(batch, TopicLog):
+            told = pickle.dumps((ordinal, batch), protocol=5)
+            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _TOPICS + told)
+            continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
                 yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
     yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
-    yield Blob(0, 0, _OTHER + pickle.dumps(account, protocol=5))
+    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps(account, protocol=5))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -124,7 +133,7 @@ def _packers(settings: AuditSettings, buckets: int, retell: bool) -> list[Packer
 def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
     """The samples of one split, by bucket."""
     for bucket, samples in sampled.items():
-        yield Blob(bucket, 0, _OTHER + pickle.dumps(samples, protocol=5))
+        yield Blob(bucket, _FIRST_MS, _OTHER + pickle.dumps(samples, protocol=5))
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
@@ -133,16 +142,28 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     demand = None if settings.question is None else DemandCollector(settings, settings.question)
     replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
     samples: list[Samples] = []
-    for blob in blobs:
+    topics: list[tuple[tuple[int, int], TopicLog]] = []
+    remaining = iter(blobs)
+    first = None
+    for blob in remaining:
         kind, data = bytes(blob[:1]), memoryview(blob)[1:]
         if kind == _SEGMENT:
-            replayed.add(Segment.loads(data))
-            continue
+            first = blob
+            break
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
-        if isinstance(item, list):
+        if kind == _TOPICS:
+            topics.append(item)
+        elif isinstance(item, list):
             samples += item
         else:
             yield pickle.dumps(item, protocol=5)
+    charged: list[Segment] = []
+    if topics:
+        charged, tally = _charged(topics, settings)
+        yield pickle.dumps((DataQuality.of(tally, 0), []), protocol=5)
+    events = () if first is None else (Segment.loads(memoryview(blob)[1:]) for blob in chain([first], remaining))
+    for segment in merge(charged, events, key=lambda segment: segment.base_ms):
+        replayed.add(segment)
     if samples:
         judged, ungoverned = judge(samples, settings)
         for variant, table in enumerate(judged):
@@ -156,6 +177,24 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
         yield pickle.dumps((_MEASURED, measured), protocol=5)
+
+
+def _charged(
+    topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings
+) -> tuple[list[Segment], Tally]:
+    """What controllers charged for topics, from all that their logs tell of them, in the order of the times."""
+    logs: dict[str, list[TopicLog]] = {}
+    for _, log in sorted(topics, key=lambda told: told[0]):
+        logs.setdefault(log.broker, []).append(log)
+    tally = Tally()
+    segments = []
+    for variant, quotas in enumerate(settings.variants):
+        packer = Packer(quotas, 1, variant, settings.per_client, settings.together)
+        for _, mine in sorted(logs.items()):
+            for part, batch in enumerate(batches(mine, settings.read.num_partitions)):
+                tally.saw(batch.time_ms, 0)  # a topic is no request of its own
+                segments += [segment for _, segment in packer.pack(batch, (0, part))]
+    return sorted(segments, key=lambda segment: segment.base_ms), tally
 
 
 def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:

@@ -359,7 +359,9 @@ class NodeConfig:
         kept = {name: value for name, value in self.entries.items() if name not in removed and isinstance(value, str)}
         written = {key.value: format_value(key, value) for key, value in alteration.set.items()}
         config = {**kept, **written}
-        return NodeChange(before, after, encode_config(config), deletes=entity.ip is not None and not config)
+        unusable = frozenset(key for key, value in reading.stored.items() if value is None)
+        deletes = entity.ip is not None and not config
+        return NodeChange(before, after, encode_config(config), deletes=deletes, unusable=unusable)
 
 
 def _advice(entity: Entity, names: Iterable[str]) -> str:
@@ -386,6 +388,8 @@ class NodeChange:
     after: Values
     data: bytes | None = field(repr=False)
     deletes: bool = False
+    unusable: frozenset[QuotaKey] = frozenset()
+    """The keys whose value no broker could parse; all of them are set or deleted."""
 
 
 def kraft_controller_epoch(data: bytes | None) -> int:

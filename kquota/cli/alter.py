@@ -230,6 +230,8 @@ def _deletions(texts: Iterable[str]) -> frozenset[QuotaKey]:
 
 _UNKNOWN = "?"
 """What was set before, where nobody could look."""
+_UNUSABLE = "unusable"
+"""What was set before, where it was no value."""
 
 
 def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool) -> None:
@@ -244,10 +246,13 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
     from kquota.cli.text import Column, entity_text, print_csv, print_table
 
     changes = [
-        (result.entity, key, _UNKNOWN if key in result.blind else result.before.get(key), result.after.get(key))
+        (result.entity, key, _before(result, key), result.after.get(key))
         for result in results
         for key in QuotaKey
-        if key in result.before or key in result.after or (key in result.blind and result.error is None)
+        if key in result.before
+        or key in result.after
+        or key in result.unusable
+        or (key in result.blind and result.error is None)
     ]
     if output == "csv":
         print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
@@ -270,3 +275,9 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
     )
     if dry_run:
         note("dry run: nothing was written")
+
+
+def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:
+    if key in result.blind:
+        return _UNKNOWN
+    return _UNUSABLE if key in result.unusable else result.before.get(key)

@@ -30,8 +30,8 @@ def command() -> None:
 
     A setting comes from an option, else from the environment, else from the context. An address in an option or in the
     environment leaves the current context out, credentials included. --context NAME takes that context as it is and
-    nothing from the environment; options beside it, an address too, replace what it says. Secrets stay in the
-    properties files.
+    nothing from the environment, KQUOTA_ZOOKEEPER_USERNAME and the like included; options beside it, an address too,
+    replace what it says. Secrets stay in the properties and JAAS files.
 
     \b
     Examples:

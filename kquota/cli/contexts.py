@@ -5,7 +5,8 @@ cluster decides about the rest of it, so that the credentials of one cluster nev
 
 - An address in an option or in the environment leaves out the current context altogether.
 - `--context NAME` takes that context as it is: KQUOTA_BOOTSTRAP_SERVER, KQUOTA_COMMAND_CONFIG and the like are left
-  out. Options beside it replace what the context says, an address too: the context was named on purpose.
+  out, KQUOTA_ZOOKEEPER_USERNAME and the other credentials of a ZooKeeper too. Options beside it replace what it says,
+  an address too: the context was named on purpose.
 - KQUOTA_CONTEXT beside an address in the environment is an error.
 """
 
@@ -26,6 +27,10 @@ ADDRESSES = ("bootstrap_server", "bootstrap_controller", "zookeeper")
 _SETTINGS = (*ADDRESSES, "command_config", "zk_tls_config_file", "zk_jaas_file", "timeout")
 _VARIABLES = {"zk_jaas_file": "KQUOTA_ZOOKEEPER_JAAS_FILE"}
 """The environment variables that are not called after their option."""
+
+
+NAMED = "context_is_named"
+"""Among settled options: whether a context was named by hand, which takes nothing of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def load_config() -> Config:
 
 
 def settled(options: dict[str, Any]) -> dict[str, Any]:
-    """The cluster options of a command with what the context says; `context` itself is gone.
+    """The cluster options of a command with what the context says, and NAMED; `context` itself is gone.
 
     What is settled already stays as it is. Raises InputError for an unusable configuration file or a context that is
     not in it, click.UsageError where the cluster is ambiguous or none that the command can talk to.
@@ -73,7 +78,7 @@ def settled(options: dict[str, Any]) -> dict[str, Any]:
     if "context" not in options:
         return options
     rest = {name: value for name, value in options.items() if name != "context"}
-    return rest | {setting.name: setting.value for setting in settings(options)[1]}
+    return rest | {setting.name: setting.value for setting in settings(options)[1]} | {NAMED: _is_option("context")}
 
 
 def settings(options: dict[str, Any]) -> tuple[Context | None, list[Setting]]:
@@ -81,7 +86,7 @@ def settings(options: dict[str, Any]) -> tuple[Context | None, list[Setting]]:
     context = _used(options)
     if context is None:
         return None, [_given(name, options[name]) for name in _SETTINGS if name in options]
-    whole = _source("context") is ParameterSource.COMMANDLINE
+    whole = _is_option("context")
     # An address beside the context replaces its own: all of it, or the one of two that it is instead of.
     replaced = len(context.addresses) == 1 and any(_is_option(name) for name in ADDRESSES)
     addresses = () if replaced else [name for name in ADDRESSES if name in options]
@@ -110,13 +115,13 @@ def of_context(name: str, timeout_s: float) -> dict[str, Any]:
     """
     context = load_config().context(name)
     options = {setting: getattr(context, setting) for setting in _SETTINGS}
-    return options | {"timeout": timeout_s if context.timeout is None else context.timeout}
+    return options | {"timeout": timeout_s if context.timeout is None else context.timeout, NAMED: True}
 
 
 def _used(options: dict[str, Any]) -> Context | None:
     """The context that has a say."""
     named: str | None = options["context"]
-    if _source("context") is not ParameterSource.COMMANDLINE:
+    if not _is_option("context"):
         addressed = [name for name in ADDRESSES if options.get(name)]
         if addressed:
             if named is not None and not any(map(_is_option, addressed)):

@@ -41,7 +41,7 @@ _MEANINGS = {
     ExitCode.REFUSED: "a safety guard of kquota, or a part of it that is not installed",
     ExitCode.PARTIAL: "some entities altered or written, some not; each is listed",
     ExitCode.INTERNAL: "a bug in kquota: run again with --debug",
-    ExitCode.INTERRUPTED: "Ctrl-C",
+    ExitCode.INTERRUPTED: "Ctrl-C; for a probe SIGTERM too",
 }
 
 _BY_ERROR: tuple[tuple[type[errors.KquotaError], ExitCode], ...] = (

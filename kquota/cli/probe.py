@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +88,8 @@ def command(probe: str, output: str, **options: Any) -> int:
     the handler time in --request-log (else from nothing) to the time until the answer.
 
     Topics whose names begin with __ are never touched. A mutation probe deletes the topics that it created, also after
-    Ctrl-C, which still prints what was seen. A fetch probe reads from the beginning and again from there; it joins no
-    group and commits nothing.
+    Ctrl-C or SIGTERM, which still print what was seen. A fetch probe reads from the beginning and again from there; it
+    joins no group and commits nothing.
 
     \b
     Examples:
@@ -109,7 +111,23 @@ def command(probe: str, output: str, **options: Any) -> int:
     bootstrap, security = session.open_brokers(options)
     _ask(kind, load, bootstrap, options)
     run = _Run(kind, load, bootstrap, security, options)
-    return run.report(run.execute(), output)
+    with _interrupted_by_sigterm():
+        return run.report(run.execute(), output)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is Ctrl-C meanwhile, once: whatever sends more of them is not to disturb the cleaning up."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check(kind: Probe, options: dict[str, Any]) -> None:
@@ -242,12 +260,12 @@ class _Run:
             topic: str | None = self._options["topic"]
             if self._options["create_topic"]:
                 assert topic is not None
-                control.create(topic)
-                created.append(topic)
+                control.create(topic, created)
             partition = None if topic is None else control.partition(topic, self._options["partition"])
             target = self._prepared(partition)
             self._guarded(lambda pace: self._drive(settings, partition, pace, created))
         finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
             left = control.delete(created) if created else []
             if left:
                 click.echo(f"kquota: warning: not deleted: {', '.join(left)}", err=True)
@@ -333,7 +351,7 @@ class _Run:
         )
 
     def _guarded(self, run: Callable[[Pace], None]) -> None:
-        """Runs the load; Ctrl-C ends it."""
+        """Runs the load; Ctrl-C and SIGTERM end it."""
         from kquota.probe.load import Pace
 
         pace = Pace(self._load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,18 +42,20 @@ def kafka_security(file: Path) -> KafkaSecurity:
     return clientprops.kafka_security(file, ask)
 
 
-def zookeeper_security(tls_file: Path | None, jaas_file: Path | None) -> ZooKeeperSecurity:
-    """What those files and KQUOTA_ZOOKEEPER_* of the environment say. Raises InputError, MissingDependency."""
+def zookeeper_security(
+    tls_file: Path | None, jaas_file: Path | None, environment: Mapping[str, str]
+) -> ZooKeeperSecurity:
+    """What those files and KQUOTA_ZOOKEEPER_* of that environment say. Raises InputError, MissingDependency."""
     from kquota.backends import clientprops
 
-    username, password = os.environ.get(_USERNAME) or None, os.environ.get(_PASSWORD)
-    if password is None and (secret := os.environ.get(_PASSWORD_FILE)):
+    username, password = environment.get(_USERNAME) or None, environment.get(_PASSWORD)
+    if password is None and (secret := environment.get(_PASSWORD_FILE)):
         password = _content(Path(secret))
     return clientprops.zookeeper_security(
         tls_file,
         username,
         password,
-        scheme=os.environ.get(_SCHEME) or "sasl",
+        scheme=environment.get(_SCHEME) or "sasl",
         jaas_file=jaas_file,
         ask=ask,
     )

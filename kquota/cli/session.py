@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli.contexts import ADDRESSES, settled
+from kquota.cli.contexts import ADDRESSES, NAMED, settled
 from kquota.cli.streams import note
 from kquota.cli.text import safe
 
@@ -325,11 +325,12 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
 def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
     tls_file: Path | None = options["zk_tls_config_file"]
     jaas_file: Path | None = options["zk_jaas_file"]
-    if tls_file is None and jaas_file is None and not os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"):
+    environment: Mapping[str, str] = {} if options.get(NAMED) else os.environ
+    if tls_file is None and jaas_file is None and not environment.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
     from kquota.cli.security import zookeeper_security
 
-    return zookeeper_security(tls_file, jaas_file)
+    return zookeeper_security(tls_file, jaas_file, environment)
 
 
 def _kafka_security(file: Path | None) -> KafkaSecurity | None:

@@ -91,7 +91,8 @@ class AlterResult:
     """What came of one alteration: the values before and after, or the error that left the entity as it was.
 
     `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
-    before, so `before` is empty and `after` has no other keys.
+    before, so `before` is empty and `after` has no other keys. `unusable` are the keys that were set to what is no
+    value, and that the alteration set or deleted: `before` is without them.
     """
 
     entity: Entity
@@ -99,6 +100,7 @@ class AlterResult:
     after: Values
     error: KquotaError | None = None
     blind: frozenset[QuotaKey] = frozenset()
+    unusable: frozenset[QuotaKey] = frozenset()
 
     @property
     def longest_freeze_s(self) -> float:
@@ -120,5 +122,5 @@ class AlterResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the entity's values differ from before, or may."""
-        return self.error is None and (bool(self.blind) or dict(self.before) != dict(self.after))
+        """Whether what is set on the entity differs from before, or may."""
+        return self.error is None and (bool(self.blind or self.unusable) or dict(self.before) != dict(self.after))

@@ -13,7 +13,7 @@ def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document
     """Per entity the values before and after, and the error of those that were left as they were.
 
     Where nobody could look (`AlterResult.blind`) before and changed are null, and after tells the written keys only,
-    null for a deleted one.
+    null for a deleted one. `unusable` are the keys that were set to what is no value, so that before is without them.
     """
     return {
         "kind": "kquota.alter",
@@ -25,6 +25,7 @@ def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document
                 "changed": None if result.blind and result.changed else result.changed,
                 "before": None if result.blind else values_document(result.before),
                 "after": _after(result),
+                "unusable": sorted(map(str, result.unusable)),
                 "error": None if result.error is None else result.error.message,
             }
             for result in results

@@ -155,15 +155,24 @@ class Control:
                 return Partition(topic, number, partition.leader.id)
         raise InputError(f"topic {topic!r} has no partition {number}")
 
-    def create(self, topic: str) -> None:
-        """Creates a topic of one partition, and returns when it can be used. Raises InputError when it exists."""
+    def create(self, topic: str, created: list[str]) -> None:
+        """Creates a topic of one partition, and returns when it can be used. Raises InputError when it exists.
+
+        `created` gets its name as soon as it is there, also when the wait for that is interrupted.
+        """
         from confluent_kafka.admin import NewTopic
 
         with _errors(f"topic {topic!r}"):
             (future,) = self._admin.create_topics(
                 [NewTopic(topic, 1)], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
             ).values()
-            future.result(self._timeout_s)
+            try:
+                future.result(self._timeout_s)
+            except KeyboardInterrupt:
+                future.result(self._timeout_s)
+                created.append(topic)
+                raise
+            created.append(topic)
         end = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -10,11 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kquota.audit import sources
-from kquota.audit.batch import Batch, Tally
-from kquota.audit.findings import ordered
-from kquota.audit.pack import Packer
-from kquota.audit.replay import find
+from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.enforcement.generation import Generation
@@ -73,12 +69,8 @@ def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_
 
 
 def _audit(logs: Sequence[Path], settings: AuditSettings) -> pa.Table:
-    packer, segments = Packer(settings.quotas, 1), []
-    for number, split in enumerate(plan_splits([str(log) for log in logs], "request-log")):
-        for part, batch in enumerate(sources.read(split, settings.read, Tally())):
-            assert isinstance(batch, Batch)
-            segments += [segment for _, segment in packer.pack(batch, (number, part))]
-    return ordered(find(segments, settings))
+    splits = plan_splits([str(log) for log in logs], "request-log")
+    return local.audit(splits, settings, "the recording", processes=1).findings
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -89,6 +90,41 @@ def test_a_process_of_the_local_engine_is_killed(usage: Path, audit_settings: Au
 
     with pytest.raises(Unreachable, match="a process of the audit was killed"):
         local.audit(plan_splits([str(usage)], "usage"), audit_settings, "usage", processes=2, progress=kill)
+
+
+UNGUARDED = """\
+from kquota.audit import local
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import plan_splits
+from kquota.core.history import QuotaHistory
+from kquota.documents.quotas import read_quotas
+from pathlib import Path
+
+print("begun")
+settings = AuditSettings(QuotaHistory.of(read_quotas(Path("quotas.yaml"))))
+for _ in range(2):
+    print(len(local.audit(plan_splits(["usage"], "usage"), settings, "usage", processes=2).findings))
+print(Path(__file__).name, __spec__)
+"""
+
+
+def test_a_script_without_a_guard_is_not_run_again(usage: Path, audit_settings: AuditSettings) -> None:
+    """Spawned processes import the main module, else: with a traceback each, and before that all that it does."""
+    (usage.parent / "script.py").write_text(UNGUARDED)
+
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        capture_output=True,
+        text=True,
+        cwd=usage.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+    expected = len(local.audit(plan_splits([str(usage)], "usage"), audit_settings, "usage", processes=1).findings)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\n") == ["begun", str(expected), str(expected), "script.py None", ""]
+    assert expected > 0
 
 
 @pytest.mark.parametrize("processes", [1, 2])

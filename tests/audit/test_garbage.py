@@ -95,6 +95,22 @@ def json_lines() -> list[bytes]:
     return [json.dumps(row).encode() for row in rows()]
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"), [("kafka-request.log.gz", json_log), ("usage.jsonl.gz", json_lines)], ids=["log", "usage"]
+)
+def test_what_was_before_the_damage_of_a_gzip_file_counts(
+    tmp_path: Path, name: str, lines: Callable[[], list[bytes]]
+) -> None:
+    path = tmp_path / name
+    packed = gzip.compress(b"\n".join([*lines(), b""]))
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+
+    quality = findings(path, "auto").quality
+
+    assert quality.rejected == 1
+    assert 0.4 * len(lines()) < quality.events + quality.exempt < len(lines())
+
+
 def findings(path: Path, dialect: str) -> Any:
     return local.audit(plan_splits([str(path)], dialect), SETTINGS, str(path), processes=1)
 

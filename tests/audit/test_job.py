@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kquota.audit import local, replay, sources
 from kquota.audit import spark as job
-from kquota.audit.batch import FETCH, UNKNOWN, Batch, Column
+from kquota.audit.batch import FETCH, UNKNOWN, Batch, Column, Tally
 from kquota.audit.findings import AuditResult, Verdict
 from kquota.audit.pack import Packer
 from kquota.audit.settings import AuditSettings
@@ -301,7 +301,7 @@ def test_text_is_cut_without_losing_a_line(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "kafka-request.log"
     path.write_bytes(b"".join(wanted))
 
-    found = [line for split in plan_splits([str(path)], "auto") for _, line in sources.lines(split)]
+    found = [line for split in plan_splits([str(path)], "auto") for _, line in sources.lines(split, Tally())]
 
     assert found == wanted
 

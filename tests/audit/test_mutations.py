@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kquota.audit.batch import MUTATION, Batch, Tally
-from kquota.audit.findings import ordered
-from kquota.audit.pack import Packer
-from kquota.audit.replay import find
+from kquota.audit import local, spark
+from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits, read
-from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicLog, mutations
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.history import read_history
+from tests.audit import recorded
+from tests.brokers import accuracy
 
 KEYS = {"CREATE_TOPICS": 19, "DELETE_TOPICS": 20, "CREATE_PARTITIONS": 37, "BROKER_HEARTBEAT": 63}
 NEWEST = {"CREATE_TOPICS": 7, "DELETE_TOPICS": 6, "CREATE_PARTITIONS": 3, "BROKER_HEARTBEAT": 1}
@@ -111,8 +117,12 @@ def delete(*topics: tuple[str, str, int], version: int = 6, throttle_ms: int = 0
 
 
 def charges(*lines: dict[str, Any], default_partitions: int = 1) -> list[list[Charge]]:
-    book = TopicBook(default_partitions)
-    return [book.read(each) for each in lines]
+    """What each line was charged, the lines being a minute apart."""
+    log = TopicLog("controller")
+    for number, each in enumerate(lines):
+        log.add(each, 60_000.0 * number, "ivan", "deploy")
+    charged = {each.time_ms: each.charges for each in mutations([log], default_partitions)}
+    return [charged.get(60_000.0 * number, []) for number in range(len(lines))]
 
 
 def sizes(charged: Sequence[Charge]) -> list[int]:
@@ -152,10 +162,11 @@ def test_what_comes_straight_to_the_controller_is_charged() -> None:
     """That a listener is the controller's is told by what brokers send there."""
     straight = create(("__consumer_offsets", 50, OK), forwarded=False)
 
+    alone = charges(straight)
     first, _, second = charges(straight, line("BROKER_HEARTBEAT", {}, {}, forwarded=False), straight)
 
-    assert first == []
-    assert sizes(second) == [50]
+    assert alone == [[]]
+    assert sizes(first) == sizes(second) == [50]
 
 
 def test_the_default_number_of_partitions() -> None:
@@ -171,7 +182,9 @@ def test_assignments_count() -> None:
     fields = create(("a", -1, OK))
     fields["request"]["topics"][0]["assignments"] = [{"partitionIndex": 0, "brokerIds": [1]}] * 2
 
-    assert sizes(TopicBook().read(fields)) == [2]
+    (found,) = charges(fields)
+
+    assert sizes(found) == [2]
 
 
 def test_added_partitions() -> None:
@@ -252,7 +265,7 @@ def test_topics_by_name_alone() -> None:
 )
 def test_foreign_fields(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="field"):
-        TopicBook().read(create(("a", 1, OK)) | damage)
+        charges(create(("a", 1, OK)) | damage)
 
 
 IVAN = QuotaSnapshot.of([(Entity("ivan"), {QuotaKey.CONTROLLER_MUTATION_RATE: 1})])
@@ -266,15 +279,10 @@ def audit(folder: Path, *lines: tuple[str, dict[str, Any]]) -> list[dict[str, An
         f"[2026-05-04 {time}] DEBUG Completed request:{json.dumps(each, separators=(',', ':'))}" for time, each in lines
     )
     log.write_text("\n".join(text) + "\n")
-    settings = AuditSettings(QuotaHistory.of(IVAN), read=ReadSettings())
-    packer, tally = Packer(settings.quotas, 1), Tally()
-    splits = plan_splits([str(log)], "auto")
-    batches = [each for split in splits for each in read(split, settings.read, tally) if isinstance(each, Batch)]
-    assert all((batch.kind == MUTATION).all() for batch in batches)
-    segments = [segment for part, batch in enumerate(batches) for _, segment in packer.pack(batch, (0, part))]
-    (table,) = find(segments, settings)
-    assert tally.exempt == len(lines)  # the controller's copies are no requests of their own
-    rows: list[dict[str, Any]] = ordered([table]).to_pylist()
+    result = local.audit(plan_splits([str(log)], "auto"), AuditSettings(QuotaHistory.of(IVAN)), "the log", processes=1)
+    assert result.quality.exempt == len(lines)  # the controller's copies are no requests of their own
+    assert result.quality.events == 0
+    rows: list[dict[str, Any]] = result.findings.to_pylist()
     return rows
 
 
@@ -317,3 +325,84 @@ def test_a_size_that_is_not_known_leaves_a_counter_undetermined(tmp_path: Path) 
 
     assert (found["verdict"], found["events"]) == ("undetermined", 2)
     assert found["throttled_events"] is None
+
+
+RECORDING = recorded.DATA / "cluster_log" / "4.4.0"
+RECORDED = AuditSettings(
+    read_history(RECORDING / "quotas.json"), read=ReadSettings(num_partitions=accuracy.NUM_PARTITIONS)
+)
+
+
+def rotate(lines: Sequence[bytes], cuts: Sequence[int], folder: Path) -> Path:
+    """A controller's log as log4j rotates it: the oldest lines are in the file with the highest number."""
+    folder = folder / "controller-1"
+    folder.mkdir()
+    edges = [0, *cuts, len(lines)]
+    for age, (start, end) in enumerate(reversed([*pairwise(edges)])):
+        content = b"".join(lines[start:end])
+        if age == 0:
+            (folder / "kafka-request.log").write_bytes(content)
+        elif age % 2:
+            (folder / f"kafka-request.log.{age}.gz").write_bytes(gzip.compress(content, 1))
+        else:
+            (folder / f"kafka-request.log.{age}").write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[bytes]:
+    """The lines of a recorded controller's log."""
+    with gzip.open(RECORDING / "controller-1" / "kafka-request.log.gz") as file:
+        return file.readlines()
+
+
+@pytest.fixture(scope="module")
+def whole(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
+    """The audit of that log in one file."""
+    splits = plan_splits([str(rotate(lines, [], tmp_path_factory.mktemp("whole")))], "auto")
+    result = local.audit(splits, RECORDED, "the log", processes=1)
+    rows = result.findings.to_pylist()
+    assert {row["verdict"] for row in rows} == {"throttled", "not throttled"}
+    assert sum(row["events"] for row in rows) > 200
+    return result
+
+
+@pytest.mark.parametrize("engine", ["one process", "two processes", "spark"])
+def test_a_rotated_log_tells_what_a_whole_one_does(
+    lines: list[bytes], whole: AuditResult, tmp_path: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    """Topics are deleted in other files than they were created in."""
+    paths = [str(rotate(lines, [100, 350, 351, 600, 601, 1000], tmp_path))]
+    splits = plan_splits(paths, "auto")
+    assert len(splits) == 7
+
+    if engine == "spark":
+        result = spark.audit(request.getfixturevalue("spark"), splits, RECORDED, "the log")
+    else:
+        result = local.audit(splits, RECORDED, "the log", processes=1 if engine == "one process" else 2)
+
+    assert result.findings.to_pylist() == whole.findings.to_pylist()
+    assert result.quality == whole.quality
+
+
+@given(cuts=st.lists(st.integers(1, 1098), max_size=8, unique=True).map(sorted))
+@settings(max_examples=15, deadline=None)
+def test_it_does_not_matter_where_a_log_was_cut(lines: list[bytes], whole: AuditResult, cuts: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        splits = plan_splits([str(rotate(lines, cuts, Path(folder)))], "auto")
+        result = local.audit(splits, RECORDED, "the log", processes=1)
+
+    assert result.findings.to_pylist() == whole.findings.to_pylist()
+    assert result.quality == whole.quality
+
+
+def test_the_pieces_of_a_large_file(
+    lines: list[bytes], whole: AuditResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kquota.audit.sources.LINE_SPLIT_BYTES", 200_000)
+
+    splits = plan_splits([str(rotate(lines, [], tmp_path))], "auto")
+
+    assert len(splits) > 5
+    result = local.audit(splits, RECORDED, "the log", processes=1)
+    assert result.findings.to_pylist() == whole.findings.to_pylist()

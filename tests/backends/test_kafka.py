@@ -144,6 +144,9 @@ def test_values_that_only_other_tools_set(cluster: Cluster, backend: KafkaBacken
         # What cannot be shown can be removed all the same, strictly too.
         (removed,) = backend.alter([Alteration(ALICE, remove=frozenset({PRODUCER}), strict_remove=True)])
         assert removed.error is None
+        assert removed.changed
+        assert removed.unusable == {PRODUCER}
+        assert PRODUCER not in removed.before
     finally:
         removals = [wire.OpData(key.value, 0.0, True) for key in (PRODUCER, REQUEST)]
         tell(cluster.plain, [("alice", removals)])

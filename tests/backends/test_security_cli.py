@@ -534,6 +534,34 @@ def test_zookeeper_works(
         assert "ACL" in stranger.err
 
 
+def test_a_named_context_gets_no_credentials_of_the_environment(
+    secured_zookeeper: SecuredZooKeeper, zookeeper_files: Path
+) -> None:
+    """They are another cluster's. What comes by another way than its name goes with the rest of the environment."""
+    from tests.backends.test_security_zookeeper import in_chroot
+
+    address = secured_zookeeper.plain + in_chroot(secured_zookeeper, "/contexts")
+    (zookeeper_files / "config.yaml").write_text(
+        f"contexts:\n  bare: {{zookeeper: '{address}'}}\n  whole: {{zookeeper: '{address}', zk-jaas-file: jaas.conf}}\n"
+    )
+    config = {"KQUOTA_CONFIG": "config.yaml"}
+    login = {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD": "secret"}
+    wrong = login | {"KQUOTA_ZOOKEEPER_PASSWORD": WRONG}
+
+    def ended(*arguments: str, **environment: str) -> int:
+        ran = kquota(*arguments, cwd=zookeeper_files, **config, **environment)
+        assert ran.code == 0 or "ACL" in ran.err, ran.err
+        return ran.code
+
+    assert ended("alter", "--user", "u", "--add-config", "producer_byte_rate=1", "--context", "whole", **wrong) == 0
+    assert ended("describe", "--context", "whole", **wrong) == 0
+    assert ended("describe", "--context", "bare", **login) == 5
+    assert ended("diff", "context:bare", "context:bare", **login) == 5
+    assert ended("diff", "context:whole", "context:whole", **wrong) == 0
+    assert ended("describe", KQUOTA_CONTEXT="bare", **login) == 0
+    assert ended("describe", "--zookeeper", address, **login) == 0
+
+
 def test_the_password_of_zookeeper_is_asked_for(secured_zookeeper: SecuredZooKeeper, tmp_path: Path) -> None:
     """By a username alone."""
     from tests.backends.test_security_zookeeper import in_chroot

@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
-from kquota.audit.sources.mutations import TopicBook
+from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
-from kquota.audit.sources.request_log import Mutation, in_order
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.mutation import MutationSensor
@@ -106,7 +105,7 @@ class Limits:
         self._changes = history.changes_ms
         self._resolvers = [Resolver.of(snapshot, key) for snapshot in history.snapshots]
 
-    def of(self, event: UsageEvent, time_ms: float) -> tuple[Sensor, float] | None:
+    def of(self, event: UsageEvent | TopicRequest, time_ms: float) -> tuple[Sensor, float] | None:
         """The counter of an event at that time; None without a limit."""
         found = self._resolvers[bisect_right(self._changes, math.floor(time_ms))].resolve(event.user, event.client_id)
         return None if found.limit is None else (found.sensor, float(found.limit))
@@ -196,17 +195,14 @@ def measure(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accurac
 def measure_mutations(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accuracy]:
     """Replays the topics of a controller's log, with the token bucket of each counter."""
     limits = Limits(history, QuotaKey.CONTROLLER_MUTATION_RATE)
-    book = TopicBook(NUM_PARTITIONS)
-    requests = []
+    log = TopicLog("")
     for event in events:
         if event.controller is not None:
-            charges = book.read(event.controller.fields)
-            if charges:
-                requests.append(Mutation(event.controller.begun_ms, event, charges))
+            log.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
     sensors: dict[Sensor, MutationSensor] = defaultdict(MutationSensor)
-    rows: dict[Sensor, list[tuple[UsageEvent, float, int, int]]] = defaultdict(list)
-    for begun_ms, event, charges in in_order(requests):
-        found = limits.of(event, begun_ms)
+    rows: dict[Sensor, list[tuple[TopicRequest, float, int, int]]] = defaultdict(list)
+    for begun_ms, request, charges in mutations([log], NUM_PARTITIONS):
+        found = limits.of(request, begun_ms)
         if found is None:
             continue
         sensor, limit = found
@@ -216,7 +212,7 @@ def measure_mutations(events: Iterable[UsageEvent], history: QuotaHistory) -> li
             assert charge.partitions >= 0, "a topic of unknown size"
             outcome = quota.record(math.floor(begun_ms), charge.partitions)
             delay = outcome.throttle_ms if outcome.accepted else max(outcome.throttle_ms, 1)
-            rows[sensor].append((event, limit, charge.throttle_ms, delay))
+            rows[sensor].append((request, limit, charge.throttle_ms, delay))
     result = []
     for sensor, mine in sorted(rows.items(), key=lambda item: str(item[0])):
         charged, bounds, logged, delays = zip(*mine, strict=True)
@@ -228,7 +224,7 @@ def _compare(
     api: str,
     sensor: Sensor,
     limits: Sequence[float],
-    events: Sequence[UsageEvent],
+    events: Sequence[UsageEvent | TopicRequest],
     logged: Sequence[int],
     predicted: Sequence[int],
     notable_ms: int,

@@ -232,6 +232,50 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert znodes.get_children("/") == []
 
 
+DAMAGED = b'{"version":1,"config":{"producer_byte_rate":"ten","consumer_byte_rate":"5"}}'
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        (("--delete-config", "producer_byte_rate"), {"consumer_byte_rate": 5}),
+        (("--add-config", "producer_byte_rate=10"), {"producer_byte_rate": 10, "consumer_byte_rate": 5}),
+    ],
+    ids=["deleted", "set"],
+)
+def test_the_repair_of_what_is_no_value_is_told(
+    kquota: Kquota, chroot: str, znodes: Any, change: tuple[str, ...], after: dict[str, int]
+) -> None:
+    znodes.create("/config/users/alice", DAMAGED, makepath=True)
+    alter = ("alter", "--zookeeper", chroot, "--user", "alice", *change)
+
+    rehearsed = kquota(*alter, "--dry-run")
+    assert rehearsed.err == "dry run: nothing was written\n"
+    assert znodes.get("/config/users/alice")[0] == DAMAGED
+    told = kquota(*alter, "-o", "json")
+    (result,) = validated(told.out, "alter")["results"]
+
+    assert result["changed"] is True
+    assert (result["before"], result["after"]) == ({"consumer_byte_rate": 5}, after)
+    assert result["unusable"] == ["producer_byte_rate"]
+    assert json.loads(znodes.get("/config/users/alice")[0])["config"] == {key: str(each) for key, each in after.items()}
+    row = rehearsed.out.splitlines()[-1].split()[:4]
+    assert row == ["user=alice", "producer_byte_rate", "unusable", str(after.get("producer_byte_rate", "-"))]
+    again = kquota(*alter)
+    assert (again.code, again.out, again.err) == (0, "", "nothing changes\n")
+
+
+def test_the_repair_of_what_is_no_value_as_csv(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    znodes.create("/config/users/alice", DAMAGED, makepath=True)
+    alter = ("alter", "--zookeeper", chroot, "--user", "alice", "--delete-config", "producer_byte_rate")
+
+    assert kquota(*alter, "-o", "csv").out.splitlines() == [
+        "entity,key,before,after",
+        "user=alice,producer_byte_rate,unusable,",
+        "user=alice,consumer_byte_rate,5,5",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "entity", "says"),
     [

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC
@@ -83,7 +84,14 @@ def test_the_rate_holds(kquota: Kquota, broker: KafkaBroker) -> None:
         assert 200_000 < json.loads(done.out)["charged"] < 340_000, done.err
 
 
-def test_after_ctrl_c_no_topic_is_left_and_what_was_seen_is_printed(broker: KafkaBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGTERM, signal.SIGTERM)],
+    ids=["INT", "TERM", "TERM twice"],
+)
+def test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed(
+    broker: KafkaBroker, tmp_path: Path, signals: tuple[signal.Signals, ...]
+) -> None:
     (case,) = (case for case in CASES if case.probe == "mutation")
     command = command_line(broker, case, 60, tmp_path)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -91,7 +99,8 @@ def test_after_ctrl_c_no_topic_is_left_and_what_was_seen_is_printed(broker: Kafk
         deadline = time.monotonic() + 30
         while not any(name.startswith("probe-") for name in topics(broker)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        for number in signals:
+            process.send_signal(number)
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()
@@ -101,6 +110,29 @@ def test_after_ctrl_c_no_topic_is_left_and_what_was_seen_is_printed(broker: Kafk
     assert document["ended_by"] == "interrupt"
     assert document["events"] > 0
     assert not any(name.startswith("probe-") for name in topics(broker))
+
+
+def test_after_sigterm_a_topic_of_its_own_is_gone(broker: KafkaBroker) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "kquota", "probe", "produce", "--topic", "ended", "--create-topic", "--yes"),
+            *("--duration", "60s", "-o", "json", "--bootstrap-server", broker.bootstrap),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while "ended" not in topics(broker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+
+    assert process.returncode == 130, err
+    assert "ended" not in topics(broker)
 
 
 def test_the_user_is_that_of_the_login(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into batches, or samples. Everything about files that dialects share is here.
+piece into batches, or samples; and, of a request log, what is to be brought together with the other pieces first.
+Everything about files that dialects share is here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import IO, Any
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
+from kquota.audit.sources.mutations import TopicLog
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
@@ -105,15 +107,18 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples]:
-    """The batches, or the samples, of one split; what cannot be read goes to the tally. Raises UnreadableFile."""
-    batches: Iterator[Batch | Samples] = module(split.dialect).read(split, settings, tally)
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples | TopicLog]:
+    """The batches, the samples, or what is told of topics, of one split; what cannot be read goes to the tally.
+
+    Raises UnreadableFile.
+    """
+    batches: Iterator[Batch | Samples | TopicLog] = module(split.dialect).read(split, settings, tally)
     try:
         for batch in batches:
             if isinstance(batch, Samples):
                 tally.saw(batch.end_ms, len(batch))
-            else:
-                tally.saw(batch.time_ms, batch.requests)
+            elif isinstance(batch, Batch):
+                tally.saw(batch.time_ms, len(batch))
             yield batch
     except UnreadableFile:
         raise
@@ -191,10 +196,10 @@ class Block:
         return f"byte {self.offset + sum(self.lengths[:index] or map(len, self.lines[:index]))}"
 
 
-def blocks(split: Split) -> Iterator[Block]:
+def blocks(split: Split, tally: Tally) -> Iterator[Block]:
     """The lines that begin inside a split, some thousands at a time.
 
-    A truncated gzip file ends with an InputError, after the lines before the damage.
+    A truncated gzip file ends after the lines before the damage, which goes to the tally: the other files count.
     """
     with open_text(split.path) as stream:
         offset = number = 0
@@ -205,7 +210,7 @@ def blocks(split: Split) -> Iterator[Block]:
             # The line that straddles the cut belongs to the split before.
             stream.seek(split.start - 1)
             offset = split.start - 1 + _skip_line(stream)
-        for lines, lengths in _whole_lines(stream, split.path):
+        for lines, lengths in _whole_lines(stream, split.path, tally):
             size = sum(lengths or map(len, lines))
             last = not whole and offset + size >= split.end
             if last:
@@ -218,9 +223,9 @@ def blocks(split: Split) -> Iterator[Block]:
             offset, number = offset + size, number + len(lines)
 
 
-def lines(split: Split) -> Iterator[tuple[str, bytes]]:
+def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
     """(place, line) of the lines that begin inside a split; blank lines are left out. As `blocks`, a line at a time."""
-    for block in blocks(split):
+    for block in blocks(split, tally):
         for index, line in enumerate(block.lines):
             if not line.isspace():
                 yield block.place(index), line
@@ -236,7 +241,7 @@ def _skip_line(stream: IO[bytes]) -> int:
     return length
 
 
-def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], list[int]]]:
+def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[list[bytes], list[int]]]:
     """Lines as they come, and their lengths where some were cut short at MAX_LINE_BYTES, else nothing."""
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
@@ -245,7 +250,8 @@ def _whole_lines(stream: IO[bytes], path: str) -> Iterator[tuple[list[bytes], li
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip data after line {number}: {error}") from None
+            tally.reject(path, "file", f"{path}: damaged gzip data after line {number}: {error}", "")
+            return
         except OSError as error:
             # Not what is in the file, but the way to it: the rest is not to be given up in silence.
             raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None

@@ -40,7 +40,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples
 def _readings(split: Split, broker: str, tally: Tally) -> Iterator[Reading]:
     columns: list[Series | None] = []
     time_ms: int | None = None
-    for place, raw in lines(split):
+    for place, raw in lines(split, tally):
         try:
             line = raw.decode().rstrip("\r\n")
             if line.startswith(HEADER):

@@ -43,7 +43,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples
 
 
 def _readings(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Reading]:
-    for place, raw in lines(split):
+    for place, raw in lines(split, tally):
         try:
             reading = parse_line(raw.decode(), settings.broker)
         except ValueError as error:  # UnicodeDecodeError is one

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from struct import error as StructError
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, MUTATION, OTHER, Batch, Column, Tally
+from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
 from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.files import File
-from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicBook
+from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
 
@@ -27,13 +25,12 @@ def splits(file: File) -> list[Split]:
     return line_splits(DIALECT, file, _BYTES_PER_LINE)
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
-    """The charged requests of one split, in the order of the log."""
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog]:
+    """The charged requests of one split, in the order of the log, and what it tells of topics."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
-    topics = TopicBook(settings.num_partitions)
     rows = _Rows(zone, broker)
-    for block in blocks(split):
+    for block in blocks(split, tally):
         read_usual, usual = rows.read_usual, rows.usual
         for index, line in enumerate(block.lines):
             try:
@@ -44,9 +41,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
                     continue
             try:
                 event = parse_line(line.decode(), broker, zone)
-                charges = [] if event.controller is None else topics.read(event.controller.fields)
-                if event.controller is not None and charges:
-                    rows.mutations.append(Mutation(event.controller.begun_ms, event, charges))
+                if event.controller is not None:
+                    rows.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
                 reason = event.exemption
                 if reason is None:
                     rows.add(event)
@@ -61,38 +57,6 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     yield from rows.batches(tally)
 
 
-class Mutation(NamedTuple):
-    """A request that the mutation quota is charged for."""
-
-    time_ms: float
-    event: UsageEvent
-    charges: list[Charge]
-
-
-TIE_MS = 1.0
-"""A controller charges about this long after it began with a request, but for what nobody can tell."""
-
-
-def in_order(mutations: Iterable[Mutation]) -> list[Mutation]:
-    """The requests in the order of their charges, and with times in that order.
-
-    Lines are in the order of the answers, and a request that is accepted is answered when its records are committed,
-    long after one that is rejected at once. Clients of one counter are let go at the same moment, so their requests
-    come together: of those that began within TIE_MS of each other, what was accepted came before what was rejected.
-    """
-    ordered: list[Mutation] = []
-    tied: list[Mutation] = []
-    for mutation in [*sorted(mutations, key=lambda each: each.time_ms), None]:
-        if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
-            times = [each.time_ms for each in tied]
-            tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
-            ordered += [each._replace(time_ms=time_ms) for each, time_ms in zip(tied, times, strict=True)]
-            tied = []
-        if mutation is not None:
-            tied.append(mutation)
-    return ordered
-
-
 class _Rows:
     """The rows of a batch, or of a few: a batch knows its sizes, and what brokers answered, or it does not."""
 
@@ -103,10 +67,10 @@ class _Rows:
         self.usual = bytearray()
         """Rows with both."""
         self._groups = {(True, True): self.usual}
-        self.mutations: list[Mutation] = []
+        self.topics = TopicLog(broker)
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values())) // ROW.size + len(self.mutations)
+        return sum(map(len, self._groups.values())) // ROW.size + len(self.topics.requests)
 
     def add(self, event: UsageEvent) -> None:
         """Adds what is not usual. Raises ValueError for a number that is out of range."""
@@ -129,16 +93,13 @@ class _Rows:
         except StructError:
             raise ValueError("a number is out of range") from None
 
-    def batches(self, tally: Tally) -> Iterator[Batch]:
+    def batches(self, tally: Tally) -> Iterator[Batch | TopicLog]:
         """What was added."""
         for (sized, answered), rows in self._groups.items():
             if rows:
                 yield self._batch(rows, sized, answered, tally)
-        charged = [(each.time_ms, each.event, charge) for each in in_order(self.mutations) for charge in each.charges]
-        for known in (True, False):
-            some = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
-            if some:
-                yield _mutations(some, self._broker, complete=known)
+        if self.topics:
+            yield self.topics
 
     def _batch(self, rows: bytearray, sized: bool, answered: bool, tally: Tally) -> Batch:
         table = np.frombuffer(rows, np.int64).reshape(-1, ROW.size // 8)
@@ -163,18 +124,3 @@ class _Rows:
             detail=position,
             shows_outcome=True,
         )
-
-
-def _mutations(rows: list[tuple[float, UsageEvent, Charge]], broker: str, *, complete: bool) -> Batch:
-    times, events, charges = zip(*rows, strict=True)
-    return Batch(
-        broker=Column.constant(broker, len(rows)),
-        user=Column.encode([event.user for event in events]),
-        client_id=Column.encode([event.client_id for event in events]),
-        kind=np.full(len(rows), MUTATION, np.uint8),
-        time_ms=np.array([math.floor(time_ms) for time_ms in times], np.int64),
-        bytes=np.array([max(charge.partitions, 0) for charge in charges], np.int64),
-        bytes_complete=complete,
-        throttle_ms=np.array([charge.throttle_ms for charge in charges], np.int64),
-        detail=np.array([not charge.strict for charge in charges], np.int64),
-    )

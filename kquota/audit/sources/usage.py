@@ -56,7 +56,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         case "csv":
             batches = _read_csv(split, tally)
         case _:
-            batches = json_tables(lines(split), split.path, tally)
+            batches = json_tables(lines(split, tally), split.path, tally)
     return to_batches(
         batches, split.path, settings.broker, folder_of(split.path), tally, connections=settings.connections
     )

@@ -36,6 +36,7 @@ class _Task:
     before: Values
     after: Values
     blind: frozenset[QuotaKey] = frozenset()
+    unusable: frozenset[QuotaKey] = frozenset()
 
     @property
     def entity(self) -> Entity:
@@ -138,6 +139,7 @@ class Writer:
                 for key, value in after.items()
                 if key in alteration.set or key not in unusable
             }
+            task.unusable = frozenset(unusable & (alteration.set.keys() | alteration.remove))
             tasks.append(task)
         return tasks
 
@@ -175,7 +177,9 @@ class Writer:
         return None
 
     def _done(self, task: _Task) -> None:
-        self._results[task.entity] = AlterResult(task.entity, task.before, task.after, blind=task.blind)
+        self._results[task.entity] = AlterResult(
+            task.entity, task.before, task.after, blind=task.blind, unusable=task.unusable
+        )
         if not self._validate_only:
             changed: dict[QuotaKey, Value | None] = {key: task.after[key] for key in task.alteration.set}
             changed.update(dict.fromkeys(task.alteration.remove))

@@ -27,6 +27,7 @@ from kquota.backends.zookeeper.multiread import GET_DATA, Node
 from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import Values
 from kquota.errors import (
     Conflict,
@@ -59,13 +60,14 @@ class _Task:
     after: Values = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
     deletes: bool = False
+    unusable: frozenset[QuotaKey] = frozenset()
 
     @property
     def entity(self) -> Entity:
         return self.alteration.entity
 
     def done(self) -> AlterResult:
-        return AlterResult(self.entity, self.before, self.after)
+        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable)
 
     def failed(self, error: KquotaError) -> AlterResult:
         return AlterResult(self.entity, self.before, self.before, error)
@@ -209,7 +211,7 @@ class Writer:
                 task.before = task.after = config.values(task.entity)
                 self._results[task.entity] = task.failed(error)
                 continue
-            task.before, task.after = change.before, change.after
+            task.before, task.after, task.unusable = change.before, change.after, change.unusable
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
                 continue

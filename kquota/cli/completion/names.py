@@ -68,7 +68,7 @@ def _cache_file(options: dict[str, Any]) -> Path:
     quotas: Path | None = options.get("quotas")
     identity = [
         *(str(options.get(name)) for name in (*contexts.ADDRESSES, *_FILES)),
-        os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"),
+        None if options.get(contexts.NAMED) else os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"),
         None if quotas is None else f"{quotas.resolve()} {quotas.stat().st_mtime_ns}",
         os.getcwd() if any(map(options.get, _FILES)) else None,
     ]

@@ -106,7 +106,7 @@ def _security(options: Options) -> ZooKeeperSecurity:
 
     jaas_file = os.environ.get("KQUOTA_ZOOKEEPER_JAAS_FILE")
     return security.zookeeper_security(
-        None if file is None else Path(file), Path(jaas_file) if jaas_file else security.jvm_jaas_file()
+        None if file is None else Path(file), Path(jaas_file) if jaas_file else security.jvm_jaas_file(), os.environ
     )
 
 
