@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy
 import pyspark
 
-from tests.brokers.kafka import free_ports
+from tests.processes import free_ports
 
 _START_TIMEOUT_S = 60.0
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
