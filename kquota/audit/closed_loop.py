@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import FETCH, MUTATION, NO_CONNECTION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s, Tally
-from kquota.audit.pack import CHARGED_KEYS
 from kquota.audit.samples import Samples
+from kquota.audit.segment import CHARGED_KEYS
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, plan_splits, read
 from kquota.core.closed_loop import Closed, ClosedLoop, CounterName

@@ -17,7 +17,7 @@ from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.demand import Measured
-    from kquota.audit.pack import CounterRef
+    from kquota.audit.segment import CounterRef
     from kquota.audit.timeline import Timeline
     from kquota.core.closed_loop import ClosedLoop
 

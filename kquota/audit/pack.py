@@ -6,213 +6,22 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import FETCH, MUTATION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s
+from kquota.audit.batch import MUTATION, OTHER, UNKNOWN, Batch, Int64s
+from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
+from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
-
-CHARGED_KEYS = {
-    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
-    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
-    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
-}
-"""The key that `bytes` of a kind of event is charged to."""
-KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
-"""The keys that an audit can replay, by the numbers that segments carry."""
-
-
-class CounterRef(NamedTuple):
-    """One counter on one broker, under one of the quota sets that are tested (`AuditSettings.variants`)."""
-
-    variant: int
-    broker: str
-    key: QuotaKey
-    sensor: str
-
-
-class Governing(NamedTuple):
-    """What limits a counter in one period of the quotas' history."""
-
-    period: int
-    entity: str
-    level: int
-    limit: float
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The events of some counters from one batch: sorted by counter, in the export's order within each.
-
-    `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
-    `limits[i]`; `homes[i]` is the same for all that are kept together (`AuditSettings.together`). Ids are fingerprints,
-    the same in every process; who they are is told once by each packer, in `counters` and `governing` (by id) and
-    `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
-    clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is charged to; `member`
-    is the member of each row, where that is asked for.
-    """
-
-    ordinal: tuple[int, int]
-    """(split, batch): the order in which the export holds the events."""
-    counter_ids: Int64s
-    homes: Int64s
-    keys: Any
-    limits: Any
-    counts: Int64s
-    base_ms: int
-    last_ms: int
-    times: Any
-    values: Any
-    throttle_ms: Any
-    connection: Any
-    detail: Any
-    member: Any
-    complete: bool
-    """Whether the values are all that a broker charges."""
-    shows_outcome: bool
-    """Whether the broker took back the fetches of unknown size and no other."""
-    unsized: bool
-    """Whether there are events of unknown size."""
-    member_ids: Int64s
-    member_counter: Int64s
-    member_events: Int64s
-    member_values: Int64s
-    counters: dict[int, CounterRef]
-    governing: list[tuple[int, Governing]]
-    names: dict[int, tuple[str, str]]
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def cut(self, time_ms: int) -> tuple[Segment | None, Segment | None]:
-        """The events before that time, and the others; the members stay with the first part that there is."""
-        if self.last_ms < time_ms:
-            return self, None
-        if self.base_ms >= time_ms:
-            return None, self
-        early = self.times < time_ms - self.base_ms
-        return self._part(early, self.base_ms, time_ms - 1), self._part(~early, time_ms, self.last_ms, members=False)
-
-    def _part(self, rows: Any, base_ms: int, last_ms: int, *, members: bool = True) -> Segment:
-        """Those rows, all of them between the two times."""
-        owners = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
-        counts = np.bincount(owners, minlength=len(self.counts))
-        times = self.times[rows].astype(np.int64) + (self.base_ms - base_ms)
-        part: dict[str, Any] = {
-            name: None if (column := getattr(self, name)) is None else column[rows]
-            for name in ("values", "throttle_ms", "connection", "detail", "member")
-        }
-        if not members:
-            part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
-            part |= {"counters": {}, "governing": [], "names": {}}
-        return replace(self, counts=counts, times=_compact(times), base_ms=base_ms, last_ms=last_ms, **part)
-
-    def dumps(self) -> bytes:
-        """The segment as bytes for the shuffle, between workers of one job."""
-        # Named tuples cost several times what plain ones do, and there are as many of them as there are counters.
-        plain = {number: tuple(reference) for number, reference in self.counters.items()}
-        governing = [(number, tuple(limit)) for number, limit in self.governing]
-        return pickle.dumps((replace(self, counters={}, governing=[]), plain, governing), protocol=5)
-
-    @staticmethod
-    def loads(blob: Any) -> Segment:
-        """The inverse of `dumps`."""
-        segment, plain, governing = pickle.loads(blob)  # noqa: S301 - written by this job's own workers
-        assert isinstance(segment, Segment)
-        counters = {number: CounterRef._make(reference) for number, reference in plain.items()}
-        return replace(
-            segment, counters=counters, governing=[(number, Governing._make(it)) for number, it in governing]
-        )
-
-
-def _fingerprint(*parts: str) -> int:
-    """64 bits, the same in every process; never negative, so that it can be a dictionary key and an array's value."""
-    name = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
-
-
-class _Interner:
-    """Small integers for strings, the same for the life of a worker."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-        self.names: list[str] = []
-        self._fingerprints = np.zeros(0, np.int64)
-
-    def numbers(self, names: Sequence[str]) -> Int64s:
-        """The numbers of the strings; of one at least, so that a column without any has something to point to."""
-        return np.fromiter((self._code(name) for name in names or ("",)), np.int64, max(1, len(names)))
-
-    def _code(self, name: str) -> int:
-        code = self.index.get(name)
-        if code is None:
-            code = self.index[name] = len(self.names)
-            self.names.append(name)
-        return code
-
-    def fingerprints(self, codes: Int64s) -> Int64s:
-        """Those of the strings with these numbers."""
-        if len(self._fingerprints) < len(self.names):
-            new = [_fingerprint(name) for name in self.names[len(self._fingerprints) :]]
-            self._fingerprints = np.concatenate([self._fingerprints, np.array(new, np.int64)])
-        found: Int64s = self._fingerprints[codes]
-        return found
-
-
-class _Memo:
-    """A dictionary of whole numbers to pairs of them that is asked for many at once."""
-
-    def __init__(self) -> None:
-        self._keys = np.zeros(0, np.int64)
-        self._values = np.zeros((0, 2), np.int64)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
-        """A row of two for each key; what is not known yet is computed and kept."""
-        places = np.searchsorted(self._keys, keys)
-        known = np.zeros(len(keys), bool)
-        inside = places < len(self._keys)
-        known[inside] = self._keys[places[inside]] == keys[inside]
-        if not known.all():
-            new = keys[~known]
-            values = np.array([compute(key) for key in new.tolist()], np.int64)
-            all_keys, all_values = np.concatenate([self._keys, new]), np.concatenate([self._values, values])
-            order = np.argsort(all_keys)
-            self._keys, self._values = all_keys[order], all_values[order]
-            places = np.searchsorted(self._keys, keys)
-        found: Int64s = self._values[places]
-        return found
-
-
-class _Seen:
-    """A set of whole numbers that many are added to at once."""
-
-    def __init__(self) -> None:
-        self._sorted = np.zeros(0, np.int64)
-
-    def add(self, numbers: Int64s) -> Any:
-        """Adds them; a mask of those that were not in it."""
-        places = np.searchsorted(self._sorted, numbers)
-        inside = places < len(self._sorted)
-        new = ~inside
-        new[inside] = self._sorted[places[inside]] != numbers[inside]
-        if new.any():
-            self._sorted = np.union1d(self._sorted, numbers[new])
-        return new
-
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1
@@ -224,7 +33,7 @@ class _Period:
 
     def __init__(self, number: int, quotas: QuotaSnapshot) -> None:
         self.number = number
-        self.charged = _Memo()
+        self.charged = Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
         self.governing: dict[int, Governing] = {}
         self.columns: tuple[tuple[int, int], tuple[Int64s, Int64s, Any, Any]] | None = None
@@ -265,7 +74,7 @@ class Packer:
     counters: list[CounterRef] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
+        self._brokers, self._users, self._clients = Interner(), Interner(), Interner()
         self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
         self._changes = np.array(self.quotas.changes_ms, np.int64)
         self._numbers: dict[CounterRef, int] = {}
@@ -285,7 +94,7 @@ class Packer:
         if retell:
             self._told: dict[int, Any] = {}
             """Period → the counters that were told (a mask)."""
-            self._told_members = [_Seen() for _ in range(self.buckets)]
+            self._told_members = [Seen() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""
@@ -343,7 +152,7 @@ class Packer:
         if number is None:
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
-            self._ids.append(_fingerprint(str(self.variant), broker, key.value, sensor))
+            self._ids.append(fingerprint(str(self.variant), broker, key.value, sensor))
             self._homes.append(self._home(reference, self._ids[-1]))
         period.governing.setdefault(number, governing)
         return number
@@ -354,11 +163,11 @@ class Packer:
             case Together.COUNTER:
                 return counter_id
             case Together.USER:
-                return _fingerprint(counter.broker, user)
+                return fingerprint(counter.broker, user)
             case Together.CLIENT_ID:
-                return _fingerprint(counter.broker, client_id)
+                return fingerprint(counter.broker, client_id)
             case Together.BROKER:
-                return _fingerprint(counter.broker)
+                return fingerprint(counter.broker)
 
     def _segments(
         self,
@@ -424,9 +233,9 @@ class Packer:
                     counts=counts[first:last],
                     base_ms=base,
                     last_ms=latest,
-                    times=_compact(times[begin:end] - base),
-                    values=_compact(values[begin:end]),
-                    throttle_ms=None if throttle is None else _compact(throttle[begin:end]),
+                    times=compact(times[begin:end] - base),
+                    values=compact(values[begin:end]),
+                    throttle_ms=None if throttle is None else compact(throttle[begin:end]),
                     connection=None if connection is None else connection[begin:end],
                     detail=None if detail is None else detail[begin:end],
                     member=local,
@@ -480,10 +289,3 @@ class Packer:
 
     def _names(self, key: int) -> tuple[str, str]:
         return self._users.names[key >> _BITS & _MASK], self._clients.names[key & _MASK]
-
-
-def _compact(array: Int64s) -> Any:
-    """The array in four bytes a value where they fit."""
-    if len(array) and array.min() >= 0 and array.max() < 1 << 32:
-        return array.astype(np.uint32)
-    return array

@@ -16,7 +16,7 @@ from typing import Any
 
 from kquota.audit.demand import Measured, Question
 from kquota.audit.findings import AuditResult, Basis, Verdict
-from kquota.audit.pack import KEYS, CounterRef
+from kquota.audit.segment import KEYS, CounterRef
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory

@@ -20,8 +20,8 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, Basis, Verdict
-from kquota.audit.pack import KEYS, CounterRef, Governing, Segment
 from kquota.audit.retries import RETRY_MS, Retries
+from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX

@@ -17,9 +17,10 @@ from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
-from kquota.audit.pack import CounterRef, Packer, Segment
+from kquota.audit.pack import Packer
 from kquota.audit.replay import Replay
 from kquota.audit.samples import Samples
+from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, read
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from kquota.audit.batch import Int64s
 from kquota.audit.findings import Verdict, ordered
-from kquota.audit.pack import CounterRef
 from kquota.audit.replay import Part
+from kquota.audit.segment import CounterRef
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor): which row of the findings."""

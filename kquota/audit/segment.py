@@ -1,0 +1,131 @@
+"""What is shuffled: the events of some counters from one batch, and who these counters are."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kquota.audit.batch import FETCH, MUTATION, PRODUCE, Int64s
+from kquota.core.quota import QuotaKey
+
+CHARGED_KEYS = {
+    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
+    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
+    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
+}
+"""The key that `bytes` of a kind of event is charged to."""
+KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
+"""The keys that an audit can replay, by the numbers that segments carry."""
+
+
+class CounterRef(NamedTuple):
+    """One counter on one broker, under one of the quota sets that are tested (`AuditSettings.variants`)."""
+
+    variant: int
+    broker: str
+    key: QuotaKey
+    sensor: str
+
+
+class Governing(NamedTuple):
+    """What limits a counter in one period of the quotas' history."""
+
+    period: int
+    entity: str
+    level: int
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The events of some counters from one batch: sorted by counter, in the export's order within each.
+
+    `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
+    `limits[i]`; `homes[i]` is the same for all that are kept together (`AuditSettings.together`). Ids are fingerprints,
+    the same in every process; who they are is told once by each packer, in `counters` and `governing` (by id) and
+    `names` (of `member_ids`). Times are offsets from `base_ms`. Members are the
+    clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is charged to; `member`
+    is the member of each row, where that is asked for.
+    """
+
+    ordinal: tuple[int, int]
+    """(split, batch): the order in which the export holds the events."""
+    counter_ids: Int64s
+    homes: Int64s
+    keys: Any
+    limits: Any
+    counts: Int64s
+    base_ms: int
+    last_ms: int
+    times: Any
+    values: Any
+    throttle_ms: Any
+    connection: Any
+    detail: Any
+    member: Any
+    complete: bool
+    """Whether the values are all that a broker charges."""
+    shows_outcome: bool
+    """Whether the broker took back the fetches of unknown size and no other."""
+    unsized: bool
+    """Whether there are events of unknown size."""
+    member_ids: Int64s
+    member_counter: Int64s
+    member_events: Int64s
+    member_values: Int64s
+    counters: dict[int, CounterRef]
+    governing: list[tuple[int, Governing]]
+    names: dict[int, tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def cut(self, time_ms: int) -> tuple[Segment | None, Segment | None]:
+        """The events before that time, and the others; the members stay with the first part that there is."""
+        if self.last_ms < time_ms:
+            return self, None
+        if self.base_ms >= time_ms:
+            return None, self
+        early = self.times < time_ms - self.base_ms
+        return self._part(early, self.base_ms, time_ms - 1), self._part(~early, time_ms, self.last_ms, members=False)
+
+    def _part(self, rows: Any, base_ms: int, last_ms: int, *, members: bool = True) -> Segment:
+        """Those rows, all of them between the two times."""
+        owners = np.repeat(np.arange(len(self.counts)), self.counts)[rows]
+        counts = np.bincount(owners, minlength=len(self.counts))
+        times = self.times[rows].astype(np.int64) + (self.base_ms - base_ms)
+        part: dict[str, Any] = {
+            name: None if (column := getattr(self, name)) is None else column[rows]
+            for name in ("values", "throttle_ms", "connection", "detail", "member")
+        }
+        if not members:
+            part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
+            part |= {"counters": {}, "governing": [], "names": {}}
+        return replace(self, counts=counts, times=compact(times), base_ms=base_ms, last_ms=last_ms, **part)
+
+    def dumps(self) -> bytes:
+        """The segment as bytes for the shuffle, between workers of one job."""
+        # Named tuples cost several times what plain ones do, and there are as many of them as there are counters.
+        plain = {number: tuple(reference) for number, reference in self.counters.items()}
+        governing = [(number, tuple(limit)) for number, limit in self.governing]
+        return pickle.dumps((replace(self, counters={}, governing=[]), plain, governing), protocol=5)
+
+    @staticmethod
+    def loads(blob: Any) -> Segment:
+        """The inverse of `dumps`."""
+        segment, plain, governing = pickle.loads(blob)  # noqa: S301 - written by this job's own workers
+        assert isinstance(segment, Segment)
+        counters = {number: CounterRef._make(reference) for number, reference in plain.items()}
+        return replace(
+            segment, counters=counters, governing=[(number, Governing._make(it)) for number, it in governing]
+        )
+
+
+def compact(array: Int64s) -> Any:
+    """The array in four bytes a value where they fit."""
+    if len(array) and array.min() >= 0 and array.max() < 1 << 32:
+        return array.astype(np.uint32)
+    return array
