@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,11 +82,15 @@ class Processes:
         """Starts the processes, and waits until they serve."""
         raise NotImplementedError
 
-    def _launch(self, name: str, command: Sequence[str], folder: Path) -> None:
+    def _launch(
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         """Starts a process in that folder; what it says goes to `NAME.log` there."""
         self._outputs[name] = folder / f"{name}.log"
         with self._outputs[name].open("ab") as output:
-            self._running[name] = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+            self._running[name] = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=environment
+            )
 
     def _end(self, name: str, patience_s: float | None = None) -> None:
         """Ends a process within `_patience_s`, or those seconds; its files stay. One that has ended is no error."""
