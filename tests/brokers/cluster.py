@@ -16,37 +16,19 @@ from pathlib import Path
 from tests import certificates
 from tests.brokers.kafka import USERS, password_of
 from tests.brokers.maven import retrieve
-from tests.brokers.nodes import Nodes, new_cluster_id
+from tests.brokers.nodes import SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
 from tests.processes import free_ports
 
 STORE_PASSWORD = "made-up-secret"
 CONTROLLER = 1
 """The node that is the controller; brokers are numbered from 2."""
 
-# The times of the request log in microseconds, which log4j 2 has and log4j 1 has not.
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {folder}/kafka-request.log
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d{{yyyy-MM-dd HH:mm:ss,SSSSSS}}] %p %m (%c)%n
-appender.server.type = File
-appender.server.name = server
-appender.server.fileName = {folder}/server.log
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = debug
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-logger.quotas.name = {quotas}
+_MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
+"""The times of the request log, which log4j 2 can print so and log4j 1 cannot."""
+_QUOTA_LOGGER = """\
+logger.quotas.name = {name}
 logger.quotas.level = info
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
 """
-
-
 _BINDING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
 """What binds slf4j to log4j 2; Kafka itself leaves it to its distribution."""
 
@@ -103,14 +85,6 @@ listener.name.clients.ssl.keystore.type=PKCS12
 listener.name.clients.ssl.keystore.location={folder}/broker.p12
 listener.name.clients.ssl.keystore.password={password}
 listener.name.clients.ssl.key.password={password}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -212,11 +186,10 @@ class KafkaCluster(Nodes):
             text = _NODE.format(node=node, role=role, controller=controller, listeners=listeners, folder=folder)
             if is_broker:
                 jaas = f"{_PLAIN_LOGIN} required {users};"
-                text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD)
+                text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD) + SMALL_TOPICS
             properties = folder / "server.properties"
             properties.write_text(text)
-            logging = folder / "log.properties"
-            logging.write_text(_LOG4J2.format(folder=folder, quotas=self.release.logger))
+            logging = write_log4j2(folder, time=_MICROSECONDS, more=_QUOTA_LOGGER.format(name=self.release.logger))
             heap = self._heap if is_broker else "256m"
             options = (
                 f"-Xmx{heap}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.brokers.maven import retrieve
-from tests.brokers.nodes import SMALL, Nodes, new_cluster_id
+from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
 from tests.processes import free_ports
 
 VERSION = "4.3.1"
@@ -30,25 +30,6 @@ USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
 
 BROKER = "broker"
 """The name of the process."""
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {request_log}
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d] %p %m (%c)%n
-appender.server.type = File
-appender.server.name = server
-appender.server.fileName = {server_log}
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = debug
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
-"""
 
 _SERVER = """\
 process.roles=broker,controller
@@ -62,14 +43,6 @@ inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas}
 log.dirs={data}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 
 
@@ -196,14 +169,13 @@ class KafkaBroker(Nodes):
             data=self.folder / "data",
             jaas=f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
         )
-        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        extra = SMALL_TOPICS + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         for each in self._listeners:
             prefix = f"listener.name.{each.name.lower()}."
             extra += "".join(f"{prefix}{key}={value}\n" for key, value in each.settings.items())
         properties = self.folder / "server.properties"
         properties.write_text(server + extra)
-        logging = self.folder / "log4j2.properties"
-        logging.write_text(_LOG4J2.format(request_log=self.request_log, server_log=self.folder / "server.log"))
+        logging = write_log4j2(self.folder)
         self._format_storage(properties, new_cluster_id())
         options = (
             f"-Xmx{self._heap}",

@@ -12,11 +12,48 @@ from tests.processes import Processes, java
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How a JVM starts quickly, and stays small."""
+SMALL_TOPICS = """\
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+"""Settings of a broker whose own topics are small, and that makes no others by itself."""
+_LOG4J2 = """\
+status = error
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {folder}/kafka-request.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [{time}] %p %m (%c)%n
+appender.server.type = File
+appender.server.name = server
+appender.server.fileName = {folder}/server.log
+appender.server.layout.type = PatternLayout
+appender.server.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+rootLogger.level = warn
+rootLogger.appenderRef.server.ref = server
+"""
 
 
 def new_cluster_id() -> str:
     """A cluster's id as Kafka makes them: 16 random bytes in URL-safe Base64."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
+    """The settings of log4j 2 for a node in that folder: `kafka-request.log` and `server.log` there; `more` lines."""
+    file = folder / "log4j2.properties"
+    file.write_text(_LOG4J2.format(folder=folder, time=time) + more)
+    return file
 
 
 class Nodes(Processes):

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from tests.brokers.kafka import BROKER, KafkaBroker, password_of
 from tests.brokers.maven import retrieve
+from tests.brokers.nodes import SMALL_TOPICS
 from tests.processes import free_ports
 
 VERSION = "3.9.1"
@@ -38,12 +39,6 @@ inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}
 log.dirs={data}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 _CONTROLLER = """\
 process.roles=controller
@@ -131,7 +126,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         plain, sasl = free_ports(2)
         self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
         server = _SERVER.format(zookeeper=self.zookeeper, plain=plain, sasl=sasl, data=self.folder / "data", jaas=_JAAS)
-        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        extra = SMALL_TOPICS + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         (self.folder / "server.properties").write_text(server + extra)
         (self.folder / "log4j.properties").write_text(_LOG4J.format(server_log=self.folder / "server.log"))
         self._add_credentials()
