@@ -1,7 +1,8 @@
 """The audit: usage exports → resolve → order per counter → enforcement → findings. The only room that knows Spark.
 
 sources/    one module per export dialect: splits of files → batches of usage events, or samples
-pack.py     batch → segments: rows sorted by counter, one blob per bucket (the map side)
+pack.py     batch → segments: rows sorted by counter, one blob per bucket (the map side); lookup.py is what it remembers
+segment.py  what goes from the one side to the other
 replay.py   segments → findings: order in time, run the enforcement kernel (the reduce side)
 judge.py    samples → findings: what follows from them, by bounds.py
 stages.py   the two sides as tasks

@@ -6,15 +6,15 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import MUTATION, OTHER, UNKNOWN, Batch, Column, Int64s
+from kquota.audit.batch import MUTATION, OTHER, UNKNOWN, Batch, Int64s
+from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
 from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.entity import Entity
@@ -22,90 +22,6 @@ from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver
 from kquota.core.snapshot import QuotaSnapshot
-
-
-def _fingerprint(*parts: str) -> int:
-    """64 bits, the same in every process; never negative, so that it can be a dictionary key and an array's value."""
-    name = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
-
-
-class _Interner:
-    """Small integers for strings, the same for the life of a worker."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-        self.names: list[str] = []
-        self._fingerprints = np.zeros(0, np.int64)
-
-    def numbers(self, names: Sequence[str]) -> Int64s:
-        """The numbers of the strings; of one at least, so that a column without any has something to point to."""
-        return np.fromiter((self._code(name) for name in names or ("",)), np.int64, max(1, len(names)))
-
-    def _code(self, name: str) -> int:
-        code = self.index.get(name)
-        if code is None:
-            code = self.index[name] = len(self.names)
-            self.names.append(name)
-        return code
-
-    def column(self, codes: Int64s) -> Column:
-        """The strings with these numbers."""
-        used, own = np.unique(codes, return_inverse=True)
-        return Column(own.astype(np.int32), [self.names[code] for code in used.tolist()])
-
-    def fingerprints(self, codes: Int64s) -> Int64s:
-        """Those of the strings with these numbers."""
-        if len(self._fingerprints) < len(self.names):
-            new = [_fingerprint(name) for name in self.names[len(self._fingerprints) :]]
-            self._fingerprints = np.concatenate([self._fingerprints, np.array(new, np.int64)])
-        found: Int64s = self._fingerprints[codes]
-        return found
-
-
-class _Memo:
-    """A dictionary of whole numbers to pairs of them that is asked for many at once."""
-
-    def __init__(self) -> None:
-        self._keys = np.zeros(0, np.int64)
-        self._values = np.zeros((0, 2), np.int64)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
-        """A row of two for each key; what is not known yet is computed and kept."""
-        places = np.searchsorted(self._keys, keys)
-        known = np.zeros(len(keys), bool)
-        inside = places < len(self._keys)
-        known[inside] = self._keys[places[inside]] == keys[inside]
-        if not known.all():
-            new = keys[~known]
-            values = np.array([compute(key) for key in new.tolist()], np.int64)
-            all_keys, all_values = np.concatenate([self._keys, new]), np.concatenate([self._values, values])
-            order = np.argsort(all_keys)
-            self._keys, self._values = all_keys[order], all_values[order]
-            places = np.searchsorted(self._keys, keys)
-        found: Int64s = self._values[places]
-        return found
-
-
-class _Seen:
-    """A set of whole numbers that many are added to at once."""
-
-    def __init__(self) -> None:
-        self._sorted = np.zeros(0, np.int64)
-
-    def add(self, numbers: Int64s) -> Any:
-        """Adds them; a mask of those that were not in it."""
-        places = np.searchsorted(self._sorted, numbers)
-        inside = places < len(self._sorted)
-        new = ~inside
-        new[inside] = self._sorted[places[inside]] != numbers[inside]
-        if new.any():
-            self._sorted = np.union1d(self._sorted, numbers[new])
-        return new
-
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1
@@ -130,7 +46,7 @@ class _Period:
 
     def __init__(self, number: int, quotas: QuotaSnapshot) -> None:
         self.number = number
-        self.charged = _Memo()
+        self.charged = Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
         self.governing: dict[int, Governing] = {}
         self.columns: tuple[tuple[int, int], _Counters] | None = None
@@ -171,8 +87,8 @@ class Packer:
     counters: list[CounterRef] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
-        self._sensors, self._entities = _Interner(), _Interner()
+        self._brokers, self._users, self._clients = Interner(), Interner(), Interner()
+        self._sensors, self._entities = Interner(), Interner()
         self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
         self._changes = np.array(self.quotas.changes_ms, np.int64)
         self._numbers: dict[CounterRef, int] = {}
@@ -192,7 +108,7 @@ class Packer:
         if retell:
             self._told: dict[int, Any] = {}
             """Period → the counters that were told (a mask)."""
-            self._told_members = [_Seen() for _ in range(self.buckets)]
+            self._told_members = [Seen() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""
@@ -250,7 +166,7 @@ class Packer:
         if number is None:
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
-            self._ids.append(_fingerprint(str(self.variant), broker, key.value, sensor))
+            self._ids.append(fingerprint(str(self.variant), broker, key.value, sensor))
             self._homes.append(self._home(reference, self._ids[-1]))
         period.governing.setdefault(number, governing)
         return number
@@ -261,11 +177,11 @@ class Packer:
             case Together.COUNTER:
                 return counter_id
             case Together.USER:
-                return _fingerprint(counter.broker, user)
+                return fingerprint(counter.broker, user)
             case Together.CLIENT_ID:
-                return _fingerprint(counter.broker, client_id)
+                return fingerprint(counter.broker, client_id)
             case Together.BROKER:
-                return _fingerprint(counter.broker)
+                return fingerprint(counter.broker)
 
     def _segments(
         self,

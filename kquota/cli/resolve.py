@@ -108,16 +108,20 @@ def command(
     if clients is not None and who is None:
         raise click.UsageError("--clients goes with --who")
     if who is not None or all_pairs:
-        _resolve_many(user, client, ip, all_pairs, who, clients, max_clients, brokers, output, options)
+        _refuse_for_many(ip, brokers, output)
+        if who is None:
+            _resolve_all(user, client, max_clients, output, options)
+        elif all_pairs or user is not None or client is not None:
+            raise click.UsageError("--who goes with neither --all nor --user nor --client")
+        else:
+            _resolve_who(Entity.parse(who), clients, max_clients, output, options)
         return
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
     session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
-    settings = session.load_broker_settings(options)
-    static = NO_STATIC_QUOTAS if settings is None else settings.static
-    snapshot = session.load_quotas(options)
+    settings, static, snapshot = _load(options)
     resolutions: tuple[Resolution, ...]
     caveats: Sequence[Caveat] = ()
     if user is None and client is None:
@@ -147,37 +151,34 @@ def _caveats(
     return caveats(snapshot, user, client, static=static, version=version, callback=callback)
 
 
-def _resolve_many(
-    user: str | None,
-    client: str | None,
-    ip: str | None,
-    all_pairs: bool,
-    who: str | None,
-    clients: Path | None,
-    max_clients: int,
-    brokers: int | None,
-    output: str,
-    options: dict[str, Any],
-) -> None:
+def _load(options: dict[str, Any]) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
+    settings = session.load_broker_settings(options)
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
+    return settings, static, session.load_quotas(options)
+
+
+def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
     if output in ("tree", "yaml") or brokers is not None:
         what = "--brokers is" if brokers is not None else f"-o {output} is"
         raise click.UsageError(f"{what} for one client")
     if ip is not None:
         raise click.UsageError("--ip is for one client")
-    if who is not None and (all_pairs or user is not None or client is not None):
-        raise click.UsageError("--who goes with neither --all nor --user nor --client")
+
+
+def _resolve_all(user: str | None, client: str | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
     from kquota.cli import reach
 
-    entity = None if who is None else Entity.parse(who)
-    settings: BrokerSettings | None = session.load_broker_settings(options)
-    static = NO_STATIC_QUOTAS if settings is None else settings.static
-    snapshot = session.load_quotas(options)
-    if entity is None:
-        reach.print_all(snapshot, static, user, client, max_clients, output)
-    else:
-        if entity not in snapshot:
-            session.note_slips(snapshot, dict(entity.parts))
-        reach.print_governed(snapshot, static, entity, clients, max_clients, output)
+    _, static, snapshot = _load(options)
+    reach.print_all(snapshot, static, user, client, max_clients, output)
+
+
+def _resolve_who(entity: Entity, clients: Path | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
+    from kquota.cli import reach
+
+    _, static, snapshot = _load(options)
+    if entity not in snapshot:
+        session.note_slips(snapshot, dict(entity.parts))
+    reach.print_governed(snapshot, static, entity, clients, max_clients, output)
 
 
 def print_resolutions(

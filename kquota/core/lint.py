@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from kquota.core.entity import DEFAULT, Entity
+from kquota.core.misnomer import USER_PREFIX, is_literal_default, prefixed_user
 from kquota.core.quota import QuotaKey, Value, check_value, format_number, humanize
 from kquota.core.resolver import Level, Resolver, encode_user
 from kquota.core.snapshot import QuotaSnapshot
@@ -212,21 +213,23 @@ def _encoded_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator
 
 def _user_prefix(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     for entity in snapshot:
-        if isinstance(entity.user, str) and entity.user.startswith("User:"):
-            yield Finding(
-                rule,
-                entity,
-                None,
-                "the user has the prefix of an ACL: nobody is called so",
-                f"quotas go by the principal's name alone: {entity.user.removeprefix('User:')!r}",
-                "set the values on the name without 'User:' and delete this entity",
-            )
+        for kind, name in entity.parts:
+            meant = prefixed_user(kind, name)
+            if meant is not None:
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    "the user has the prefix of an ACL: nobody is called so",
+                    f"quotas go by the principal's name alone: {meant!r}",
+                    f"set the values on the name without '{USER_PREFIX}' and delete this entity",
+                )
 
 
 def _literal_default(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     for entity in snapshot:
         for kind, name in entity.parts:
-            if name == DEFAULT.value:
+            if is_literal_default(name):
                 yield Finding(
                     rule,
                     entity,
@@ -361,7 +364,7 @@ RULES = (
     Rule("shadowed", Severity.NOTE, "A value that governs fewer clients than it names.", _shadowed),
     Rule("empty-client-id", Severity.NOTE, "A client-id default that an empty client-id escapes.", _empty_client_id),
     Rule("encoded-name", Severity.WARNING, "A URL-encoded name that a migration left behind.", _encoded_name),
-    Rule("user-prefix", Severity.ERROR, "A user with the prefix 'User:'.", _user_prefix),
+    Rule("user-prefix", Severity.ERROR, f"A user with the prefix '{USER_PREFIX}'.", _user_prefix),
     Rule("literal-default", Severity.ERROR, "A name that is literally '<default>'.", _literal_default),
     Rule("consumer-below-fetch", Severity.WARNING, "A consumer quota smaller than a fetch.", _below_fetch),
     Rule("request-above-capacity", Severity.WARNING, "A request_percentage above thread capacity.", _above_capacity),

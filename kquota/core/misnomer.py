@@ -9,18 +9,30 @@ from __future__ import annotations
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, EntityType, Name
 
-_PREFIX = "User:"
+USER_PREFIX = "User:"
+"""What ACLs and logs put before the name of a user; quotas go by the name alone."""
+
+
+def prefixed_user(entity_type: EntityType, name: Name) -> str | None:
+    """The name of the user that is meant where one has the prefix of ACLs; None for every other name."""
+    if entity_type is EntityType.USER and name is not DEFAULT and name.startswith(USER_PREFIX):
+        return name.removeprefix(USER_PREFIX)
+    return None
+
+
+def is_literal_default(name: Name) -> bool:
+    """Whether the name is the text `<default>`: the default entity itself has no name."""
+    return name == DEFAULT.value
 
 
 def misnomer(entity_type: EntityType, name: Name) -> str | None:
     """Why hardly any client goes by that name, and what was meant; None for a name like any other."""
-    if name == DEFAULT.value:  # a text: the default itself is none
+    if is_literal_default(name):
         flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
         return f"the name '{name}' is not the default entity: that is {flag}, or {entity_type.value}={name} as --entity"
-    if entity_type is EntityType.USER and name is not DEFAULT and name.startswith(_PREFIX):
-        return (
-            f"quotas go by the principal's name alone, {name.removeprefix(_PREFIX)!r}, without the '{_PREFIX}' of ACLs"
-        )
+    meant = prefixed_user(entity_type, name)
+    if meant is not None:
+        return f"quotas go by the principal's name alone, {meant!r}, without the '{USER_PREFIX}' of ACLs"
     return None
 
 

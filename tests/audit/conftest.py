@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kquota.audit import kernels
 from kquota.audit import spark as job
 from tests.audit.cluster import SparkCluster
 from tests.cli.conftest import kquota
@@ -27,3 +28,10 @@ def cluster() -> Iterator[SparkCluster]:
     """A master and two workers of one core each."""
     with SparkCluster(workers=2) as cluster:
         yield cluster
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numba's loops and with numpy's."""
+    if request.param == "numpy":
+        monkeypatch.setattr(kernels, "_compiled", lambda: None)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import demand, kernels, replay
+from kquota.audit import demand, replay
 from kquota.audit.demand import DemandCollector, Measured, Question
 from kquota.audit.pack import Packer
 from kquota.audit.recommend import together
@@ -161,13 +161,6 @@ def measure(
             assert counter is not None
             found[counter] = measured
     return found
-
-
-@pytest.fixture(params=["compiled", "numpy"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numba's loops and with numpy's."""
-    if request.param == "numpy":
-        monkeypatch.setattr(kernels, "_compiled", lambda: None)
 
 
 @pytest.mark.usefixtures("loops")

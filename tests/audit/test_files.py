@@ -19,8 +19,8 @@ from kquota.audit.sources import ReadSettings, files, plan_splits
 from kquota.core.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
+from tests.audit.request_lines import fields, line
 from tests.audit.test_job import QUOTAS, many_events
-from tests.audit.test_request_line import fields, line
 
 EVENTS = many_events()
 SETTINGS = AuditSettings(QuotaHistory.of(QUOTAS))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import kernels, replay
+from kquota.audit import replay
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer
@@ -49,13 +49,6 @@ def audit(parts: Sequence[Sequence[Event]], audit_settings: AuditSettings, bucke
         pa.concat_tables([SCHEMA.empty_table(), *(table[variant] for table in tables)])
         for variant in range(len(audit_settings.variants))
     ]
-
-
-@pytest.fixture(params=["compiled", "numpy"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numba's loops and with numpy's."""
-    if request.param == "numpy":
-        monkeypatch.setattr(kernels, "_compiled", lambda: None)
 
 
 @pytest.mark.usefixtures("loops")

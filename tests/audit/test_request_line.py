@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, timedelta, timezone
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -12,63 +12,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
-
-STAMP = "2026-05-04 10:20:30,456"
-MOMENT = 1777890030456
-"""`STAMP` in UTC, epoch ms."""
-
-
-def fields(api: str = "PRODUCE", key: int = 0, version: int = 11, **changes: Any) -> dict[str, Any]:
-    """A request's fields as Kafka logs them; times that round the moment of the charge down by 2 ms."""
-    made: dict[str, Any] = {
-        "isForwarded": False,
-        "requestHeader": {
-            "requestApiKey": key,
-            "requestApiVersion": version,
-            "correlationId": 7,
-            "clientId": "app",
-            "requestApiKeyName": api,
-        },
-        "request": {
-            "transactionalId": None,
-            "acks": -1,
-            "timeoutMs": 1000,
-            "topicData": [{"name": "pears", "partitionData": [{"index": 0, "recordsSizeInBytes": 100}]}],
-        },
-        "response": {"responses": [], "throttleTimeMs": 0},
-        "connection": "10.0.0.1:9092-10.0.0.2:50000-0-3",
-        "totalTimeMs": 3.5,
-        "requestQueueTimeMs": 0.1,
-        "localTimeMs": 1.25,
-        "remoteTimeMs": 0.0,
-        "throttleTimeMs": 0,
-        "responseQueueTimeMs": 0.7,
-        "sendTimeMs": 1.3,
-        "securityProtocol": "SASL_SSL",
-        "principal": "User:ann",
-        "listener": "SASL_SSL",
-        "clientInformation": {"softwareName": "a", "softwareVersion": "1"},
-    }
-    return made | changes
-
-
-def fetch(partitions: list[dict[str, Any]], version: int = 16, **changes: Any) -> dict[str, Any]:
-    responses = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": partitions}] if partitions else []
-    response = {"throttleTimeMs": 0, "errorCode": 0, "sessionId": 0, "responses": responses}
-    request = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 100, "isolationLevel": 0, "topics": []}
-    return fields("FETCH", 1, version, **({"request": request, "response": response} | changes))
-
-
-PARTITION = {"partitionIndex": 0, "errorCode": 0, "abortedTransactions": None, "recordsSizeInBytes": 1000}
-
-
-def compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def line(value: dict[str, Any]) -> str:
-    """The line that Kafka's own pattern makes of it."""
-    return f"[{STAMP}] DEBUG Completed request:{compact(value)} (kafka.request.logger)\n"
+from tests.audit.request_lines import (
+    ANY_JSON,
+    JSON,
+    MOMENT,
+    OTHER_ZONE,
+    PARTITION,
+    PATHS,
+    STAMP,
+    asking,
+    compact,
+    fetch,
+    fields,
+    line,
+    replaced,
+)
 
 
 def parse(value: dict[str, Any]) -> UsageEvent:
@@ -95,8 +53,6 @@ def test_a_produce_request() -> None:
     assert parse(fields()) == expected
 
 
-JSON = compact(fields())
-OTHER_ZONE = timezone(timedelta(hours=-3, minutes=-30))
 LAYOUT = {"level": "DEBUG", "loggerName": "kafka.request.logger", "message": "Completed request:" + JSON}
 
 
@@ -203,12 +159,6 @@ def test_an_empty_fetch_that_was_not_throttled_is_charged() -> None:
     assert parse(fetch([])).bytes == 16
 
 
-def asking(*partitions: tuple[int, int]) -> dict[str, Any]:
-    """A fetch request for (partition, offset) pairs of one topic."""
-    asked = [{"partition": partition, "fetchOffset": offset} for partition, offset in partitions]
-    return {"topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": asked}] if partitions else []}
-
-
 def test_the_position_is_that_of_the_first_partition() -> None:
     def position(*partitions: tuple[int, int]) -> int:
         return parse(fetch([PARTITION], request=asking(*partitions))).position
@@ -298,13 +248,6 @@ def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
         parse_line(text, None, UTC)
 
 
-ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
 def only_value_errors(text: str) -> None:
     try:
         event = parse_line(text, None, UTC)
@@ -330,38 +273,11 @@ def test_a_line_cut_anywhere_is_read_or_a_value_error(middle: str, place: int) -
     only_value_errors(whole[:place] + middle + whole[place:])
 
 
-PATHS = [
-    (),
-    *((name,) for name in fields()),
-    *(("requestHeader", name) for name in fields()["requestHeader"]),
-    *(("request", name) for name in fields()["request"]),
-    ("request", "topics"),
-    ("request", "topics", 0, "partitions"),
-    ("request", "topics", 0, "partitions", 0, "fetchOffset"),
-    ("request", "topicData", 0),
-    ("request", "topicData", 0, "partitionData"),
-    ("request", "topicData", 0, "partitionData", 0),
-    ("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"),
-    ("response", "responses"),
-    ("response", "responses", 0, "partitions"),
-    ("response", "responses", 0, "partitions", 0, "recordsSizeInBytes"),
-    ("response", "responses", 0, "partitions", 0, "abortedTransactions"),
-]
-
-
 @given(st.sampled_from(PATHS), ANY_JSON, st.sampled_from([0, 2, 9, 12, 13, 16, 99]), st.booleans())
 def test_any_value_in_any_field_is_read_or_a_value_error(
     path: tuple[str | int, ...], value: Any, version: int, fetching: bool
 ) -> None:
     made: Any = fetch([dict(PARTITION)], version, request=asking((0, 5))) if fetching else fields(version=version)
-    at = made
-    for step in path[:-1]:
-        try:
-            at = at[step]
-        except (KeyError, IndexError):  # a path of the other API
-            return
-    if path:
-        at[path[-1]] = value
-    else:
-        made = {"isForwarded": value}
-    only_value_errors(line(made))
+    changed = replaced(made, path, value)
+    if changed is not None:
+        only_value_errors(line(changed))

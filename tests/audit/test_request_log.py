@@ -7,7 +7,7 @@ from pathlib import Path
 from kquota.audit import sources
 from kquota.audit.batch import PRODUCE, Batch, Exemption, Tally
 from kquota.audit.sources import ReadSettings, plan_splits
-from tests.audit.test_request_line import PARTITION, fetch, fields, line
+from tests.audit.request_lines import PARTITION, fetch, fields, line
 
 
 def read(path: Path) -> tuple[Tally, list[Batch]]:

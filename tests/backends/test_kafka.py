@@ -23,7 +23,7 @@ from kquota.errors import InputError, InvalidRequest, Rejected, Unreachable
 from tests.backends.conftest import Cluster
 from tests.backends.contract import CONSUMER, PRODUCER, REQUEST, ClusterContract, Limit, rate
 from tests.backends.neighbours import BrokerNeighbour
-from tests.brokers.kafka import free_ports
+from tests.processes import free_ports
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")

@@ -19,7 +19,7 @@ from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import QuotaFilter
 from kquota.errors import Rejected, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
-from tests.brokers.kafka import free_ports
+from tests.processes import free_ports
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")

@@ -7,53 +7,28 @@ that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.
 
 from __future__ import annotations
 
-import base64
 import re
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests import certificates
-from tests.brokers.kafka import USERS, free_ports, java, password_of
+from tests.brokers.kafka import USERS, password_of
 from tests.brokers.maven import retrieve
+from tests.brokers.nodes import SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
+from tests.processes import free_ports
 
 STORE_PASSWORD = "made-up-secret"
 CONTROLLER = 1
 """The node that is the controller; brokers are numbered from 2."""
 
-# The times of the request log in microseconds, which log4j 2 has and log4j 1 has not.
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {folder}/kafka-request.log
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d{{yyyy-MM-dd HH:mm:ss,SSSSSS}}] %p %m (%c)%n
-appender.server.type = File
-appender.server.name = server
-appender.server.fileName = {folder}/server.log
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = debug
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-logger.quotas.name = {quotas}
+_MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
+"""The times of the request log, which log4j 2 can print so and log4j 1 cannot."""
+_QUOTA_LOGGER = """\
+logger.quotas.name = {name}
 logger.quotas.level = info
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
 """
-
-
 _BINDING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
 """What binds slf4j to log4j 2; Kafka itself leaves it to its distribution."""
 
@@ -110,19 +85,11 @@ listener.name.clients.ssl.keystore.type=PKCS12
 listener.name.clients.ssl.keystore.location={folder}/broker.p12
 listener.name.clients.ssl.keystore.password={password}
 listener.name.clients.ssl.key.password={password}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-class KafkaCluster:
+class KafkaCluster(Nodes):
     """A controller, node 1, and `brokers` brokers, nodes 2 and up, as a context manager; loopback only.
 
     Everything is in a temporary folder, a folder for each node in it. Raises RuntimeError with the tail of a node's
@@ -130,49 +97,33 @@ class KafkaCluster:
     """
 
     def __init__(self, release: Release, *, brokers: int = 2, heap: str = "768m", ready_seconds: float = 90) -> None:
+        super().__init__("cluster")
         self.release = release
         self._brokers = range(CONTROLLER + 1, CONTROLLER + 1 + brokers)
         self._heap = heap
         self._ready_seconds = ready_seconds
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._folder: Path | None = None
         self.bootstrap = ""
         """host:port of the first broker's listener for clients."""
         self.inside = ""
         """host:port of the first broker's listener for brokers, which has neither TLS nor passwords."""
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """The controller and the brokers."""
         return CONTROLLER, *self._brokers
 
-    def folder(self, node: int) -> Path:
+    def node_folder(self, node: int) -> Path:
         """Where a node keeps its files while the cluster runs."""
-        assert self._folder is not None, "the cluster is not started"
-        return self._folder / str(node)
+        return self.folder / str(node)
 
     def request_log(self, node: int) -> Path:
         """A node's JSON request log, times in UTC; complete up to the last answered request."""
-        return self.folder(node) / "kafka-request.log"
+        return self.node_folder(node) / "kafka-request.log"
 
     @property
     def authority(self) -> Path:
         """The certificate, in PEM, that clients are to trust."""
-        assert self._folder is not None, "the cluster is not started"
-        return self._folder / "authority.pem"
+        return self.folder / "authority.pem"
 
     def client(self, user: str) -> dict[str, str | int | float | bool]:
         """Connection settings of that user for confluent-kafka."""
@@ -203,33 +154,22 @@ class KafkaCluster:
         """
         found: dict[int, int] = {}
         for node in self.nodes:
-            log = (self.folder(node) / "server.log").read_text(errors="replace")
+            log = (self.node_folder(node) / "server.log").read_text(errors="replace")
             for stamp in re.findall(r"^\[([^]]+)\] INFO .*(?:(?:Changing|Removing|Setting) .*quota )", log, re.M):
                 moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp()
                 if moment * 1000 >= since_ms:
                     found[node] = round(moment * 1000)
         return found
 
-    def stop(self) -> None:
-        """Ends the nodes that were started here, the brokers first, and removes their files."""
-        processes, self._processes = list(self._processes.values())[::-1], {}
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-            process.wait(15)
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
     def _start(self) -> None:
-        jars = self.release.jars()
-        self._folder = Path(tempfile.mkdtemp(prefix="kquota-cluster-"))
+        self._jars = self.release.jars()
         authority = certificates.authority("recordings")
         self.authority.write_text(authority.pem)
         controller, *ports = free_ports(1 + 2 * len(self._brokers))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = new_cluster_id()
         users = " ".join(f'user_{user}="{password_of(user)}"' for user in (*USERS, *MORE_USERS))
         for node in self.nodes:
-            folder = self.folder(node)
+            folder = self.node_folder(node)
             folder.mkdir()
             is_broker = node != CONTROLLER
             if is_broker:
@@ -246,55 +186,21 @@ class KafkaCluster:
             text = _NODE.format(node=node, role=role, controller=controller, listeners=listeners, folder=folder)
             if is_broker:
                 jaas = f"{_PLAIN_LOGIN} required {users};"
-                text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD)
-            (folder / "server.properties").write_text(text)
-            (folder / "log.properties").write_text(_LOG4J2.format(folder=folder, quotas=self.release.logger))
-            small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+                text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD) + SMALL_TOPICS
+            properties = folder / "server.properties"
+            properties.write_text(text)
+            logging = write_log4j2(folder, time=_MICROSECONDS, more=_QUOTA_LOGGER.format(name=self.release.logger))
             heap = self._heap if is_broker else "256m"
-            logging = f"-Dlog4j2.configurationFile={folder / 'log.properties'}"
-            launcher = [java(), f"-Xmx{heap}", f"-Xms{heap}", *small, "-Duser.timezone=UTC", logging]
-            launcher += [f"-Dkafka.logs.dir={folder}", "-cp", f"{jars}/*"]
-            properties = str(folder / "server.properties")
-            done = subprocess.run(
-                [*launcher, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
+            options = (
+                f"-Xmx{heap}",
+                f"-Xms{heap}",
+                "-Duser.timezone=UTC",
+                f"-Dlog4j2.configurationFile={logging}",
+                f"-Dkafka.logs.dir={folder}",
             )
-            if done.returncode != 0:
-                raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")
-            with (folder / "output.log").open("wb") as output:
-                self._processes[node] = subprocess.Popen(
-                    [*launcher, "kafka.Kafka", properties], stdout=output, stderr=subprocess.STDOUT, cwd=folder
-                )
-        self._await_ready()
-
-    def _await_ready(self) -> None:
-        """Returns once all brokers are members."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
-        deadline = time.monotonic() + self._ready_seconds
-        # Quiet: refused connections are what waiting looks like.
-        client = AdminClient({**self.client("admin"), "log_level": 0, "reconnect.backoff.max.ms": 200})
-        while True:
-            if any(process.poll() is not None for process in self._processes.values()) or time.monotonic() > deadline:
-                raise RuntimeError(f"the cluster did not start:\n{self._tail()}")
-            try:
-                if len(client.list_topics(timeout=1).brokers) == len(self._brokers):
-                    return
-            except KafkaException:
-                pass
-            time.sleep(0.05)
-
-    def _tail(self) -> str:
-        """The last output of each node, for an error message."""
-        files = [self.folder(node) / name for node in self.nodes for name in ("output.log", "server.log")]
-        texts = [file.read_text(errors="replace") for file in files if file.exists()]
-        # Of Java's stack traces the frames say least.
-        lines = [[line for line in text.splitlines() if not line.startswith("\tat ")] for text in texts]
-        return "\n".join("\n".join(each[-10:]) for each in lines)
+            self._format_storage(properties, cluster_id, options)
+            self._launch_node(str(node), properties, options)
+        self._await_brokers("the cluster", self.client("admin"), len(self._brokers), self._ready_seconds)
 
 
 MORE_USERS = ("heidi", "ivan", "judy")

@@ -8,21 +8,14 @@ to 4.3.1.
 
 from __future__ import annotations
 
-import base64
-import shutil
-import signal
-import socket
 import subprocess
-import tempfile
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.brokers.maven import retrieve
+from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
+from tests.processes import free_ports
 
 VERSION = "4.3.1"
 COORDINATES = (
@@ -35,25 +28,8 @@ AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
 USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
 """The users of the SASL listener; the password of each is made from the name (`password_of`)."""
 
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {request_log}
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d] %p %m (%c)%n
-appender.server.type = File
-appender.server.name = server
-appender.server.fileName = {server_log}
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = debug
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
-"""
+BROKER = "broker"
+"""The name of the process."""
 
 _SERVER = """\
 process.roles=broker,controller
@@ -67,40 +43,12 @@ inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas}
 log.dirs={data}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 
 
 def password_of(user: str) -> str:
     """The made-up password of a user of the test broker."""
     return f"{user}-secret"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that are free now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-def java() -> str:
-    """The java launcher on PATH. Raises RuntimeError without one: tests on real brokers fail, they never skip."""
-    found = shutil.which("java")
-    if found is None:
-        raise RuntimeError("java is not on PATH; the tests on real brokers need a JDK 17 or newer")
-    return found
 
 
 @dataclass(frozen=True)
@@ -112,7 +60,6 @@ class Listener:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-_SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _AS_SHIPPED = (
     "-server",
     "-XX:+UseG1GC",
@@ -123,7 +70,7 @@ _AS_SHIPPED = (
 )
 
 
-class KafkaBroker:
+class KafkaBroker(Nodes):
     """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
 
     `settings` are added to server.properties (later lines win, so they also replace), `listeners` to the usual two,
@@ -132,6 +79,7 @@ class KafkaBroker:
     """
 
     version = VERSION
+    _patience_s = 15
 
     def __init__(
         self,
@@ -142,6 +90,7 @@ class KafkaBroker:
         heap: str = "512m",
         ready_seconds: float = 60,
     ) -> None:
+        super().__init__("kafka")
         self._settings = dict(settings or {})
         self._listeners = (
             Listener("PLAINTEXT", "PLAINTEXT"),
@@ -151,9 +100,7 @@ class KafkaBroker:
         self._jvm_flags = tuple(jvm_flags)
         self._heap = heap
         self._ready_seconds = ready_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: Path | None = None
-        self._jars: Path | None = None
+        self._launched: tuple[Path, Sequence[str]] | None = None
         self.bootstrap = ""
         """host:port of the PLAINTEXT listener (principal User:ANONYMOUS)."""
         self.sasl_bootstrap = ""
@@ -164,28 +111,9 @@ class KafkaBroker:
         """host:port of each listener of the broker, by its name."""
 
     @property
-    def folder(self) -> Path:
-        """Where the broker keeps its files while it runs."""
-        assert self._folder is not None, "the broker is not started"
-        return self._folder
-
-    @property
     def request_log(self) -> Path:
         """The JSON request log, times in UTC; complete up to the last answered request."""
         return self.folder / "kafka-request.log"
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def client(self, user: str | None = None) -> dict[str, str | int | float | bool]:
         """Connection settings for confluent-kafka: as that user, or on the PLAINTEXT listener without one."""
@@ -213,47 +141,22 @@ class KafkaBroker:
         `kafka-run-class.sh` does, otherwise it starts quickly.
         """
         where = ("--bootstrap-server", bootstrap or self.bootstrap)
-        base = _AS_SHIPPED if as_shipped else _SMALL
-        command = self._java("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags, base=base)
+        base = _AS_SHIPPED if as_shipped else SMALL
+        command = self.command("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags, base=base)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-
-    def stop(self) -> None:
-        """Ends the broker that was started here, and removes its files."""
-        self._end()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def kill(self) -> None:
         """Ends the broker without a warning; its files stay."""
-        assert self._process is not None, "the broker is not started"
-        self._process.kill()
-        self._process.wait(15)
+        self._end(BROKER, patience_s=0)
 
     def start_again(self) -> None:
         """Starts a broker that was killed on what it left, at its old addresses, and waits until it answers."""
-        assert self._process is not None, "the broker was never started"
-        assert self._process.poll() is not None, "the broker runs"
-        self._launch(*self._launched)
-
-    def _end(self) -> None:
-        """Ends the broker's process; its files stay."""
-        process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(15)
-
-    def _java(self, main: str, *args: str, options: tuple[str, ...] = (), base: tuple[str, ...] = _SMALL) -> list[str]:
-        assert self._jars is not None, "the broker is not started"
-        return [java(), "-Xmx256m", *base, *options, "-cp", f"{self._jars}/*", main, *args]
+        assert self._launched is not None, "the broker was never started"
+        assert BROKER not in self._running, "the broker runs"
+        self._run(*self._launched)
 
     def _start(self) -> None:
         self._jars = retrieve(f"kafka-{VERSION}", COORDINATES)
-        self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
         controller, *ports = free_ports(1 + len(self._listeners))
         self.controller = f"127.0.0.1:{controller}"
         self.addresses = {each.name: f"127.0.0.1:{port}" for each, port in zip(self._listeners, ports, strict=True)}
@@ -266,21 +169,14 @@ class KafkaBroker:
             data=self.folder / "data",
             jaas=f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
         )
-        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        extra = SMALL_TOPICS + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         for each in self._listeners:
             prefix = f"listener.name.{each.name.lower()}."
             extra += "".join(f"{prefix}{key}={value}\n" for key, value in each.settings.items())
         properties = self.folder / "server.properties"
         properties.write_text(server + extra)
-        logging = self.folder / "log4j2.properties"
-        logging.write_text(_LOG4J2.format(request_log=self.request_log, server_log=self.folder / "server.log"))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_storage = self._java(
-            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(properties)
-        )
-        done = subprocess.run(format_storage, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"formatting the storage failed: {done.stdout}{done.stderr}")
+        logging = write_log4j2(self.folder)
+        self._format_storage(properties, new_cluster_id())
         options = (
             f"-Xmx{self._heap}",
             "-Duser.timezone=UTC",
@@ -288,39 +184,11 @@ class KafkaBroker:
             f"-Dkafka.logs.dir={self.folder}",
             *self._jvm_flags,
         )
-        self._launch(properties, options)
+        self._run(properties, options)
 
-    def _launch(self, properties: Path, options: tuple[str, ...]) -> None:
-        """Starts the broker's process and waits until it answers."""
+    def _run(self, properties: Path, options: Sequence[str]) -> None:
+        """Starts the broker's process and waits until it answers on both listeners."""
         self._launched = properties, options
-        with (self.folder / "output.log").open("wb") as output:
-            command = self._java("kafka.Kafka", str(properties), options=options)
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder)
-        self._await_ready()
-
-    def _await_ready(self) -> None:
-        """Returns once the broker answers on both listeners."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
-        deadline = time.monotonic() + self._ready_seconds
+        self._launch_node(BROKER, properties, options)
         for user in (None, "admin"):
-            # Quiet: refused connections are what waiting looks like.
-            client = AdminClient({**self.client(user), "log_level": 0, "reconnect.backoff.max.ms": 200})
-            while True:
-                assert self._process is not None
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the broker did not start:\n{self._tail()}")
-                try:
-                    if client.list_topics(timeout=1).brokers:
-                        break
-                except KafkaException:
-                    time.sleep(0.05)
-
-    def _tail(self) -> str:
-        """The last output of the broker, for an error message."""
-        names = ("output.log", "server.log")
-        texts = [(self.folder / name).read_text(errors="replace") for name in names if (self.folder / name).exists()]
-        # Of Java's stack traces the frames say least.
-        lines = [[line for line in text.splitlines() if not line.startswith("\tat ")] for text in texts]
-        return "\n".join("\n".join(each[-20:]) for each in lines)
+            self._await_brokers("the broker", self.client(user), 1, self._ready_seconds)

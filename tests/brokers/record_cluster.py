@@ -29,9 +29,9 @@ from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.history import history_document
 from tests.brokers.cluster import CONTROLLER, RELEASES, KafkaCluster
-from tests.brokers.kafka import java
 from tests.brokers.recording import keep, span, statistics
 from tests.brokers.traffic import Traffic, burst, create_topics, mutate, prefill, read_backlog, saturate, steady, tail
+from tests.processes import java
 
 Quota = tuple[dict[str, Any], dict[str, float]]
 """An entity and the values that are set for it."""

@@ -23,9 +23,10 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers.kafka import USERS, VERSION, KafkaBroker, free_ports, password_of
+from tests.brokers.kafka import USERS, VERSION, KafkaBroker, password_of
 from tests.brokers.maven import class_path, retrieve
 from tests.brokers.traffic import Traffic
+from tests.processes import free_ports
 
 EXPORTER = "1.0.1"
 ODD_USER, ODD_CLIENT = "team a/ci*", 'ingest,"eu"'

@@ -20,8 +20,9 @@ from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
-from tests.brokers.kafka import AT_ONCE, KafkaBroker, free_ports
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.record_samples import jmx_flags, jmx_tool, running
+from tests.processes import free_ports
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 LIMITS = {"alice": 20_000, "bob": 10_000_000}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.brokers.kafka import KafkaBroker, free_ports, password_of
+from tests.brokers.kafka import BROKER, KafkaBroker, password_of
 from tests.brokers.maven import retrieve
+from tests.brokers.nodes import SMALL_TOPICS
+from tests.processes import free_ports
 
 VERSION = "3.9.1"
 COORDINATES = (
@@ -40,12 +39,6 @@ inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}
 log.dirs={data}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
 """
 _CONTROLLER = """\
 process.roles=controller
@@ -92,8 +85,8 @@ class ZooKeeperModeBroker(KafkaBroker):
 
     def restart(self) -> None:
         """Ends the broker and starts it again, with the same ports and files. Raises RuntimeError as starting does."""
-        self._end()
-        self._run()
+        self._end(BROKER)
+        self._start_broker()
 
     @contextlib.contextmanager
     def migration_controller(self) -> Iterator[None]:
@@ -109,16 +102,13 @@ class ZooKeeperModeBroker(KafkaBroker):
         properties.write_text(_CONTROLLER.format(controller=port, zookeeper=self.zookeeper, data=folder) + self._quorum)
         with _client(self.zookeeper) as client:
             cluster = json.loads(client.get("/cluster/id")[0])["id"]
-        self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
-        with (folder / "output.log").open("wb") as output:
-            command = self._java("kafka.Kafka", str(properties), options=self._options())
-            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+        self._format_storage(properties, cluster)
+        self._launch_node("controller", properties, self._options())
         try:
             yield
         finally:
-            self._end()  # before the controller, without which it would not end
-            process.kill()
-            process.wait()
+            self._end(BROKER)  # before the controller, without which it would not end
+            self._end("controller", patience_s=0)
 
     def migrate(self) -> None:
         """Starts the broker again as one that takes part: the controller copies ZooKeeper and takes it over."""
@@ -133,15 +123,14 @@ class ZooKeeperModeBroker(KafkaBroker):
 
     def _start(self) -> None:
         self._jars = retrieve(f"kafka-{self.version}-zookeeper", self.coordinates)
-        self._folder = Path(tempfile.mkdtemp(prefix="kquota-kafka-"))
         plain, sasl = free_ports(2)
         self.bootstrap, self.sasl_bootstrap = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
         server = _SERVER.format(zookeeper=self.zookeeper, plain=plain, sasl=sasl, data=self.folder / "data", jaas=_JAAS)
-        extra = "".join(f"{key}={value}\n" for key, value in self._settings.items())
+        extra = SMALL_TOPICS + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         (self.folder / "server.properties").write_text(server + extra)
         (self.folder / "log4j.properties").write_text(_LOG4J.format(server_log=self.folder / "server.log"))
         self._add_credentials()
-        self._run()
+        self._start_broker()
 
     def _add_credentials(self) -> None:
         """What administrators do before the first broker starts ("Creating SCRAM Credentials" of the documentation)."""
@@ -154,15 +143,8 @@ class ZooKeeperModeBroker(KafkaBroker):
             change = ("--zookeeper", self.zookeeper, "--alter", "--add-config", credentials, *entity)
             self._run_tool("kafka.admin.ConfigCommand", *change)
 
-    def _run_tool(self, main: str, *arguments: str) -> None:
-        """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
-        command = self._java(main, *arguments)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
-
-    def _run(self) -> None:
-        self._launch(self.folder / "server.properties", self._options())
+    def _start_broker(self) -> None:
+        self._run(self.folder / "server.properties", self._options())
 
     def _options(self) -> tuple[str, ...]:
         return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")

@@ -127,7 +127,7 @@ def test_kafkas_own_tool_runs_what_was_exported(tmp_path: Path) -> None:
     assert not exported.unsaid
     (tmp_path / "quotas.sh").write_text(exported.text, encoding="utf-8")
     with KafkaBroker(settings=AT_ONCE) as broker, KafkaBackend(broker.bootstrap) as backend:
-        own = broker._java("kafka.admin.ConfigCommand")
+        own = broker.command("kafka.admin.ConfigCommand")
         for command in (own, [sys.executable, "-m", "kquota", "kafka-configs"]):
             done = subprocess.run(
                 ["sh", "quotas.sh", "--bootstrap-server", broker.bootstrap],

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.brokers.kafka import COORDINATES, VERSION, java
+from tests.brokers.kafka import COORDINATES, VERSION
 from tests.brokers.maven import class_path, retrieve
+from tests.processes import java
 
 SOURCE = Path(__file__).with_name("ConfigCommands.java")
 LAST_WITH_ZOOKEEPER = "2.8.2"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -22,47 +18,36 @@ from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.errors import Unreachable
 from kquota.sandbox import JARS, pyspark_jars
-from tests.brokers.kafka import free_ports, java
+from tests.processes import Processes, free_ports, java
 
 _READY_S = 60
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 
 
-class Ensemble:
+class Ensemble(Processes):
     """Three servers on the loopback address that elect a leader; without a quorum they can be read."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
+        super().__init__("ensemble")
         ports = free_ports(9)
         self._clients = dict(enumerate(ports[:3], start=1))
         self._peers = "".join(
             f"server.{number}=127.0.0.1:{ports[2 + number]}:{ports[5 + number]}\n" for number in self._clients
         )
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def connect(self) -> str:
         """The connect string with all three."""
         return ",".join(f"127.0.0.1:{port}" for port in self._clients.values())
 
-    def __enter__(self) -> Self:
-        try:
-            for number in self._clients:
-                self.start(number)
-            self.await_modes({"leader": 1, "follower": 2})
-        except BaseException:
-            self.kill(*self._processes)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill(*self._processes)
+    def _start(self) -> None:
+        for number in self._clients:
+            self.start(number)
+        self.await_modes({"leader": 1, "follower": 2})
 
     def start(self, number: int) -> None:
         """Starts a server on what it left."""
-        folder = self._folder / str(number)
+        folder = self.folder / str(number)
         (folder / "data").mkdir(parents=True, exist_ok=True)
         (folder / "data" / "myid").write_text(str(number))
         (folder / "zoo.cfg").write_text(
@@ -76,27 +61,19 @@ class Ensemble:
         options = ("-Dreadonlymode.enabled=true", "-Dzookeeper.forceSync=no")
         classpath = os.pathsep.join(str(jar) for jar in pyspark_jars(JARS))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        with (folder / "output.log").open("ab") as output:
-            self._processes[number] = subprocess.Popen(
-                [java(), *flags, *options, "-cp", classpath, main, str(folder / "zoo.cfg")],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-            )
+        command = [java(), *flags, *options, "-cp", classpath, main, str(folder / "zoo.cfg")]
+        self._launch(str(number), command, folder)
 
     def kill(self, *numbers: int) -> None:
         """Ends servers without a warning."""
         for number in numbers:
-            process = self._processes[number]
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-            process.wait()
+            self._end(str(number))
 
     def modes(self) -> dict[int, str]:
         """What each running server says it is: leader, follower, read-only."""
         found = {}
         for number, port in self._clients.items():
-            if (process := self._processes.get(number)) is None or process.poll() is not None:
+            if str(number) not in self._running:
                 continue
             answer = b""
             try:
@@ -111,20 +88,14 @@ class Ensemble:
                     found[number] = line.removeprefix("Mode: ")
         return found
 
-    def await_modes(self, wanted: dict[str, int]) -> dict[int, str]:
+    def await_modes(self, wanted: dict[str, int]) -> None:
         """Returns once so many servers are of each mode."""
-        deadline = time.monotonic() + _READY_S
-        while sorted((modes := self.modes()).values()) != sorted(
-            mode for mode, count in wanted.items() for _ in range(count)
-        ):
-            assert time.monotonic() < deadline, f"the servers are {modes}, not {wanted}"
-            time.sleep(0.05)
-        return modes
+        self._await(f"an ensemble with {wanted}", lambda: Counter(self.modes().values()) == wanted, _READY_S)
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with Ensemble(tmp_path_factory.mktemp("ensemble")) as ensemble:
+def started() -> Iterator[Ensemble]:
+    with Ensemble() as ensemble:
         yield ensemble
 
 

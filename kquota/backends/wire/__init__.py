@@ -6,8 +6,16 @@ a message. Sources: the message definitions `ApiVersionsRequest.json` … `Descr
 and `ResponseHeader` of Kafka's clients; KIP-35, 152, 226, 339, 511, 546, 700, 919.
 """
 
-from kquota.backends.wire.messages import (
+from kquota.backends.wire.frames import (
     APIS,
+    Api,
+    api_of,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from kquota.backends.wire.messages import (
     BROKER_RESOURCE,
     BROKERS,
     CONTROLLERS,
@@ -24,7 +32,6 @@ from kquota.backends.wire.messages import (
     AlterConfigsResourceResponse,
     AlterEntry,
     AlterEntryResult,
-    Api,
     ApiKey,
     ApiVersion,
     ApiVersionsRequest,
@@ -55,11 +62,6 @@ from kquota.backends.wire.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
     ValueData,
-    api_of,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
 )
 from kquota.backends.wire.rows import Row
 from kquota.backends.wire.types import LONGEST_STRING, FrameError

@@ -116,11 +116,12 @@ class RawConfigs(ClosesOnExit):
         missing = dict.fromkeys(
             parent for parent in [*znode.parents(path), znode.CONFIG, znode.CHANGES] if parent not in nodes
         )
-        operations: list[Any] = [session.create(parent, None) for parent in missing]
-        operations.append(session.create(path, data) if node is None else session.set_data(path, data, node.version))
-        operations.append(session.create(znode.CHANGE_PREFIX, znode.change_notification(entity), sequence=True))
+        make = session.operations
+        operations: list[Any] = [make.create(parent, None) for parent in missing]
+        operations.append(make.create(path, data) if node is None else make.set_data(path, data, node.version))
+        operations.append(make.create(znode.CHANGE_PREFIX, znode.change_notification(entity), sequence=True))
         if (epoch := nodes.get(znode.CONTROLLER_EPOCH)) is not None:
-            operations.append(session.check(znode.CONTROLLER_EPOCH, epoch.version))
+            operations.append(make.check(znode.CONTROLLER_EPOCH, epoch.version))
         (outcome,) = session.commit([operations], 1)
         if isinstance(outcome, Lost):
             return self._was_done(entity, path, data, None if node is None else node.version)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kquota.backends import znode
 from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.client import Trouble, quiet_client
 from kquota.backends.zookeeper.limits import SINGLE_WINDOW, WINDOW
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Answer, MultiRead, Node, Read, requests_of
+from kquota.backends.zookeeper.operations import Operations
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     import ssl
-
-# kazoo's thread workers have a logger that cannot be replaced; without a handler it would print warnings on stderr.
-logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
@@ -61,15 +58,14 @@ class Session:
         self.address = address
         self._timeout_s = timeout_s
         self._security = security
-        self._wake = threading.Event()
-        self._failures: Counter[object] = Counter()
-        self._cause = ""
+        self._trouble = Trouble()
         self._auth_failed = False
         self._silent = False
         self._multi_read: bool | None = None
         self._client: Any = None
         self._tls_context: ssl.SSLContext | None = None
-        self._acls: dict[str, list[Acl] | None] = {}
+        self.operations = Operations(self, security)
+        """Of transactions."""
 
     # Connecting
 
@@ -83,7 +79,7 @@ class Session:
             self._tls_context = client_context(security.tls)
             check_tls(self.address, security.tls, self._tls_context, deadline)
         self._check_names()
-        self._client = self._new_client()
+        self._client = quiet_client(self.address, self._timeout_s, security, self._tls_context, self._trouble)
         self._client.add_listener(self._on_state)
         try:
             self._client.start_async()
@@ -103,84 +99,31 @@ class Session:
             try:
                 socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError) as error:
-                self._cause = reason(error)
+                self._trouble.cause = reason(error)
             else:
                 return
-        raise self._unreachable()
-
-    def _new_client(self) -> Any:
-        from kazoo.client import KazooClient
-        from kazoo.handlers.threading import SequentialThreadingHandler
-        from kazoo.retry import KazooRetry
-
-        session = self
-
-        class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-            """Tells why connections fail, and lets no thread die on the terminal."""
-
-            def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    if kwargs.get("use_ssl") and session._tls_context is not None:
-                        # kazoo's own TLS reads files, and does not trust what Java would.
-                        plain = super().create_connection(address=kwargs["address"], timeout=kwargs["timeout"])
-                        return session._tls_context.wrap_socket(plain, server_hostname=kwargs["hostname"])
-                    return super().create_connection(*args, **kwargs)
-                except Exception as error:
-                    address = kwargs.get("address") or (args[0] if args else None)
-                    session._cause = reason(error)
-                    session._failures[address] += 1
-                    session._wake.set()
-                    raise
-
-            def spawn(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-                def quiet() -> None:
-                    try:
-                        func(*args, **kwargs)
-                    except Exception as error:
-                        session._cause = session._cause or reason(error)
-                    session._wake.set()
-
-                return super().spawn(quiet)
-
-        # kazoo logs requests with their data, which may hold credentials: not even a root handler shall see them.
-        silent = logging.Logger("kquota.zookeeper")
-        silent.disabled = True
-        security = self._security
-        sasl = {"mechanism": "DIGEST-MD5", "username": security.username, "password": security.password}
-        return KazooClient(
-            hosts=str(self.address) + self.address.chroot,
-            # The time-out of the session is also that of connecting to one host: each must get its turn.
-            timeout=self._timeout_s / len(self.address.hosts),
-            handler=Handler(),
-            logger=silent,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
-            read_only=True,
-            randomize_hosts=True,
-            sasl_options=sasl if security.uses_sasl else None,
-            auth_data=None if security.digest is None else [("digest", security.digest)],
-            use_ssl=security.tls is not None,
-        )
+        raise self.unreachable()
 
     def _on_state(self, _state: object) -> None:
         from kazoo.protocol.states import KeeperState
 
         if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
             self._auth_failed = True
-        self._wake.set()
+        self._trouble.wake.set()
 
     def _await_connection(self, deadline: float, *, patient: bool = True) -> None:
         """Waits until requests can be sent. Without patience, a round of all hosts that fail is enough."""
-        self._failures.clear()
+        self._trouble.failures.clear()
         while not self._client.connected:
-            self._wake.clear()
+            self._trouble.wake.clear()
             remaining = deadline - time.monotonic()
             if self._auth_failed:
                 raise self._unauthorized()
             # kazoo tries every host before it tries one again.
-            if remaining <= 0 or (not patient and any(count > 1 for count in self._failures.values())):
-                raise self._unreachable()
+            if remaining <= 0 or (not patient and any(count > 1 for count in self._trouble.failures.values())):
+                raise self.unreachable()
             if not self._client.connected:
-                self._wake.wait(remaining)
+                self._trouble.wake.wait(remaining)
 
     @property
     def is_open(self) -> bool:
@@ -209,10 +152,11 @@ class Session:
 
     # Errors
 
-    def _unreachable(self) -> Unreachable:
-        why = self._cause or f"no answer within {self._timeout_s:g} s"
+    def unreachable(self) -> Unreachable:
+        """The error where there is no connection, with the reason."""
+        why = self._trouble.cause or f"no answer within {self._timeout_s:g} s"
         hint = "check the address, and that ZooKeeper runs there"
-        if not self._cause and self._security.tls is None:
+        if not self._trouble.cause and self._security.tls is None:
             hint = "check the address, and that it is neither a TLS port nor something else than ZooKeeper"
         return Unreachable(f"cannot reach ZooKeeper at {self.address}: {why}", hint=hint)
 
@@ -241,7 +185,7 @@ class Session:
         if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, kazoo.ConnectionLoss | _lost_errors()):
             name = type(error).__name__.removesuffix("Error")
             return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
-        return self._unreachable()
+        return self.unreachable()
 
     # Requests
 
@@ -282,7 +226,7 @@ class Session:
                     break
             except KazooException as error:
                 raise self.translate(error) from None
-        raise self._unauthorized() if self._auth_failed else self._unreachable()
+        raise self._unauthorized() if self._auth_failed else self.unreachable()
 
     def _sync(self) -> None:
         """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""
@@ -377,7 +321,7 @@ class Session:
                 else:
                     return names
         except Lost:
-            raise self._unauthorized() if self._auth_failed else self._unreachable() from None
+            raise self._unauthorized() if self._auth_failed else self.unreachable() from None
         except KazooException as error:
             raise self.translate(error, path) from None
 
@@ -392,7 +336,7 @@ class Session:
             except NoNodeError:
                 answers.append(None)
             except Lost:
-                raise self._unauthorized() if self._auth_failed else self._unreachable() from None
+                raise self._unauthorized() if self._auth_failed else self.unreachable() from None
             except KazooException as error:
                 raise self.translate(error, path) from None
             else:
@@ -421,74 +365,8 @@ class Session:
     def settle(self) -> None:
         """Waits for the connection after a loss. Raises Unreachable or Unauthorized."""
         if not self.is_open:
-            raise self._unauthorized() if self._auth_failed else self._unreachable()
+            raise self._unauthorized() if self._auth_failed else self.unreachable()
         self._await_connection(time.monotonic() + self._timeout_s)
-
-    # Operations of a transaction
-
-    def create(self, path: str, data: bytes | None, *, sequence: bool = False) -> Any:
-        """A persistent node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
-
-        Raises Unreachable and Unauthorized where that ACL has to be read first.
-        """
-        from kazoo.protocol.serialization import Create
-
-        return Create(self.address.chroot + path, data, self._acl(path), 2 if sequence else 0)
-
-    def _acl(self, path: str) -> list[Any]:
-        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
-
-        if self._security.digest is not None:
-            return self._acl_above(path)
-        acl: list[Any]
-        if not self._security.creates_as_kafka:
-            acl = OPEN_ACL_UNSAFE
-        elif znode.is_sensitive(path):
-            acl = CREATOR_ALL_ACL
-        else:
-            acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
-        return acl
-
-    def _acl_above(self, path: str) -> list[Any]:
-        """What Kafka gave the nodes above: of a node that is owned by a digest the brokers could not read.
-
-        Raises Unreachable and Unauthorized.
-        """
-        from kazoo.security import ACL, Id
-
-        top = "/".join(path.split("/")[:3])
-        for above in dict.fromkeys((top, znode.CONFIG, "/")):
-            if above not in self._acls:
-                (self._acls[above],) = self.acls([above])
-            acl = self._acls[above] if above != path else None
-            if acl is None:
-                continue
-            if any(each.scheme == "digest" and each.id.endswith(":x") for each in acl):
-                raise Unauthorized(
-                    f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
-                )
-            owners = [each for each in acl if each.scheme != "world"]
-            chosen = owners if owners and znode.is_sensitive(path) else acl
-            return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
-        raise self._unreachable()
-
-    def set_data(self, path: str, data: bytes, version: int) -> Any:
-        """A write that fails unless the node still has that version; 0 is a version like any other."""
-        from kazoo.protocol.serialization import SetData
-
-        return SetData(self.address.chroot + path, data, version)
-
-    def check(self, path: str, version: int) -> Any:
-        """Has the transaction fail unless the node still has that version."""
-        from kazoo.protocol.serialization import CheckVersion
-
-        return CheckVersion(self.address.chroot + path, version)
-
-    def delete(self, path: str, version: int) -> Any:
-        """A deletion that fails unless the node still has that version."""
-        from kazoo.protocol.serialization import Delete
-
-        return Delete(self.address.chroot + path, version)
 
 
 def _lost_errors() -> tuple[type[BaseException], ...]:

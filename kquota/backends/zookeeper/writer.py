@@ -280,6 +280,7 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
     """
     existing = set(nodes)
     epoch = nodes.get(znode.CONTROLLER_EPOCH)
+    make = session.operations
     batch = _Batch()
     for task in tasks:
         operations = []
@@ -289,21 +290,21 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
         for path in [*ancestors, znode.CONFIG, znode.CHANGES]:
             if path not in existing:
                 existing.add(path)
-                operations.append(session.create(path, None))
+                operations.append(make.create(path, None))
                 cost += len(path) + _OP_OVERHEAD
         if task.version is None:
             existing.add(task.path)
-            operations.append(session.create(task.path, task.data))
+            operations.append(make.create(task.path, task.data))
         elif task.deletes:
-            operations.append(session.delete(task.path, task.version))
+            operations.append(make.delete(task.path, task.version))
         else:
-            operations.append(session.set_data(task.path, task.data, task.version))
-        operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
+            operations.append(make.set_data(task.path, task.data, task.version))
+        operations.append(make.create(znode.CHANGE_PREFIX, notification, sequence=True))
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
             batch = _Batch()
         if not batch.tasks and epoch is not None:
-            operations.insert(0, session.check(znode.CONTROLLER_EPOCH, epoch.version))
+            operations.insert(0, make.check(znode.CONTROLLER_EPOCH, epoch.version))
         batch.add(task, operations, cost)
     if batch.tasks:
         yield batch

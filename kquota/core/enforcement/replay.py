@@ -109,14 +109,9 @@ def replay_sensor(
     """
     cap_ms = rate.window_ms if kind == REQUEST else UNBOUNDED
     scale = PERCENT_PER_NANO if kind == REQUEST else 1.0
-    throttled = 0
-    violated = 0
-    total_ms = 0
-    max_ms = 0
-    first_ms = NEVER
-    last_ms = NEVER
+    throttled = violated = total_ms = max_ms = 0
+    first_ms = last_ms = peak_ms = NEVER
     peak_rate = 0.0
-    peak_ms = NEVER
     bound = limit
     for i in range(start, stop):
         now = times[i]
@@ -179,14 +174,9 @@ def replay_mutations(
     when something was charged last, LONG_MAX for never; rejections are no activity, so an hour of them clears the debt
     (see `MutationSensor`).
     """
-    throttled = 0
-    violated = 0
-    total_ms = 0
-    max_ms = 0
-    first_ms = NEVER
-    last_ms = NEVER
+    throttled = violated = total_ms = max_ms = 0
+    first_ms = last_ms = peak_ms = NEVER
     peak_rate = 0.0
-    peak_ms = NEVER
     bound = limit
     for i in range(start, stop):
         now = times[i]

@@ -1,0 +1,97 @@
+"""What all of Kafka's processes in the tests have in common: jars, command lines, storage, and when they are up."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.processes import Processes, java
+
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""How a JVM starts quickly, and stays small."""
+SMALL_TOPICS = """\
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+"""Settings of a broker whose own topics are small, and that makes no others by itself."""
+_LOG4J2 = """\
+status = error
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {folder}/kafka-request.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [{time}] %p %m (%c)%n
+appender.server.type = File
+appender.server.name = server
+appender.server.fileName = {folder}/server.log
+appender.server.layout.type = PatternLayout
+appender.server.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+rootLogger.level = warn
+rootLogger.appenderRef.server.ref = server
+"""
+
+
+def new_cluster_id() -> str:
+    """A cluster's id as Kafka makes them: 16 random bytes in URL-safe Base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
+    """The settings of log4j 2 for a node in that folder: `kafka-request.log` and `server.log` there; `more` lines."""
+    file = folder / "log4j2.properties"
+    file.write_text(_LOG4J2.format(folder=folder, time=time) + more)
+    return file
+
+
+class Nodes(Processes):
+    """Brokers and controllers: processes of one release of Kafka, whose jars `_start` retrieves first of all."""
+
+    _jars: Path | None = None
+
+    def command(self, main: str, *args: str, options: Sequence[str] = (), base: Sequence[str] = SMALL) -> list[str]:
+        """The command line that runs a class of this release; `options` of the JVM come last, so they win."""
+        assert self._jars is not None, f"no {self._name} is started"
+        return [java(), "-Xmx256m", *base, *options, "-cp", f"{self._jars}/*", main, *args]
+
+    def _run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
+        """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
+        command = self.command(main, *args, options=options)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
+
+    def _format_storage(self, properties: Path, cluster_id: str, options: Sequence[str] = ()) -> None:
+        """Prepares the log directories of a KRaft node."""
+        self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), options=options)
+
+    def _launch_node(self, name: str, properties: Path, options: Sequence[str]) -> None:
+        """Starts a node in the folder of its properties."""
+        self._launch(name, self.command("kafka.Kafka", str(properties), options=options), properties.parent)
+
+    def _await_brokers(
+        self, what: str, client: Mapping[str, str | int | float | bool], count: int, seconds: float
+    ) -> None:
+        """Returns once so many brokers are members for that client of confluent-kafka."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        # Quiet: refused connections are what waiting looks like.
+        admin = AdminClient({**client, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        self._await(what, lambda: len(admin.list_topics(timeout=1).brokers) >= count, seconds, KafkaException)
+
+    def _logs(self) -> list[Path]:
+        folders = {output.parent for output in self._outputs.values()}
+        return [*super()._logs(), *sorted(folder / "server.log" for folder in folders)]
