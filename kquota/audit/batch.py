@@ -15,7 +15,9 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 PRODUCE, FETCH, OTHER, MUTATION = 0, 1, 2, 3
 """The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes."""
 
-API_KINDS = {"produce": PRODUCE, "fetch": FETCH}
+SHARE_FETCH_API = "share_fetch"
+API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
+"""The kind of each API that has bytes, by its name: share fetches (KIP-932) and fetches have one quota."""
 
 UNKNOWN = -1
 """The bytes of a throttled fetch: the broker sent, and logged, an empty response."""

@@ -59,6 +59,23 @@ def fetch(partitions: list[dict[str, Any]], version: int = 16, **changes: Any) -
     return fields("FETCH", 1, version, **({"request": request, "response": response} | changes))
 
 
+def share_fetch(partitions: list[dict[str, Any]], version: int = 2, **changes: Any) -> dict[str, Any]:
+    """A share fetch (KIP-932); `SHARED` is a partition of its response."""
+    responses = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": partitions}] if partitions else []
+    response = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "acquisitionLockTimeoutMs": 30000}
+    request = {"groupId": "g", "shareSessionEpoch": 3, "maxBytes": 100, "topics": [], "forgottenTopicsData": []}
+    whole = {"request": request, "response": response | {"responses": responses, "nodeEndpoints": []}}
+    return fields("SHARE_FETCH", 78, version, **(whole | changes))
+
+
+SHARED = {
+    "partitionIndex": 0,
+    "errorCode": 0,
+    "acknowledgeErrorCode": 0,
+    "currentLeader": {"leaderId": 0, "leaderEpoch": 0},
+    "records": "",
+    "acquiredRecords": [{"firstOffset": 0, "lastOffset": 503, "deliveryCount": 1}],
+}
 PARTITION = {"partitionIndex": 0, "errorCode": 0, "abortedTransactions": None, "recordsSizeInBytes": 1000}
 
 
@@ -203,6 +220,41 @@ def test_an_empty_fetch_that_was_not_throttled_is_charged() -> None:
     assert parse(fetch([])).bytes == 16
 
 
+@pytest.mark.parametrize(("version", "size"), [(0, 14), (1, 18), (2, 18)])
+def test_a_share_fetch_that_finds_nothing(version: int, size: int) -> None:
+    event = parse(share_fetch([], version))
+    # 4, throttle time 4, error code 2, message 1, lock time-out 4 (not in version 0), topics 1, endpoints 1, tags 1
+    assert (event.api, event.bytes, event.sized, event.exempt) == ("share_fetch", size, True, False)
+    assert event.time_ms == parse(fetch([])).time_ms
+
+
+REFUSED = share_fetch([])["response"] | {"errorCode": 122}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(share_fetch([SHARED]), id="records"),
+        pytest.param(share_fetch([], throttleTimeMs=1500), id="throttled"),
+        pytest.param(
+            share_fetch([SHARED | {"acquiredRecords": []}], throttleTimeMs=1500), id="throttled, acknowledged"
+        ),
+        pytest.param(share_fetch([], response=REFUSED), id="an error"),
+        pytest.param(share_fetch([], version=3), id="a version to come"),
+    ],
+)
+def test_a_share_fetch_hides_its_bytes(value: dict[str, Any]) -> None:
+    event = parse(value)
+    assert (event.api, event.bytes, event.sized) == ("share_fetch", 0, False)
+    assert event.throttle_ms == value["throttleTimeMs"]
+
+
+def test_other_requests_of_share_consumers_have_no_bytes() -> None:
+    for api, key in (("SHARE_GROUP_HEARTBEAT", 76), ("SHARE_ACKNOWLEDGE", 79), ("READ_SHARE_GROUP_STATE", 84)):
+        event = parse(fields(api, key, 1, request={}, response={"errorCode": 0}))
+        assert (event.bytes, event.sized, event.exempt, event.request_ns) == (0, True, False, 1_250_000)
+
+
 def asking(*partitions: tuple[int, int]) -> dict[str, Any]:
     """A fetch request for (partition, offset) pairs of one topic."""
     asked = [{"partition": partition, "fetchOffset": offset} for partition, offset in partitions]
@@ -342,6 +394,7 @@ PATHS = [
     ("request", "topicData", 0, "partitionData"),
     ("request", "topicData", 0, "partitionData", 0),
     ("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"),
+    ("response", "errorCode"),
     ("response", "responses"),
     ("response", "responses", 0, "partitions"),
     ("response", "responses", 0, "partitions", 0, "recordsSizeInBytes"),
@@ -349,11 +402,20 @@ PATHS = [
 ]
 
 
-@given(st.sampled_from(PATHS), ANY_JSON, st.sampled_from([0, 2, 9, 12, 13, 16, 99]), st.booleans())
+@given(
+    st.sampled_from(PATHS),
+    ANY_JSON,
+    st.sampled_from([0, 2, 9, 12, 13, 16, 99]),
+    st.sampled_from(["PRODUCE", "FETCH", "SHARE_FETCH"]),
+)
 def test_any_value_in_any_field_is_read_or_a_value_error(
-    path: tuple[str | int, ...], value: Any, version: int, fetching: bool
+    path: tuple[str | int, ...], value: Any, version: int, api: str
 ) -> None:
-    made: Any = fetch([dict(PARTITION)], version, request=asking((0, 5))) if fetching else fields(version=version)
+    made: Any = fields(version=version)
+    if api == "FETCH":
+        made = fetch([dict(PARTITION)], version, request=asking((0, 5)))
+    elif api == "SHARE_FETCH":
+        made = share_fetch([], version)
     at = made
     for step in path[:-1]:
         try:
