@@ -69,7 +69,7 @@ class Batch:
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
     bytes_complete: bool = True
     """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
-    partitions of a topic that it shows only when that is deleted."""
+    records of a share fetch, nor the partitions of a topic that it shows only when that is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None

@@ -84,6 +84,7 @@ USUAL = [
     share_fetch([], response=REFUSED),
     fields("SHARE_ACKNOWLEDGE", 79, 2, request={}, response={}),
     fields("SHARE_GROUP_HEARTBEAT", 76, 1, request={}, response={}),
+    fields("WRITE_SHARE_GROUP_STATE", 85, 1, request={}, response={}),
     fields("METADATA", 3, 12, request={}, response={}),
     fields("HEARTBEAT", 12, 4, request={}, response={}, principal="User:CN=a,OU=b:c"),
 ]
