@@ -15,7 +15,9 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 PRODUCE, FETCH, OTHER, MUTATION = 0, 1, 2, 3
 """The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes."""
 
-API_KINDS = {"produce": PRODUCE, "fetch": FETCH}
+SHARE_FETCH_API = "share_fetch"
+API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
+"""The kind of each API that has bytes, by its name: share fetches (KIP-932) and fetches have one quota."""
 
 UNKNOWN = -1
 """The bytes of a throttled fetch: the broker sent, and logged, an empty response."""
@@ -72,7 +74,7 @@ class Batch:
     """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
     bytes_complete: bool = True
     """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
-    partitions of a topic that it shows only when that is deleted."""
+    records of a share fetch, nor the partitions of a topic that it shows only when that is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None

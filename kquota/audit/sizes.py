@@ -1,9 +1,11 @@
 """What a broker charges for a produce request and for a fetch response, from the fields of a request-log line.
 
+Of share fetches (KIP-932) brokers log `records` without their size, so only the size of an empty response is known.
+
 The log has no message sizes, only those of the record sets; the rest follows from the message schemas, which are
-restated here: `ProduceRequest.json`, `FetchResponse.json` and `RequestHeader.json` of Apache Kafka, every version that
-was ever released (Produce 0-13, Fetch 0-18; the newest are those of Kafka 4.4). `tests/differential/test_sizes.py`
-compares with Kafka's own message classes.
+restated here: `ProduceRequest.json`, `FetchResponse.json`, `ShareFetchResponse.json` and `RequestHeader.json` of Apache
+Kafka, every version that was ever released (Produce 0-13, Fetch 0-18, ShareFetch 0-2; the newest are those of Kafka
+4.4). `tests/differential/test_sizes.py` compares with Kafka's own message classes.
 
 A client held at its limit amplifies an error in the size many times, so these are exact to the byte. Not in a log, and
 so not counted: tagged fields that a newer client may add to its requests (none is known to).
@@ -18,6 +20,11 @@ from typing import Any, Final, NamedTuple
 
 PRODUCE_VERSIONS: Final = range(14)
 FETCH_VERSIONS: Final = range(19)
+
+# 4 on top of the body, throttle time, error code, error message, topics, node endpoints, tag count; and from version 1
+# on the time-out of the acquisition locks.
+SHARE_FETCH_EMPTY: Final = {0: 14, 1: 18, 2: 18}
+"""The bytes charged for a share fetch with no partition in its response, by version, as `ShareFetchResponse.sizeOf`."""
 
 
 class _Fetch(NamedTuple):

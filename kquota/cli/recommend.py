@@ -219,7 +219,8 @@ def _summarize(found: Recommendations) -> None:
             err=True,
         )
     for key in found.undetermined:
-        click.echo(f"kquota: warning: {key.value} is left out: the export does not hold all thread time", err=True)
+        missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that it is charged"
+        click.echo(f"kquota: warning: {key.value} is left out: the export does not hold all {missing}", err=True)
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

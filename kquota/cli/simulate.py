@@ -108,7 +108,7 @@ def command(
 
     --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
     replayed as it is, the most that its clients can have been throttled, and spread evenly over each bin, the least;
-    the results are ranges. A throttled fetch without its size is left out.
+    the results are ranges. A request without its size, such as a throttled fetch, is left out.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
     if recording.rejected:
         click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
     if recording.unsized:
-        click.echo(f"kquota: warning: throttled fetches of unknown size, left out: {recording.unsized}", err=True)
+        click.echo(f"kquota: warning: requests of unknown size, left out: {recording.unsized}", err=True)
     if not recording.complete:
         click.echo(
             "kquota: warning: a request log lacks the time of network threads: what comes of a request_percentage is "

@@ -4,10 +4,11 @@ KIP-124 exempts four requests that brokers send each other (unless their authori
 of followers, and SaslHandshake while it authenticates. Shipped, since 0.11.0: those, a table of APIs that grew with
 Kafka, and produce requests with acks=0. It is the API that counts, not the listener: heartbeats and registrations of
 brokers need the same authorization and are charged like any other request. Timing-sensitive requests of consumers are
-not exempt either; the KIP considered and rejected that.
+not exempt either; the KIP considered and rejected that. Nor is anything of share groups (KIP-932): brokers that write
+their state to the share coordinator are charged for it as clients, with client-ids such as `Persister-client-1`.
 
 Sources: the callers of `sendResponseExemptThrottle` and `sendNoOpResponseExemptThrottle` in `KafkaApis` and
-`ControllerApis`, of the tags 0.11.0.0 to 3.7.0 and of trunk, and in the classes of 4.3.1.
+`ControllerApis`, of the tags 0.11.0.0 to 3.7.0 and of trunk, and in the classes of 4.3.1 and 4.4.0.
 """
 
 from __future__ import annotations

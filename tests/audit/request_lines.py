@@ -60,6 +60,29 @@ def fetch(partitions: list[dict[str, Any]], version: int = 16, **changes: Any) -
     return fields("FETCH", 1, version, **({"request": request, "response": response} | changes))
 
 
+SHARED = {
+    "partitionIndex": 0,
+    "errorCode": 0,
+    "acknowledgeErrorCode": 0,
+    "currentLeader": {"leaderId": 0, "leaderEpoch": 0},
+    "records": "",
+    "acquiredRecords": [{"firstOffset": 0, "lastOffset": 503, "deliveryCount": 1}],
+}
+
+
+def share_fetch(partitions: list[dict[str, Any]], version: int = 2, **changes: Any) -> dict[str, Any]:
+    """The fields of a share fetch (KIP-932) that got those partitions, such as `SHARED`."""
+    responses = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": partitions}] if partitions else []
+    response = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "acquisitionLockTimeoutMs": 30000}
+    request = {"groupId": "g", "shareSessionEpoch": 3, "maxBytes": 100, "topics": [], "forgottenTopicsData": []}
+    whole = {"request": request, "response": response | {"responses": responses, "nodeEndpoints": []}}
+    return fields("SHARE_FETCH", 78, version, **(whole | changes))
+
+
+REFUSED = share_fetch([])["response"] | {"errorCode": 122}
+"""A share fetch that was answered with an error and no more."""
+
+
 def asking(*partitions: tuple[int, int]) -> dict[str, Any]:
     """A fetch request for (partition, offset) pairs of one topic."""
     asked = [{"partition": partition, "fetchOffset": offset} for partition, offset in partitions]
@@ -95,12 +118,13 @@ PATHS = [
     ("request", "topicData", 0, "partitionData"),
     ("request", "topicData", 0, "partitionData", 0),
     ("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"),
+    ("response", "errorCode"),
     ("response", "responses"),
     ("response", "responses", 0, "partitions"),
     ("response", "responses", 0, "partitions", 0, "recordsSizeInBytes"),
     ("response", "responses", 0, "partitions", 0, "abortedTransactions"),
 ]
-"""Where the fields of a produce or of a fetch request are; the empty path is the whole of them."""
+"""Where the fields of a produce, a fetch or a share fetch request are; the empty path is the whole of them."""
 
 
 def replaced(whole: Any, path: Sequence[str | int], value: Any) -> Any:

@@ -23,6 +23,8 @@ from tests.audit.request_lines import (
     OTHER_ZONE,
     PARTITION,
     PATHS,
+    REFUSED,
+    SHARED,
     STAMP,
     asking,
     compact,
@@ -30,24 +32,25 @@ from tests.audit.request_lines import (
     fields,
     line,
     replaced,
+    share_fetch,
 )
 
 
 def fast(text: bytes, zone: Any = UTC) -> tuple[Any, ...] | None:
     """What is read of a line, with names for the codes; None for what is not usual."""
-    names = Names()
+    names, unsized = Names(), bytearray()
     try:
-        row = ROW.unpack(reader(zone, names)(text))
+        sized = reader(zone, names, unsized)(text)
+        row = ROW.unpack(sized or unsized)
     except UNUSUAL:
         return None
-    return (*row[:2], names.users.names[row[2]], names.clients.names[row[3]], *row[4:])
+    return (*row[:2], names.users.names[row[2]], names.clients.names[row[3]], *row[4:], bool(sized))
 
 
 def slow(text: bytes, zone: Any = UTC) -> tuple[Any, ...]:
     """The same from the reading that knows everything. Raises ValueError."""
     event = parse_line(text.decode(), None, zone)
     assert not event.exempt
-    assert event.sized
     return (
         event.time_ms,
         API_KINDS.get(event.api, OTHER),
@@ -59,6 +62,7 @@ def slow(text: bytes, zone: Any = UTC) -> tuple[Any, ...]:
         Names().connections[event.connection],
         event.position,
         event.request_ns if event.acks == 0 else request_fast.NOT_EXEMPT,
+        event.sized,
     )
 
 
@@ -75,6 +79,13 @@ USUAL = [
     fetch([], throttleTimeMs=300),
     fetch([], request=asking((3, 77))),
     fetch([{**PARTITION, "recordsSizeInBytes": size} for size in (0, 126, 127, 16382, 16383, 3_000_000)]),
+    *(share_fetch([], version) for version in range(4)),
+    share_fetch([SHARED]),
+    share_fetch([], throttleTimeMs=300),
+    share_fetch([], response=REFUSED),
+    fields("SHARE_ACKNOWLEDGE", 79, 2, request={}, response={}),
+    fields("SHARE_GROUP_HEARTBEAT", 76, 1, request={}, response={}),
+    fields("WRITE_SHARE_GROUP_STATE", 85, 1, request={}, response={}),
     fields("METADATA", 3, 12, request={}, response={}),
     fields("HEARTBEAT", 12, 4, request={}, response={}, principal="User:CN=a,OU=b:c"),
 ]
@@ -131,7 +142,7 @@ def test_a_real_log_is_usual_and_read_the_same() -> None:
     st.sampled_from(PATHS),
     ANY_JSON,
     st.sampled_from([0, 2, 9, 12, 13, 16, 99]),
-    st.sampled_from(["PRODUCE", "FETCH", "METADATA"]),
+    st.sampled_from(["PRODUCE", "FETCH", "SHARE_FETCH", "METADATA"]),
 )
 @example(("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"), 2**63, 11, "PRODUCE")
 @example(("request", "topicData", 0, "partitionData", 0, "recordsSizeInBytes"), -138, 11, "PRODUCE")
@@ -140,11 +151,17 @@ def test_a_real_log_is_usual_and_read_the_same() -> None:
 @example(("requestHeader", "clientId"), "\ud800", 11, "PRODUCE")
 @example(("requestHeader", "clientId"), 0, 11, "PRODUCE")
 @example(("throttleTimeMs",), True, 11, "METADATA")
+@example(("throttleTimeMs",), True, 2, "SHARE_FETCH")
+@example(("response", "responses"), 1, 2, "SHARE_FETCH")
+@example(("response", "errorCode"), None, 2, "SHARE_FETCH")
+@example(("requestHeader", "requestApiVersion"), [], 2, "SHARE_FETCH")
 def test_any_value_in_any_field_is_read_the_same(
     path: tuple[str | int, ...], value: Any, version: int, api: str
 ) -> None:
     if api == "FETCH":
         whole: Any = fetch([dict(PARTITION)], version, request=asking((0, 5)))
+    elif api == "SHARE_FETCH":
+        whole = share_fetch([dict(SHARED)] if version == 0 else [], version)
     else:
         whole = fields(api, version=version)
     changed = replaced(whole, path, value)

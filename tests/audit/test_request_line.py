@@ -19,6 +19,8 @@ from tests.audit.request_lines import (
     OTHER_ZONE,
     PARTITION,
     PATHS,
+    REFUSED,
+    SHARED,
     STAMP,
     asking,
     compact,
@@ -26,6 +28,7 @@ from tests.audit.request_lines import (
     fields,
     line,
     replaced,
+    share_fetch,
 )
 
 
@@ -159,6 +162,38 @@ def test_an_empty_fetch_that_was_not_throttled_is_charged() -> None:
     assert parse(fetch([])).bytes == 16
 
 
+@pytest.mark.parametrize(("version", "size"), [(0, 14), (1, 18), (2, 18)])
+def test_a_share_fetch_that_finds_nothing(version: int, size: int) -> None:
+    event = parse(share_fetch([], version))
+    # 4, throttle time 4, error code 2, message 1, lock time-out 4 (not in version 0), topics 1, endpoints 1, tags 1
+    assert (event.api, event.bytes, event.sized, event.exempt) == ("share_fetch", size, True, False)
+    assert event.time_ms == parse(fetch([])).time_ms
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(share_fetch([SHARED]), id="records"),
+        pytest.param(share_fetch([], throttleTimeMs=1500), id="throttled"),
+        pytest.param(
+            share_fetch([SHARED | {"acquiredRecords": []}], throttleTimeMs=1500), id="throttled, acknowledged"
+        ),
+        pytest.param(share_fetch([], response=REFUSED), id="an error"),
+        pytest.param(share_fetch([], version=3), id="a version to come"),
+    ],
+)
+def test_a_share_fetch_hides_its_bytes(value: dict[str, Any]) -> None:
+    event = parse(value)
+    assert (event.api, event.bytes, event.sized) == ("share_fetch", 0, False)
+    assert event.throttle_ms == value["throttleTimeMs"]
+
+
+def test_other_requests_of_share_consumers_have_no_bytes() -> None:
+    for api, key in (("SHARE_GROUP_HEARTBEAT", 76), ("SHARE_ACKNOWLEDGE", 79), ("READ_SHARE_GROUP_STATE", 84)):
+        event = parse(fields(api, key, 1, request={}, response={"errorCode": 0}))
+        assert (event.bytes, event.sized, event.exempt, event.request_ns) == (0, True, False, 1_250_000)
+
+
 def test_the_position_is_that_of_the_first_partition() -> None:
     def position(*partitions: tuple[int, int]) -> int:
         return parse(fetch([PARTITION], request=asking(*partitions))).position
@@ -273,11 +308,20 @@ def test_a_line_cut_anywhere_is_read_or_a_value_error(middle: str, place: int) -
     only_value_errors(whole[:place] + middle + whole[place:])
 
 
-@given(st.sampled_from(PATHS), ANY_JSON, st.sampled_from([0, 2, 9, 12, 13, 16, 99]), st.booleans())
+@given(
+    st.sampled_from(PATHS),
+    ANY_JSON,
+    st.sampled_from([0, 2, 9, 12, 13, 16, 99]),
+    st.sampled_from(["PRODUCE", "FETCH", "SHARE_FETCH"]),
+)
 def test_any_value_in_any_field_is_read_or_a_value_error(
-    path: tuple[str | int, ...], value: Any, version: int, fetching: bool
+    path: tuple[str | int, ...], value: Any, version: int, api: str
 ) -> None:
-    made: Any = fetch([dict(PARTITION)], version, request=asking((0, 5))) if fetching else fields(version=version)
+    made: Any = fields(version=version)
+    if api == "FETCH":
+        made = fetch([dict(PARTITION)], version, request=asking((0, 5)))
+    elif api == "SHARE_FETCH":
+        made = share_fetch([], version)
     changed = replaced(made, path, value)
     if changed is not None:
         only_value_errors(line(changed))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota.audit import sources
-from kquota.audit.batch import PRODUCE, Batch, Exemption, Tally
+from kquota.audit import local, sources
+from kquota.audit.batch import FETCH, PRODUCE, Batch, Exemption, Tally
+from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from tests.audit.request_lines import PARTITION, fetch, fields, line
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from tests.audit.request_lines import PARTITION, SHARED, compact, fetch, fields, line, share_fetch
 
 
 def read(path: Path) -> tuple[Tally, list[Batch]]:
@@ -55,3 +60,41 @@ def test_what_is_exempt_is_accounted_and_not_charged(tmp_path: Path) -> None:
     assert batch.bytes.min() > 100
     assert batch.request_ns is not None
     assert batch.request_ns.tolist() == [1_250_000, 0, 0]
+
+
+def test_share_fetches_with_records_are_a_batch_without_sizes(tmp_path: Path) -> None:
+    """Whichever parser read them; one that found nothing is like a fetch."""
+    path = tmp_path / "kafka-request.log"
+    usual = map(line, (fetch([PARTITION]), share_fetch([]), share_fetch([SHARED])))
+    wrapped = f"{compact({'timeMillis': 1777890030456, 'message': compact(share_fetch([SHARED]))})}\n"
+    path.write_text("".join([*usual, wrapped]))
+
+    tally, (sized, unsized) = read(path)
+
+    assert (tally.events, tally.rejected) == (4, 0)
+    assert (sized.bytes.tolist(), sized.kind.tolist(), sized.bytes_complete) == ([1072, 18], [FETCH] * 2, True)
+    assert (unsized.bytes.tolist(), unsized.kind.tolist(), unsized.bytes_complete) == ([0, 0], [FETCH] * 2, False)
+
+
+def test_a_share_fetch_with_records_leaves_its_counter_undetermined(tmp_path: Path) -> None:
+    """And that of the fetches that it shares the counter with, but no other."""
+    limits = QuotaSnapshot(
+        {
+            Entity(user="ann"): {QuotaKey.CONSUMER_BYTE_RATE: 1, QuotaKey.PRODUCER_BYTE_RATE: 1},
+            Entity(user="idle"): {QuotaKey.CONSUMER_BYTE_RATE: 1000},
+        }
+    )
+    values = [fields(), fetch([PARTITION]), share_fetch([SHARED]), share_fetch([], throttleTimeMs=70)]
+    path = tmp_path / "kafka-request.log"
+    path.write_text("".join(map(line, [*values, share_fetch([], principal="User:idle")])))
+
+    result = local.audit(plan_splits([str(path)], "auto"), AuditSettings(QuotaHistory.of(limits)), "request-log")
+
+    found = {(row["sensor"], row["key"]): row for row in result.findings.to_pylist()}
+    assert {name: row["verdict"] for name, row in found.items()} == {
+        ("ann:", "consumer_byte_rate"): "undetermined",
+        ("ann:", "producer_byte_rate"): "throttled",
+        ("idle:", "consumer_byte_rate"): "not throttled",
+    }
+    shared = found["ann:", "consumer_byte_rate"]
+    assert (shared["events"], shared["logged_throttled_events"], shared["logged_throttle_time_ms"]) == (3, 1, 70)

@@ -18,7 +18,10 @@ from pyarrow import orc
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
+from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events
@@ -82,6 +85,43 @@ def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> 
 
     assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
+
+
+def test_share_fetches_are_charged_like_fetches(tmp_path: Path) -> None:
+    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+    events = [
+        event._replace(api="Share_Fetch") if event.api == "fetch" and number % 2 else event
+        for number, event in enumerate(EVENTS)
+    ]
+    path = write_parquet(tmp_path, oracle.usage_table(events))
+
+    result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
+
+    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+
+
+def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path: Path) -> None:
+    """No retry tells it: what a throttled one tried to read, the next one does not get."""
+    rows = [
+        {"time_ms": 1700000000000 + number, "user": user, "api": api, "bytes": size, "connection": "c"}
+        for number, (user, api, size) in enumerate(
+            [("alice", "share_fetch", None), ("alice", "share_fetch", 50), ("bob", "fetch", None), ("bob", "fetch", 50)]
+        )
+    ]
+    limits = {Entity(user=user): {QuotaKey.CONSUMER_BYTE_RATE: 1e9} for user in ("alice", "bob")}
+    path = write_json_lines(tmp_path, pa.Table.from_pylist(rows))
+
+    result = local.audit(
+        plan_splits([str(path)], "auto"), AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))), "usage", processes=1
+    )
+
+    found = {row["sensor"]: row for row in result.findings.to_pylist()}
+    assert {sensor: (row["verdict"], row["events"]) for sensor, row in found.items()} == {
+        "alice:": ("undetermined", 2),
+        "bob:": ("not throttled", 2),
+    }
+    assert (found["alice:"]["estimated_events"], found["bob:"]["estimated_events"]) == (0, 1)
+    assert result.quality.rejected == 0
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_orc])

@@ -64,6 +64,17 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
         Draft202012Validator(schema("recommendation")).validate(json.loads(done.out))
 
 
+def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path) -> None:
+    rows = [f"{START_MS},{broker},alice,app,share_fetch,,0" for broker in (1, 2)]
+    usage = tmp_path / "usage.csv"
+    usage.write_text(usage.read_text() + "\n".join(rows) + "\n")
+
+    done = kquota("recommend", "usage.csv", "--quotas", "none.yaml", "--only", "alice")
+
+    assert "consumer_byte_rate" not in done.out
+    assert "consumer_byte_rate is left out: the export does not hold all that it is charged" in done.err
+
+
 def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
     """With lines for those that need more, and those that have one."""
     command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--for", "default-user", "--covers", "75%"]

@@ -288,7 +288,7 @@ def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     assert totals["alice:"] == pytest.approx(501_566, rel=0.01)
     assert totals[":web-edge"] == pytest.approx(184_620, rel=0.01)
     assert totals["bob:etl"] == pytest.approx(139_391, rel=0.01)
-    assert "throttled fetches of unknown size, left out: 1455" in done.err
+    assert "requests of unknown size, left out: 1455" in done.err
     assert "lacks the time of network threads" in done.err
 
 

@@ -58,6 +58,9 @@ def test_what_was_shipped_besides() -> None:
         "ALLOCATE_PRODUCER_IDS",
         "ASSIGN_REPLICAS_TO_DIRS",
         "WRITE_SHARE_GROUP_STATE",
+        "SHARE_FETCH",
+        "SHARE_ACKNOWLEDGE",
+        "SHARE_GROUP_HEARTBEAT",
     ],
 )
 def test_timing_sensitive_requests_and_others_of_brokers_are_charged(api: str) -> None:

@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,12 +16,15 @@ import org.apache.kafka.common.message.ProduceRequestData;
 import org.apache.kafka.common.message.ProduceRequestDataJsonConverter;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.RequestHeaderDataJsonConverter;
+import org.apache.kafka.common.message.ShareFetchResponseData;
+import org.apache.kafka.common.message.ShareFetchResponseDataJsonConverter;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.requests.FetchResponse;
+import org.apache.kafka.common.requests.ShareFetchResponse;
 
 /**
- * Random produce requests and fetch responses with the sizes that Kafka's own classes give them, as JSON lines.
+ * Random produce requests and fetch responses, and empty share fetch responses, with the sizes that Kafka's own classes give them, as JSON lines.
  *
  * <p>Usage: java -cp 'jars/*' RequestSizes.java SEED CASES, where CASES is the number of cases a version. A line is
  * {"api", "version", "header" (produce), "body", "size"}; header and body are as the request log prints them.
@@ -47,6 +51,9 @@ public final class RequestSizes {
             for (int i = 0; i < cases; i++) {
                 sizes.fetch(v);
             }
+        }
+        for (short v = ShareFetchResponseData.LOWEST_SUPPORTED_VERSION; v <= ShareFetchResponseData.HIGHEST_SUPPORTED_VERSION; v++) {
+            shareFetch(v);
         }
     }
 
@@ -124,6 +131,12 @@ public final class RequestSizes {
         }
         ObjectNode line = line("fetch", version, size);
         line.set("body", FetchResponseDataJsonConverter.write(data, version, false));
+        System.out.println(line);
+    }
+
+    private static void shareFetch(short version) {
+        ObjectNode line = line("share_fetch", version, ShareFetchResponse.sizeOf(version, Collections.emptyIterator()));
+        line.set("body", ShareFetchResponseDataJsonConverter.write(new ShareFetchResponseData(), version));
         System.out.println(line);
     }
 

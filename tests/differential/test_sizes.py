@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.sizes import FETCH_VERSIONS, PRODUCE_VERSIONS, fetch_response_size, produce_request_size
+from kquota.audit.sizes import (
+    FETCH_VERSIONS,
+    PRODUCE_VERSIONS,
+    SHARE_FETCH_EMPTY,
+    fetch_response_size,
+    produce_request_size,
+)
+from kquota.audit.sources.request_line import share_fetch_size
 from tests.brokers.maven import class_path, retrieve
 
 SOURCE = Path(__file__).with_name("RequestSizes.java")
@@ -43,10 +50,13 @@ def cases(outputs: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_sizes_are_those_of_kafka(cases: dict[str, list[dict[str, Any]]], release: str) -> None:
-    wrong = []
+    wrong: list[tuple[str, int, int | None, int]] = []
+    size: int | None
     for case in cases[release]:
         if case["api"] == "produce":
             size = produce_request_size(case["header"], case["body"])
+        elif case["api"] == "share_fetch":
+            size = share_fetch_size(case["version"], 0, case["body"])
         else:
             size = fetch_response_size(case["version"], case["body"])
         if size != case["size"]:
@@ -56,11 +66,14 @@ def test_sizes_are_those_of_kafka(cases: dict[str, list[dict[str, Any]]], releas
 
 def test_every_version_was_compared(cases: dict[str, list[dict[str, Any]]]) -> None:
     compared = Counter((case["api"], case["version"]) for each in cases.values() for case in each)
-    expected = {("produce", version) for version in PRODUCE_VERSIONS} | {
-        ("fetch", version) for version in FETCH_VERSIONS
+    expected = {
+        "produce": PRODUCE_VERSIONS,
+        "fetch": FETCH_VERSIONS,
+        "share_fetch": SHARE_FETCH_EMPTY,
     }
-    assert compared.keys() == expected
-    assert min(compared.values()) >= CASES
+    assert compared.keys() == {(api, version) for api, versions in expected.items() for version in versions}
+    # There is one empty response only.
+    assert min(count for (api, _), count in compared.items() if api != "share_fetch") >= CASES
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -19,7 +19,14 @@ from zlib import crc32
 
 from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
-from kquota.audit.sources.request_line import UNKNOWN, UNTOLD_FETCH_MS, UNTOLD_MS, client_address, moment_before
+from kquota.audit.sources.request_line import (
+    UNKNOWN,
+    UNTOLD_FETCH_MS,
+    UNTOLD_MS,
+    client_address,
+    moment_before,
+    share_fetch_size,
+)
 
 try:
     from orjson import loads
@@ -40,6 +47,7 @@ _OTHERS: Final = frozenset(
         "LIST_OFFSETS", "METADATA", "OFFSET_COMMIT", "OFFSET_FETCH", "FIND_COORDINATOR", "JOIN_GROUP", "HEARTBEAT",
         "LEAVE_GROUP", "SYNC_GROUP", "CONSUMER_GROUP_HEARTBEAT", "API_VERSIONS", "INIT_PRODUCER_ID", "END_TXN",
         "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN", "TXN_OFFSET_COMMIT", "OFFSET_FOR_LEADER_EPOCH",
+        "SHARE_GROUP_HEARTBEAT", "SHARE_ACKNOWLEDGE", "WRITE_SHARE_GROUP_STATE",
     }
 )  # fmt: skip
 _START: Final = b'{"isForwarded"'
@@ -135,10 +143,11 @@ class _Lengths(dict[str | None, int]):
         return self[text]
 
 
-def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
+def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], bytes]:
     """A function that makes a ROW of a line; it raises one of UNUSUAL for what is not usual.
 
-    `zone` is that of the log's times, and `names` takes the names that are met.
+    `zone` is that of the log's times, and `names` takes the names that are met. `unsized` takes the ROW of a line that
+    does not hold the size (share fetches); then nothing is returned.
     """
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
@@ -162,7 +171,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         api, version, client_id = header["requestApiKeyName"], header["requestApiVersion"], header["clientId"]
         throttle_ms = fields["throttleTimeMs"]
         request_ns = round(fields["localTimeMs"] * 1e6)
-        position, exempt_ns = 0, NOT_EXEMPT
+        position, exempt_ns, sized = 0, NOT_EXEMPT, True
         if api == "PRODUCE":
             kind = PRODUCE
             if version not in _PRODUCE_VERSIONS:
@@ -213,6 +222,10 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
                         raise ValueError("many partitions")
                 if len(topics) >= 127:
                     raise ValueError("many topics")
+        elif api == "SHARE_FETCH":
+            kind = FETCH
+            empty = share_fetch_size(version, throttle_ms, fields["response"])
+            size, sized = (0, False) if empty is None else (empty, True)
         elif api in _OTHERS:
             kind, size = OTHER, 0
         else:
@@ -220,7 +233,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         untold = UNTOLD_FETCH_MS if kind == FETCH else UNTOLD_MS
         if type(throttle_ms) is not int or size < UNKNOWN:
             raise ValueError("out of range")
-        return pack(
+        row = pack(
             floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - untold),
             kind,
             users[fields["principal"]],
@@ -232,6 +245,10 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             position,
             exempt_ns,
         )
+        if sized:
+            return row
+        unsized.extend(row)
+        return b""
 
     return read
 

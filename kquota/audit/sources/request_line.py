@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from kquota.audit.sizes import fetch_response_size, produce_request_size
+from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.exempt import exempt_apis
 
@@ -53,7 +53,7 @@ class UsageEvent(NamedTuple):
     connection: str
     """Repeats for the requests of one connection to one broker."""
     api: str
-    """`produce`, `fetch`, or another API's name in lower case, such as `list_offsets`."""
+    """`produce`, `fetch`, `share_fetch`, or another API's name in lower case, such as `list_offsets`."""
     bytes: int
     """What the byte-rate quota of `produce` or `fetch` is charged, exact (but see `sized`); 0 for other APIs; UNKNOWN
     (-1) for a fetch that was throttled: the broker logs the empty response it sent, not the one it charged and took
@@ -72,7 +72,8 @@ class UsageEvent(NamedTuple):
     """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
     sized: bool = True
-    """False where the line does not hold the size (text form only): `bytes` is then no more than a lower bound."""
+    """False where the line does not hold the size (text form, and share fetches): `bytes` is then no more than a lower
+    bound."""
     controller: ControllerLine | None = None
 
     @property
@@ -149,7 +150,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     if type(throttle_ms) is not int or type(exempt) is not bool:
         raise TypeError
     charged = position = 0
-    acks = None
+    acks, sized = None, True
     if api == "PRODUCE":
         request = fields["request"]
         charged = produce_request_size(header, request)
@@ -166,11 +167,14 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
             charged = UNKNOWN
         else:
             charged = fetch_response_size(header["requestApiVersion"], response)
+    elif api == "SHARE_FETCH":
+        size = share_fetch_size(header["requestApiVersion"], throttle_ms, fields["response"])
+        charged, sized = (0, False) if size is None else (size, True)
     elif api in _EXEMPT_APIS and not _is_refused(fields["response"]):
         exempt = True
     # Besides sending and queueing, which the line tells.
     charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
-    charged_ms -= UNTOLD_FETCH_MS if api == "FETCH" else UNTOLD_MS
+    charged_ms -= UNTOLD_FETCH_MS if api in ("FETCH", "SHARE_FETCH") else UNTOLD_MS
     controller = None
     if api in TOLD_APIS or fields["isForwarded"]:
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
@@ -196,7 +200,8 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         acks,
         exempt,
         position,
-        controller=controller,
+        sized,
+        controller,
     )
 
 
@@ -212,6 +217,18 @@ def _position(topics: Sequence[Mapping[str, Any]]) -> int:
 def position_of(topic: Any, partition: Any, offset: Any) -> int:
     """A number for the first partition in a fetch and its offset; the same in every process."""
     return crc32(f"{topic} {partition} {offset}".encode())
+
+
+def share_fetch_size(version: int, throttle_ms: int, response: Mapping[str, Any]) -> int | None:
+    """The bytes charged for a share fetch (KIP-932), None where the line does not tell them.
+
+    Brokers charge a share fetch as they charge a fetch, and take back the bytes of a throttled one. But they log the
+    records without their size; of a throttled one nothing, and no retry tells: what it tried to read stays acquired by
+    the consumer that never got it, and the next share fetch reads what follows. Nor is an error that the broker met
+    before it charged told from one that it met later. So it is only known of those that found nothing.
+    """
+    found = throttle_ms > 0 or response["errorCode"] != 0 or len(response["responses"]) > 0
+    return None if found else SHARE_FETCH_EMPTY.get(version)
 
 
 def _is_follower(request: Mapping[str, Any]) -> bool:

@@ -63,10 +63,11 @@ class _Rows:
     def __init__(self, zone: ZoneInfo, broker: str) -> None:
         self._broker = broker
         self._names = Names()
-        self.read_usual = reader(zone, self._names)
         self.usual = bytearray()
         """Rows with both."""
-        self._groups = {(True, True): self.usual}
+        unsized = bytearray()
+        self._groups = {(True, True): self.usual, (False, True): unsized}
+        self.read_usual = reader(zone, self._names, unsized)
         self.topics = TopicLog(broker)
 
     def __len__(self) -> int:

@@ -1,23 +1,24 @@
 """The canonical usage table: Parquet, ORC, CSV or JSON lines (schemas/usage.schema.json describes a row).
 
 Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api`
-(`produce`, `fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled fetch whose size
-is not known), and optionally `request_time_ns` (all thread time of the request: handler and network),
-`throttle_time_ms` (what the broker answered), `connection`. Other columns are ignored. A null client_id is the empty
-one.
+(`produce`, `fetch`, `share_fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled
+fetch whose size is not known, and for any share fetch of which it is not), and optionally `request_time_ns` (all
+thread time of the request: handler and network), `throttle_time_ms` (what the broker answered), `connection`. Other
+columns are ignored. A null client_id is the empty one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, UNKNOWN, Batch, Column, Int64s, Tally
+from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, SHARE_FETCH_API, UNKNOWN, Batch, Column, Int64s, Tally
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.errors import InputError
@@ -78,7 +79,7 @@ def to_batches(
     """
     row = 0
     for table in tables:
-        yield _to_batch(table, source, broker, elsewhere, row, tally, connections=connections)
+        yield from _to_batch(table, source, broker, elsewhere, row, tally, connections=connections)
         row += table.num_rows
 
 
@@ -229,7 +230,8 @@ def _to_batch(
     tally: Tally,
     *,
     connections: bool,
-) -> Batch:
+) -> Iterator[Batch]:
+    """The events of a table: share fetches without their size are a batch of their own."""
     rows = table.num_rows
     columns = {name: table.column(name) for name in table.schema.names}
     good = np.ones(rows, bool)
@@ -253,7 +255,10 @@ def _to_batch(
     kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api.codes]
     size, _, has_size = numbers["bytes"]
     check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
-    size = np.where(has_size, size, np.where(kinds == OTHER, 0, UNKNOWN))
+    shares = np.array([name.lower() == SHARE_FETCH_API for name in api.values] or [False], np.bool_)[api.codes]
+    # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
+    untold = ~has_size & shares
+    size = np.where(has_size, size, np.where((kinds == OTHER) | untold, 0, UNKNOWN))
     check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
     for bad, reason in reasons:
         for row in np.flatnonzero(bad):
@@ -282,7 +287,7 @@ def _to_batch(
         # In an open loop only a throttled fetch needs its connection, to find the retry. hash() differs between
         # processes.
         connection = _fingerprints(_known(_texts(columns["connection"])))[keep]
-    return Batch(
+    batch = Batch(
         broker=brokers.take(keep),
         user=user.take(keep),
         client_id=_known(client).take(keep),
@@ -294,6 +299,11 @@ def _to_batch(
         throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
+    hidden = untold[keep]
+    if hidden.any():
+        yield replace(batch.take(hidden), bytes_complete=False)
+        batch = batch.take(~hidden)
+    yield batch
 
 
 def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
