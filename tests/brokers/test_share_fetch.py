@@ -41,7 +41,9 @@ SHARER = Entity("ANONYMOUS", "sharer")
 LIMIT = 200_000
 # The second is for what other tests may have left on this broker.
 QUOTAS = {QuotaKey.CONSUMER_BYTE_RATE: LIMIT, QuotaKey.REQUEST_PERCENTAGE: 1_000_000}
-THROTTLES = 20
+THROTTLES = 11
+"""About as many as there are until the first sample is dropped. Later a ms decides which one a request is in, and that
+the log does not tell."""
 PARTITION_BYTES = 18 + 24
 """In a share fetch's response, version 1 and later: a topic; and a partition but for records and acquired ranges."""
 RANGE_BYTES = 19
@@ -196,7 +198,7 @@ def test_the_log_does_not_tell_the_size(shared: list[Line], tmp_path: Path) -> N
 def test_with_its_size_a_share_fetch_is_charged_like_a_fetch(
     shared: list[Line], kraft: KafkaBroker, tmp_path: Path
 ) -> None:
-    """On the same counter, and taken back when it is throttled: the broker's total within 10 %."""
+    """On the same counter, and taken back when it is throttled: else the second throttle was twice as long."""
     rows = []
     for line, size in zip(shared, charges(shared, batch_bytes(kraft)), strict=True):
         event = parse_line(line.text, "1", UTC)
@@ -209,4 +211,4 @@ def test_with_its_size_a_share_fetch_is_charged_like_a_fetch(
 
     assert finding["verdict"] == "throttled"
     assert finding["throttled_events"] == pytest.approx(finding["logged_throttled_events"], rel=0.1)
-    assert finding["throttle_time_ms"] == pytest.approx(finding["logged_throttle_time_ms"], rel=0.1)
+    assert finding["throttle_time_ms"] == pytest.approx(finding["logged_throttle_time_ms"], rel=0.05)
