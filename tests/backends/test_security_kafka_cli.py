@@ -1,16 +1,13 @@
-"""kquota as admins run it against secured servers: what works, and how each mistake ends.
+"""kquota as admins run it against secured brokers: what works, and how each mistake ends.
 
 Every run is also a search: none of the secrets is in what it prints.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,125 +15,19 @@ import pytest
 
 from kquota.backends.clientprops import kafka_security
 from kquota.backends.kafka import KafkaBackend
-from kquota.cli import main
 from kquota.errors import KquotaError
 from tests.backends.conftest import (
     BEARER,
+    JKS_KEY_PASSWORD,
     KEY_PASSWORD,
     PLAIN_MODULE,
     SCRAM_MODULE,
-    Certificates,
+    STORE_PASSWORD,
     Cluster,
-    SecuredZooKeeper,
 )
+from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
 from tests.brokers.kafka import password_of
-from tests.certificates import keytool
 from tests.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
-
-ROOT = Path(__file__).parents[2]
-STORE_PASSWORD = "st0re-marker"
-WRONG = "wr0ng-marker"
-JKS_KEY_PASSWORD = "jks-k3y"
-SECRETS = (
-    *(STORE_PASSWORD, WRONG, KEY_PASSWORD, JKS_KEY_PASSWORD, CLIENT_SECRET, "c-256", "c-512", "-----BEGIN", "eyJ"),
-    *(password_of(user) for user in ("admin", "alice", "bob")),
-    *("secret\n", "=secret", "'secret'", '"secret"', "ops-secret"),
-)
-TIMEOUT_S = 5
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command line came to."""
-
-    code: int
-    out: str
-    err: str
-
-
-def kquota(*arguments: str, cwd: Path, **environment: str) -> Ran:
-    """Runs kquota without a terminal, and without the developer's own settings."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "KAFKA_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "kquota", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=clean | {"PYTHONPATH": str(ROOT)} | environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        timeout=60,
-        check=False,
-    )
-    shows_nothing(done.stdout + done.stderr)
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
-def shows_nothing(text: str) -> None:
-    """Fails when there is a secret in the text."""
-    assert [secret for secret in SECRETS if secret in text] == []
-
-
-def shows_nothing_when_debugged(
-    arguments: Sequence[str], capfd: pytest.CaptureFixture[str], environment: Mapping[str, str] | None = None
-) -> None:
-    """Runs it once more in this process, with `--debug`."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (environment or {}).items():
-            patch.setenv(name, value)
-        assert main.run(["--debug", *arguments]) != 0
-    printed = capfd.readouterr()
-    assert "Traceback" in printed.err
-    shows_nothing(printed.out + printed.err)
-
-
-def failed(
-    code: int,
-    says: str,
-    arguments: Sequence[str],
-    cwd: Path,
-    capfd: pytest.CaptureFixture[str],
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Expects one line and that exit code within the time-out, start-up aside."""
-    started = time.monotonic()
-    ran = kquota(*arguments, "--timeout", str(TIMEOUT_S), cwd=cwd, **(environment or {}))
-    took = time.monotonic() - started
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1), ran.err
-    assert says in ran.err
-    assert took < TIMEOUT_S + 5
-    shows_nothing_when_debugged([*arguments, "--timeout", str(TIMEOUT_S)], capfd, environment)
-
-
-# --- Brokers ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def stores(certificates: Certificates) -> Path:
-    """`ca.jks`, `ca.p12`, `stranger.p12`, `client.jks`, `client.p12` and `stranger.key.p12`, next to the PEM files."""
-    folder = certificates.folder
-    for name, file, kind in (
-        ("ca.jks", "ca", "JKS"),
-        ("ca.p12", "ca", "PKCS12"),
-        ("stranger.p12", "stranger", "PKCS12"),
-    ):
-        what = ("-alias", "it", "-file", f"{file}.pem", "-keystore", name, "-storetype", kind)
-        keytool("-importcert", *what, "-storepass", STORE_PASSWORD, cwd=folder)
-    # Java 17 reads no key that is encrypted as OpenSSL does it now.
-    (folder / "client.open.key").write_text(certificates.client.key_pem())
-    (folder / "client.p12").write_bytes(certificates.client.pkcs12(STORE_PASSWORD))
-    (folder / "stranger.key.p12").write_bytes(certificates.stranger.pkcs12(STORE_PASSWORD))
-    passwords = (
-        "-srcstorepass",
-        STORE_PASSWORD,
-        "-deststorepass",
-        STORE_PASSWORD,
-        "-destkeypass",
-        JKS_KEY_PASSWORD,
-    )
-    stores = ("-srckeystore", "client.p12", "-destkeystore", "client.jks", "-deststoretype", "JKS", "-srcalias", "me")
-    keytool("-importkeystore", *stores, *passwords, cwd=folder)
-    return folder
 
 
 @dataclass(frozen=True)
@@ -426,190 +317,3 @@ def test_a_password_is_asked_for_on_the_terminal(cluster: Cluster, tmp_path: Pat
     assert shown.startswith("kquota: password of admin: ")
     shows_nothing(shown)
     assert on_a_terminal(arguments, WRONG, tmp_path)[1] == 5
-
-
-def on_a_terminal(arguments: Sequence[str], typed: str, cwd: Path, **environment: str) -> tuple[str, int]:
-    """What a terminal of its own shows when that is typed after the question, and the exit code."""
-    ours, theirs = os.openpty()
-    code = (
-        "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-        " from kquota.cli.main import run; sys.exit(run(sys.argv[1:]))"
-    )
-    shown = b""
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError):  # the other end is closed
-            while part := os.read(ours, 4096):
-                if not shown.endswith(b": ") and (shown + part).endswith(b": "):
-                    os.write(ours, typed.encode() + b"\n")
-                shown += part
-        os.close(ours)
-    return shown.decode().replace("\r\n", "\n"), process.returncode
-
-
-# --- ZooKeeper -------------------------------------------------------------------------------------------------------
-
-DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
-
-
-@pytest.fixture
-def zookeeper_files(stores: Path, tmp_path: Path) -> Path:
-    """What admins have: a JAAS file, the TLS properties with stores of each kind, a file with the password."""
-    (tmp_path / "jaas.conf").write_text(f'Client {{ {DIGEST} required username="kafka" password="secret"; }};\n')
-    (tmp_path / "wrong.conf").write_text(f'Client {{ {DIGEST} required username="kafka" password="{WRONG}"; }};\n')
-    (tmp_path / "brokers.conf").write_text(f"KafkaClient {{ {PLAIN_MODULE} required username=a password=b; }};\n")
-    (tmp_path / "password").write_text("secret\n")
-    for name, trust, key in (
-        ("jks", "ca.jks", "client.p12"),
-        ("p12", "ca.p12", "client.p12"),
-        ("stranger", "ca.p12", "stranger.key.p12"),
-        ("untrusting", "stranger.p12", "client.p12"),
-        ("anonymous", "ca.p12", None),
-    ):
-        lines = [
-            "zookeeper.ssl.client.enable=true",
-            "zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty",
-        ]
-        for store, file in (("truststore", trust), ("keystore", key)):
-            if file is not None:
-                lines += [
-                    f"zookeeper.ssl.{store}.location={stores / file}",
-                    f"zookeeper.ssl.{store}.password={STORE_PASSWORD}",
-                ]
-        (tmp_path / f"{name}.properties").write_text("".join(f"{line}\n" for line in lines))
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("port", "arguments", "environment"),
-    [
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD": "secret"}),
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD_FILE": "password"}),
-        ("plain", ("--zk-jaas-file", "jaas.conf"), {}),
-        ("plain", (), {"KQUOTA_ZOOKEEPER_JAAS_FILE": "jaas.conf"}),
-        ("tls", ("--zk-tls-config-file", "jks.properties", "--zk-jaas-file", "jaas.conf"), {}),
-        ("tls", ("--zk-tls-config-file", "p12.properties"), {}),
-        (
-            "plain",
-            (),
-            {
-                "KQUOTA_ZOOKEEPER_USERNAME": "ops",
-                "KQUOTA_ZOOKEEPER_PASSWORD": "ops-secret",
-                "KQUOTA_ZOOKEEPER_SCHEME": "digest",
-            },
-        ),
-    ],
-    ids=["password", "password-file", "JAAS", "JAAS-by-environment", "JAAS-over-TLS", "mTLS", "digest"],
-)
-def test_zookeeper_works(
-    secured_zookeeper: SecuredZooKeeper,
-    zookeeper_files: Path,
-    port: str,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    request: pytest.FixtureRequest,
-) -> None:
-    """Each in a chroot of its own."""
-    from tests.backends.test_security_zookeeper import in_chroot
-
-    chroot = in_chroot(secured_zookeeper, f"/{request.node.name}")
-    where = ("--zookeeper", getattr(secured_zookeeper, port) + chroot, *arguments)
-    config = ("--add-config", "producer_byte_rate=2048")
-    altered = kquota("alter", *where, "--user", "u", *config, cwd=zookeeper_files, **environment)
-    assert (altered.code, altered.err) == (0, "")
-    described = kquota("describe", *where, "-o", "csv", cwd=zookeeper_files, **environment)
-    assert described.code == 0
-    assert "2048" in described.out
-    if not environment.get("KQUOTA_ZOOKEEPER_SCHEME"):
-        stranger = kquota("describe", "--zookeeper", secured_zookeeper.plain + chroot, cwd=zookeeper_files)
-        assert stranger.code == 5
-        assert "ACL" in stranger.err
-
-
-def test_the_password_of_zookeeper_is_asked_for(secured_zookeeper: SecuredZooKeeper, tmp_path: Path) -> None:
-    """By a username alone."""
-    from tests.backends.test_security_zookeeper import in_chroot
-
-    arguments = ("describe", "--zookeeper", secured_zookeeper.plain + in_chroot(secured_zookeeper, "/asked"))
-    for password, code in (("secret", 0), (WRONG, 5)):
-        shown, ended = on_a_terminal(arguments, password, tmp_path, KQUOTA_ZOOKEEPER_USERNAME="kafka")
-        assert ended == code, shown
-        assert shown.startswith("kquota: password of kafka for ZooKeeper: ")
-        shows_nothing(shown)
-
-
-def test_the_drop_in_takes_kafkas_own_options(secured_zookeeper: SecuredZooKeeper, zookeeper_files: Path) -> None:
-    """KAFKA_OPTS as Kafka's scripts hand it to the JVM."""
-    from tests.backends.test_security_zookeeper import in_chroot
-
-    chroot = in_chroot(secured_zookeeper, "/drop-in")
-    where = ("kafka-configs", "--zookeeper", secured_zookeeper.plain + chroot, "--entity-type", "users")
-    options = {"KAFKA_OPTS": "-Xmx1g -Djava.security.auth.login.config=jaas.conf"}
-    alter = ("--alter", "--entity-name", "u", "--add-config", "producer_byte_rate=2048")
-    altered = kquota(*where, *alter, cwd=zookeeper_files, **options)
-    assert (altered.code, altered.err) == (0, "")
-    assert "producer_byte_rate=2048" in kquota(*where, "--describe", cwd=zookeeper_files, **options).out
-    others = {"KAFKA_OPTS": "-Djava.security.auth.login.config=brokers.conf"}  # nothing about ZooKeeper: anonymous
-    assert "NoAuth" in kquota(*where, "--describe", cwd=zookeeper_files, **others).err
-
-
-@pytest.mark.parametrize(
-    ("port", "arguments", "environment", "code", "says"),
-    [
-        ("plain", ("--zk-jaas-file", "wrong.conf"), {}, 5, "refused the authentication"),
-        ("tls", ("--zk-tls-config-file", "untrusting.properties"), {}, 4, "certificate verify failed"),
-        ("tls", ("--zk-tls-config-file", "stranger.properties"), {}, 5, "refuses the certificate"),
-        ("tls", ("--zk-tls-config-file", "anonymous.properties"), {}, 5, "wants a client certificate"),
-        ("plain", ("--zk-tls-config-file", "p12.properties"), {}, 4, "is that the TLS port"),
-        ("tls", (), {}, 4, "neither a TLS port"),
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka"}, 3, "the password of kafka for ZooKeeper is missing"),
-        (
-            "plain",
-            (),
-            {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD_FILE": "missing"},
-            3,
-            "missing: no such file",
-        ),
-        ("plain", ("--zk-jaas-file", "brokers.conf"), {}, 3, "there is no context Client in it"),
-        (
-            "plain",
-            (),
-            {"KQUOTA_ZOOKEEPER_USERNAME": "u", "KQUOTA_ZOOKEEPER_PASSWORD": WRONG, "KQUOTA_ZOOKEEPER_SCHEME": "ip"},
-            3,
-            "unknown ZooKeeper scheme ip",
-        ),
-    ],
-    ids=[
-        *("wrong password", "untrusted server", "stranger", "no certificate", "TLS to plain", "plain to TLS"),
-        *("no password", "no password file", "no Client", "scheme"),
-    ],
-)
-def test_zookeeper_fails(
-    secured_zookeeper: SecuredZooKeeper,
-    zookeeper_files: Path,
-    port: str,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    code: int,
-    says: str,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One line, the right exit code, in time."""
-    monkeypatch.chdir(zookeeper_files)
-    command = ["describe", "--zookeeper", getattr(secured_zookeeper, port), *arguments]
-    if "is missing" in says:
-        # In this process there may be a terminal.
-        ran = kquota(*command, cwd=zookeeper_files, **environment)
-        assert (ran.code, len(ran.err.splitlines())) == (code, 1)
-        assert says in ran.err
-    else:
-        failed(code, says, command, zookeeper_files, capfd, environment)
