@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("describe")
 @params.entity_options
-@click.option(
-    "--strict/--no-strict",
-    default=True,
-    show_default=True,
-    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
-)
+@params.strict_option
 @params.cluster_options
 @params.output_option("table", "wide", "json", "yaml", "csv", "name")
 def command(strict: bool, output: str, **options: Any) -> None:

@@ -22,12 +22,7 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 
 @click.command("export")
 @params.entity_options
-@click.option(
-    "--strict/--no-strict",
-    default=True,
-    show_default=True,
-    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
-)
+@params.strict_option
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Whose format."
 )

@@ -28,12 +28,7 @@ def command() -> None:
 
 @command.command("check")
 @params.entity_options
-@click.option(
-    "--strict/--no-strict",
-    default=True,
-    show_default=True,
-    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
-)
+@params.strict_option
 @click.option(
     "--fail-on",
     type=click.Choice(["differences"]),

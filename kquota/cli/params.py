@@ -191,6 +191,16 @@ def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
     return QuotaFilter(chosen, strict=strict) if chosen else QuotaFilter()
 
 
+def strict_option(function: F) -> F:
+    """`--strict`: the entities that have just the parts that were asked for."""
+    return click.option(
+        "--strict/--no-strict",
+        default=True,
+        show_default=True,
+        help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
+    )(function)
+
+
 def cluster_options(function: F) -> F:
     """`--zookeeper` or `--bootstrap-server`, and how to get there."""
     return _stack(

@@ -20,7 +20,7 @@ from kquota.backends.kafka import KafkaBackend
 from kquota.core.alteration import Alteration
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker, Listener, password_of
-from tests.certificates import Certificate, authority
+from tests.certificates import Certificate, authority, keytool
 from tests.oauth import AuthorizationServer
 from tests.processes import free_ports
 
@@ -28,6 +28,8 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
 KEY_PASSWORD = "k3y"
+STORE_PASSWORD = "st0re-marker"
+JKS_KEY_PASSWORD = "jks-k3y"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,34 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         (folder / f"{name}.key").write_text(key)
         (folder / f"{name}.store.pem").write_text(key + certificate.pem)
     return made
+
+
+@pytest.fixture(scope="package")
+def stores(certificates: Certificates) -> Path:
+    """`ca.jks`, `ca.p12`, `stranger.p12`, `client.jks`, `client.p12` and `stranger.key.p12`, next to the PEM files."""
+    folder = certificates.folder
+    for name, file, kind in (
+        ("ca.jks", "ca", "JKS"),
+        ("ca.p12", "ca", "PKCS12"),
+        ("stranger.p12", "stranger", "PKCS12"),
+    ):
+        what = ("-alias", "it", "-file", f"{file}.pem", "-keystore", name, "-storetype", kind)
+        keytool("-importcert", *what, "-storepass", STORE_PASSWORD, cwd=folder)
+    # Java 17 reads no key that is encrypted as OpenSSL does it now.
+    (folder / "client.open.key").write_text(certificates.client.key_pem())
+    (folder / "client.p12").write_bytes(certificates.client.pkcs12(STORE_PASSWORD))
+    (folder / "stranger.key.p12").write_bytes(certificates.stranger.pkcs12(STORE_PASSWORD))
+    passwords = (
+        "-srcstorepass",
+        STORE_PASSWORD,
+        "-deststorepass",
+        STORE_PASSWORD,
+        "-destkeypass",
+        JKS_KEY_PASSWORD,
+    )
+    stores = ("-srckeystore", "client.p12", "-destkeystore", "client.jks", "-deststoretype", "JKS", "-srcalias", "me")
+    keytool("-importkeystore", *stores, *passwords, cwd=folder)
+    return folder
 
 
 @pytest.fixture(scope="package")
@@ -190,6 +220,19 @@ class SecuredZooKeeper:
     def plain(self) -> str:
         """Without encryption."""
         return self.sandbox.connect
+
+    def in_chroot(self, path: str) -> str:
+        """Makes an open node of that name, and returns it."""
+        from kazoo.client import KazooClient
+
+        client = KazooClient(self.plain)
+        client.start()
+        try:
+            client.ensure_path(path)
+        finally:
+            client.stop()
+            client.close()
+        return path
 
 
 @pytest.fixture(scope="package")

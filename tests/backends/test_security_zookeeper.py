@@ -131,7 +131,7 @@ def identified(certificates: Certificates, *, verify_host: bool = True, truststo
 
 def test_tls_with_a_client_certificate(secured_zookeeper: SecuredZooKeeper, certificates: Certificates) -> None:
     security = ZooKeeperSecurity(tls=identified(certificates))
-    chroot = in_chroot(secured_zookeeper, "/x509")
+    chroot = secured_zookeeper.in_chroot("/x509")
     with ZooKeeperBackend(secured_zookeeper.tls + chroot, security=security) as backend:
         backend.alter([rate(USER)])
         assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
@@ -186,7 +186,7 @@ def test_what_a_digest_user_creates_is_kafkas(secured_zookeeper: SecuredZooKeepe
     from kazoo.client import KazooClient
     from kazoo.security import make_acl, make_digest_acl
 
-    chroot = in_chroot(secured_zookeeper, "/digest")
+    chroot = secured_zookeeper.in_chroot("/digest")
     sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
     client = KazooClient(secured_zookeeper.plain + chroot, sasl_options=sasl)
     client.start()
@@ -223,7 +223,7 @@ def test_a_wrong_digest_is_nobody(secured_zookeeper: SecuredZooKeeper) -> None:
 def test_an_open_cluster_stays_open(secured_zookeeper: SecuredZooKeeper) -> None:
     from kazoo.client import KazooClient
 
-    chroot = in_chroot(secured_zookeeper, "/open")
+    chroot = secured_zookeeper.in_chroot("/open")
     with ZooKeeperBackend(secured_zookeeper.plain + chroot, security=OPS) as backend:
         assert backend.alter([rate(USER)])[0].error is None
     client = KazooClient(secured_zookeeper.plain + chroot)
@@ -233,17 +233,3 @@ def test_an_open_cluster_stays_open(secured_zookeeper: SecuredZooKeeper) -> None
     finally:
         client.stop()
         client.close()
-
-
-def in_chroot(secured_zookeeper: SecuredZooKeeper, path: str) -> str:
-    """Makes an open node of that name, and returns it."""
-    from kazoo.client import KazooClient
-
-    client = KazooClient(secured_zookeeper.plain)
-    client.start()
-    try:
-        client.ensure_path(path)
-    finally:
-        client.stop()
-        client.close()
-    return path

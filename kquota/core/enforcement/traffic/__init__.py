@@ -1,0 +1,60 @@
+"""Clients that send, and what their broker makes of it: a discrete-event loop over connections, compiled or plain.
+
+A connection has one event at a time: the moment (ms) at which the broker charges its next request. The loop takes the
+earliest, charges the sensors of the connection in the order of `KafkaApis`, and computes when the next request of this
+connection can be charged. In the open loop requests come as planned, whatever the broker says. In the closed loop a
+connection is muted for the throttle time (KIP-219), has at most `in_flight` requests without a response, and takes its
+arrivals as fast as it may: what cannot be sent yet waits.
+
+Everything is rows of columns, so that one call runs many events: `Behaviours` are what connections of one kind have in
+common, `Connections` what each of them has, `Sensors` the counters of a broker. Times are those of the broker's clock.
+
+- `columns`: these rows.
+- `counters`: one counter of them: record, check, and what happened.
+- `arrivals`: when the next request of a connection arrives.
+- `charging`: what a broker charges for a request, and the throttle time of its response.
+- `loop`: responses, the next request, and the order of all connections.
+"""
+
+from __future__ import annotations
+
+from kquota.core.enforcement.traffic.arrivals import take
+from kquota.core.enforcement.traffic.columns import (
+    DONE,
+    FETCH,
+    NONE,
+    OTHER,
+    PERMISSIVE,
+    PRODUCE,
+    STRICT,
+    Behaviours,
+    Connections,
+    Given,
+    Sensors,
+    Traffic,
+    new_columns,
+)
+from kquota.core.enforcement.traffic.counters import bucket_of, rate_of
+from kquota.core.enforcement.traffic.loop import begin_traffic, end_traffic, run_traffic
+
+__all__ = [
+    "DONE",
+    "FETCH",
+    "NONE",
+    "OTHER",
+    "PERMISSIVE",
+    "PRODUCE",
+    "STRICT",
+    "Behaviours",
+    "Connections",
+    "Given",
+    "Sensors",
+    "Traffic",
+    "begin_traffic",
+    "bucket_of",
+    "end_traffic",
+    "new_columns",
+    "rate_of",
+    "run_traffic",
+    "take",
+]

@@ -1,0 +1,108 @@
+"""When the next request of a connection arrives: by the plan of its client, or as it was recorded."""
+
+from __future__ import annotations
+
+import math
+
+from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.traffic.columns import DONE, NONE, OTHER, STRICT, Connections, Traffic
+from kquota.core.enforcement.traffic.counters import place
+
+
+@compilable
+def thread_nanos(traffic: Traffic, connection: int, size: int) -> int:
+    """Request-handler time of a request: fixed, and per MiB."""
+    behaviours = traffic.behaviours
+    row = traffic.connections.behaviour[connection]
+    if behaviours.nanos_per_mib[row] == 0:
+        return behaviours.nanos[row]
+    return behaviours.nanos[row] + size * behaviours.nanos_per_mib[row] // 1048576
+
+
+@compilable
+def random_gap(connections: Connections, connection: int) -> float:
+    """An exponentially distributed gap with a mean of 1, from a xorshift of 32 bits; 1 for even gaps."""
+    state = connections.random[connection]
+    if state == 0:
+        return 1.0
+    state ^= (state << 13) & 0xFFFFFFFF
+    state ^= state >> 17
+    state ^= (state << 5) & 0xFFFFFFFF
+    connections.random[connection] = state
+    return -math.log((state - 0.5) / 4294967296.0)
+
+
+@compilable
+def planned(traffic: Traffic, connection: int) -> int:
+    """The time of the next arrival of the plan, or DONE; the plan moves on."""
+    behaviours, connections = traffic.behaviours, traffic.connections
+    row = connections.behaviour[connection]
+    segment = connections.segment[connection]
+    end = behaviours.plan_end[row]
+    target = connections.target[connection]
+    # A hair of tolerance: sums of doubles must not push an arrival over the edge of its ms or of its segment.
+    while segment < end and target >= behaviours.seg_count_to[segment] - 1e-9:
+        segment += 1
+    connections.segment[connection] = segment
+    if segment >= end:
+        return DONE
+    connections.target[connection] = target + connections.step[connection] * random_gap(connections, connection)
+    more = target - behaviours.seg_count[segment]
+    elapsed = 0.0
+    if more > 0.0:
+        rate = behaviours.seg_rate[segment]
+        length = behaviours.seg_to[segment] - behaviours.seg_from[segment]
+        slope = (behaviours.seg_rate_to[segment] - rate) / length
+        inner = rate * rate + 2.0 * slope * more
+        elapsed = 2.0 * more / (rate + math.sqrt(inner if inner > 0.0 else 0.0))
+    return traffic.sensors.origin + int(behaviours.seg_from[segment] + elapsed + 1e-6)
+
+
+@compilable
+def take(traffic: Traffic, connection: int) -> int:
+    """The next arrival, or DONE; it counts as offered."""
+    connections, given = traffic.connections, traffic.given
+    row = connections.given_next[connection]
+    if connections.given_end[connection] > 0:
+        if row == connections.given_end[connection]:
+            return DONE
+        connections.given_next[connection] = row + 1
+        connections.tie[connection] = given.order[row]
+        offer(traffic, connection, given.times[row], given.sizes[row], given.nanos[row])
+        return given.times[row]
+    now = planned(traffic, connection)
+    if now != DONE:
+        size = traffic.behaviours.size[connections.behaviour[connection]]
+        offer(traffic, connection, now, size, thread_nanos(traffic, connection, size))
+    return now
+
+
+@compilable
+def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) -> None:
+    """Counts an arrival."""
+    connections, sensors = traffic.connections, traffic.sensors
+    row = connections.behaviour[connection]
+    kind = traffic.behaviours.kind[row]
+    units = 1 if kind == OTHER else size
+    if kind >= STRICT:
+        units = size * traffic.behaviours.topics[row]
+    connections.offered_units[connection] += units
+    bucket = place(sensors, now)
+    sensor = connections.bytes_sensor[connection]
+    if sensor != NONE:
+        sensors.offered[sensor][bucket] += units
+    sensor = connections.request_sensor[connection]
+    if sensor != NONE:
+        sensors.offered[sensor][bucket] += nanos + traffic.behaviours.network_nanos[row]
+    sensor = connections.mutation_sensor[connection]
+    if sensor != NONE:
+        sensors.offered[sensor][bucket] += units
+
+
+@compilable
+def collect(traffic: Traffic, connection: int, until: int) -> None:
+    """Adds the batches that have arrived to what a consumer can fetch."""
+    connections = traffic.connections
+    while connections.arrived[connection] <= until:
+        connections.pending[connection] += traffic.behaviours.size[connections.behaviour[connection]]
+        connections.arrived[connection] = take(traffic, connection)

@@ -1,0 +1,211 @@
+"""Clients, connections and counters as rows of columns: what a run of traffic works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from kquota.core.enforcement.arithmetic import LONG_MAX
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+OTHER: Final = 2
+"""A request that only the request quota limits."""
+STRICT: Final = 3
+"""Topics created, deleted or extended by a version that knows THROTTLING_QUOTA_EXCEEDED."""
+PERMISSIVE: Final = 4
+"""The same by an older version, which is muted instead."""
+
+DONE: Final = LONG_MAX
+"""The time of what will not happen any more."""
+NONE: Final = -1
+"""The sensor of a connection that none limits."""
+
+Ints: TypeAlias = MutableSequence[int]
+Floats: TypeAlias = MutableSequence[float]
+IntRows: TypeAlias = Sequence[Ints]
+FloatRows: TypeAlias = Sequence[Floats]
+
+
+class Sensors(NamedTuple):
+    """The counters of a broker, a row each: limit, state of the statistic, and what happened."""
+
+    samples: int
+    window_ms: int
+    by_last: bool
+    mutation_samples: int
+    mutation_window_ms: int
+    origin: int
+    """When the simulation starts, ms."""
+    bucket_ms: int
+    """The width of the buckets of the series."""
+    scrape_ms: int
+    """How often somebody reads the metrics, which changes what follows; 0 for never."""
+    bounds: Floats
+    starts: IntRows
+    lasts: IntRows
+    sums: FloatRows
+    marks: IntRows
+    head: FloatRows
+    tokens: FloatRows
+    updated: IntRows
+    recorded: Ints
+    """The last mutation, or the sensor's creation; NEVER before the first."""
+    scraped: Ints
+    """The next reading of the metric; NEVER before the first event."""
+    events: Ints
+    violated: Ints
+    throttled: Ints
+    """Requests whose throttle time came from this sensor."""
+    throttle_ms: Ints
+    max_ms: Ints
+    first_ms: Ints
+    until_ms: Ints
+    """The end of the last throttle time."""
+    peak: Floats
+    peak_ms: Ints
+    gap_ms: Ints
+    """The longest time between two events."""
+    touched: Ints
+    offered: FloatRows
+    """Series: what arrived; bytes, ns of thread time or partitions."""
+    delivered: FloatRows
+    throttling: FloatRows
+    """Series: throttle time, ms, by the time of the request."""
+    ends: FloatRows
+    """Series: the latest end of a throttle time that began in the bucket, ms since the origin."""
+
+
+class Behaviours(NamedTuple):
+    """What the connections of one client have in common, a row each; times in ms."""
+
+    kind: Ints
+    closed: Ints
+    saturating: Ints
+    """1 for a client without a pace: it sends whenever it may."""
+    size: Ints
+    """Bytes of a request, of a batch to fetch, or partitions of a topic."""
+    nanos: Ints
+    """Request-handler time of a request, ns."""
+    nanos_per_mib: Ints
+    network_nanos: Ints
+    """Network-thread time of a request, ns."""
+    acks: Ints
+    latency: Ints
+    """From the reading of a request to its response."""
+    to_broker: Ints
+    to_client: Ints
+    think: Ints
+    in_flight: Ints
+    max_bytes: Ints
+    """What a fetch asks for at most."""
+    max_wait: Ints
+    """How long a fetch waits for data."""
+    topics: Ints
+    retry: Ints
+    """1 for a client that sends rejected topics again."""
+    honours: Ints
+    """1 for a client that waits for the throttle time of a response by itself."""
+    start: Ints
+    stop: Ints
+    plan_end: Ints
+    """After the last segment of the plan; the connections know the first."""
+    seg_from: Floats
+    """Segments of all plans, in order: from, to (ms since the origin), arrivals per ms at either end."""
+    seg_to: Floats
+    seg_rate: Floats
+    seg_rate_to: Floats
+    seg_count: Floats
+    """Arrivals before the segment."""
+    seg_count_to: Floats
+
+
+class Connections(NamedTuple):
+    """The state and the totals of each connection."""
+
+    behaviour: Ints
+    bytes_sensor: Ints
+    request_sensor: Ints
+    mutation_sensor: Ints
+    target: Floats
+    """The next arrival as a number of arrivals of the plan."""
+    step: Floats
+    random: Ints
+    """The state of a generator of random gaps; 0 for even ones."""
+    segment: Ints
+    given_next: Ints
+    """The next of the given events; where there are none, the plan counts."""
+    given_end: Ints
+    arrived: Ints
+    """When the request that is under way arrived, DONE for none; for consumers, the next batch."""
+    pending: Ints
+    """Bytes that a consumer has yet to fetch, or topics that were rejected."""
+    due: Ints
+    tie: Ints
+    """Who goes first at the same ms."""
+    muted: Ints
+    waits: Ints
+    """Until when the client itself waits."""
+    last_received: Ints
+    received: IntRows
+    """When the last `in_flight` responses were received."""
+    sent: Ints
+    """Responses so far."""
+    heap: Ints
+    """All connections, the one with the earliest event first."""
+    offered_units: Ints
+    delivered_units: Ints
+    rejected_units: Ints
+    rejections: Ints
+    """Topics answered with THROTTLING_QUOTA_EXCEEDED, retries included."""
+    waiting_units: Ints
+    throttled: Ints
+    throttle_ms: Ints
+    max_ms: Ints
+    first_ms: Ints
+    until_ms: Ints
+    bytes_charged: Ints
+    nanos_charged: Ints
+    mutations_charged: Ints
+    bytes_ms: Ints
+    request_ms: Ints
+    mutation_ms: Ints
+
+
+class Given(NamedTuple):
+    """Events as they were recorded: times (ms), bytes and thread time (ns); a connection owns a range of rows."""
+
+    times: Ints
+    sizes: Ints
+    nanos: Ints
+    order: Ints
+
+
+class Traffic(NamedTuple):
+    """All that a run works on."""
+
+    sensors: Sensors
+    behaviours: Behaviours
+    connections: Connections
+    given: Given
+
+
+_FLOATS: Final = {"bounds", "peak", "target", "step"}
+T = TypeVar("T", Behaviours, Connections, Sensors)
+
+
+def new_columns(of: type[T], rows: int, column: Callable[[Sequence[Any], str], Any], **given: Any) -> T:
+    """Columns of that kind: those given (lists, tables or numbers), and zeros in the others.
+
+    `column` makes the kernel's kind of sequence from a list.
+    """
+    columns = []
+    for name in of._fields:
+        values = given.get(name)
+        if values is None:
+            values = [0] * rows
+        if isinstance(values, list) and not (values and isinstance(values[0], list)):
+            floats = name in _FLOATS or name.startswith("seg_")
+            values = column([float(value) for value in values] if floats else values, "float64" if floats else "int64")
+        columns.append(values)
+    return of(*columns)

@@ -1,0 +1,150 @@
+"""The loop: the earliest event of all connections, its response, and the next request of the connection."""
+
+from __future__ import annotations
+
+from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.traffic.arrivals import collect, random_gap, take
+from kquota.core.enforcement.traffic.charging import charge
+from kquota.core.enforcement.traffic.columns import DONE, FETCH, OTHER, STRICT, Connections, Traffic
+from kquota.core.enforcement.traffic.counters import count_throttle
+
+
+@compilable
+def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
+    """The response is sent: at once, whatever the delay; the channel is muted and the client told (KIP-219)."""
+    behaviours, connections = traffic.behaviours, traffic.connections
+    row = connections.behaviour[connection]
+    if delay > 0:
+        count_throttle(connections, connection, now, delay)
+    connections.muted[connection] = now + delay
+    received = now + behaviours.to_client[row]
+    connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]] = received
+    connections.sent[connection] += 1
+    connections.last_received[connection] = received
+    if behaviours.honours[row] != 0:
+        connections.waits[connection] = received + delay
+
+
+@compilable
+def send(traffic: Traffic, connection: int, now: int) -> None:
+    """Decides when the next request of the connection is charged; `now` is the time of the last response."""
+    behaviours, connections = traffic.behaviours, traffic.connections
+    row = connections.behaviour[connection]
+    if behaviours.closed[row] == 0:
+        connections.due[connection] = take(traffic, connection)
+        return
+    sent = max(
+        behaviours.start[row],
+        connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]],
+        connections.waits[connection],
+    )
+    if behaviours.think[row] > 0 and connections.sent[connection] > 0:
+        sent = max(sent, connections.last_received[connection] + behaviours.think[row])
+    polls = behaviours.kind[row] == FETCH
+    if polls or behaviours.saturating[row] != 0:
+        if sent >= behaviours.stop[row] and (polls or connections.pending[connection] == 0):
+            connections.due[connection] = DONE
+            return
+    elif connections.pending[connection] == 0:  # no rejected topics that go first
+        arrived = take(traffic, connection)
+        connections.arrived[connection] = arrived
+        if arrived == DONE:
+            connections.due[connection] = DONE
+            return
+        sent = max(sent, arrived)
+    # The broker reads the next request of a connection when the response to the last is sent and the mute is over.
+    read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
+    if polls and behaviours.saturating[row] == 0:
+        collect(traffic, connection, read)
+        if connections.pending[connection] == 0:
+            read = min(connections.arrived[connection], read + behaviours.max_wait[row])
+    connections.due[connection] = read + behaviours.latency[row]
+
+
+@compilable
+def before(connections: Connections, one: int, other: int) -> bool:
+    """Whether one connection's event is before another's."""
+    if connections.due[one] != connections.due[other]:
+        return connections.due[one] < connections.due[other]
+    return connections.tie[one] < connections.tie[other]
+
+
+@compilable
+def sift(connections: Connections, position: int) -> None:
+    """Puts the connection at a position of the heap where it belongs, further down."""
+    heap = connections.heap
+    count = len(heap)
+    moving = heap[position]
+    while True:
+        child = 2 * position + 1
+        if child >= count:
+            break
+        if child + 1 < count and before(connections, heap[child + 1], heap[child]):
+            child += 1
+        if not before(connections, heap[child], moving):
+            break
+        heap[position] = heap[child]
+        position = child
+    heap[position] = moving
+
+
+@compilable
+def begin_traffic(traffic: Traffic) -> None:
+    """Plans the first request of every connection."""
+    connections = traffic.connections
+    for connection in range(len(connections.heap)):
+        row = connections.behaviour[connection]
+        polls = traffic.behaviours.kind[row] == FETCH and traffic.behaviours.closed[row] != 0
+        if connections.random[connection] != 0:
+            connections.target[connection] = connections.step[connection] * random_gap(connections, connection)
+        if polls and traffic.behaviours.saturating[row] == 0:
+            connections.arrived[connection] = take(traffic, connection)
+        send(traffic, connection, traffic.sensors.origin)
+    for position in range(len(connections.heap) // 2 - 1, -1, -1):
+        sift(connections, position)
+
+
+@compilable
+def run_traffic(traffic: Traffic, until: int) -> int:
+    """Runs all events before `until`; returns how many there were. It can be called again, with a later time."""
+    connections = traffic.connections
+    events = 0
+    while True:
+        connection = connections.heap[0]
+        now = connections.due[connection]
+        if now >= until:
+            return events
+        delay = charge(traffic, connection, now)
+        answer(traffic, connection, now, delay)
+        send(traffic, connection, now)
+        sift(connections, 0)
+        events += 1
+
+
+@compilable
+def end_traffic(traffic: Traffic) -> None:
+    """Counts what still waits: what arrived, and was neither delivered nor rejected."""
+    behaviours, connections = traffic.behaviours, traffic.connections
+    for connection in range(len(connections.heap)):
+        row = connections.behaviour[connection]
+        kind = behaviours.kind[row]
+        if behaviours.closed[row] == 0:
+            continue  # every arrival is an event
+        size = behaviours.size[row]
+        if kind == FETCH:
+            connections.waiting_units[connection] = connections.pending[connection]
+        elif kind >= STRICT and connections.pending[connection] > 0:
+            connections.waiting_units[connection] = connections.pending[connection] * size
+        elif behaviours.saturating[row] == 0 and connections.arrived[connection] != DONE:
+            connections.waiting_units[connection] = 1 if kind == OTHER else size
+            if kind >= STRICT:
+                connections.waiting_units[connection] *= behaviours.topics[row]
+        if behaviours.saturating[row] != 0:
+            continue
+        units = 1 if kind == OTHER else size
+        if kind >= STRICT:
+            units = size * behaviours.topics[row]
+        if kind == FETCH and connections.arrived[connection] != DONE:
+            connections.waiting_units[connection] += units
+        while take(traffic, connection) != DONE:
+            connections.waiting_units[connection] += units

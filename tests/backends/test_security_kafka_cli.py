@@ -1,0 +1,319 @@
+"""kquota as admins run it against secured brokers: what works, and how each mistake ends.
+
+Every run is also a search: none of the secrets is in what it prints.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kquota.backends.clientprops import kafka_security
+from kquota.backends.kafka import KafkaBackend
+from kquota.errors import KquotaError
+from tests.backends.conftest import (
+    BEARER,
+    JKS_KEY_PASSWORD,
+    KEY_PASSWORD,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    STORE_PASSWORD,
+    Cluster,
+)
+from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
+from tests.brokers.kafka import password_of
+from tests.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What properties files are made of."""
+
+    cluster: Cluster
+    stores: Path
+    authorization_server: AuthorizationServer
+    folder: Path
+
+    def plain(self, user: str = "admin", password: str | None = None, protocol: str = "SASL_PLAINTEXT") -> str:
+        login = f'username="{user}" password="{password or password_of(user)}"'
+        return (
+            f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_MODULE} required {login};\n"
+        )
+
+    def scram(self, mechanism: str, password: str) -> str:
+        login = f'username="carol" password="{password}"'
+        return (
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+            f"sasl.jaas.config={SCRAM_MODULE} required {login};\n"
+        )
+
+    def trust(self, name: str = "ca.p12", password: str = STORE_PASSWORD) -> str:
+        # With a blank at the end, which Kafka does not take for a part of it.
+        return f"ssl.truststore.location={self.stores / name}\nssl.truststore.password={password} \n"
+
+    def key(self, name: str, password: str = STORE_PASSWORD) -> str:
+        return f"ssl.keystore.location={self.stores / name}\nssl.keystore.password={password}\n"
+
+    def mtls(self, *lines: str) -> str:
+        return "security.protocol=SSL\n" + "".join(lines)
+
+    def bearer(self, options: str = "", url: str = "", protocol: str = "SASL_SSL") -> str:
+        handler = f"sasl.login.callback.handler.class={BEARER}LoginCallbackHandler"
+        endpoint = f"{handler}\nsasl.oauthbearer.token.endpoint.url={url}\n" if url else ""
+        return (
+            f"security.protocol={protocol}\nsasl.mechanism=OAUTHBEARER\n{endpoint}"
+            f"sasl.jaas.config={BEARER}LoginModule required {options};\n"
+        )
+
+    def token(self, token: str) -> str:
+        """A file with that token, as an URL."""
+        path = self.folder / "token"
+        path.write_text(token)
+        return path.as_uri()
+
+    def pem_text(self) -> str:
+        """PEM inside the properties, as a file of Kafka's has it: lines that are continued."""
+
+        def text(name: str) -> str:
+            return (self.stores / name).read_text().strip().replace("\n", " \\\n")
+
+        return (
+            "ssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+            f"ssl.keystore.key={text('client.open.key')}\nssl.keystore.certificate.chain={text('client.pem')}\n"
+            f"ssl.truststore.certificates={text('ca.pem')}\n"
+        )
+
+
+@pytest.fixture
+def scene(cluster: Cluster, stores: Path, authorization_server: AuthorizationServer, tmp_path: Path) -> Scene:
+    """On the real broker."""
+    return Scene(cluster, stores, authorization_server, tmp_path)
+
+
+WORKS: dict[str, tuple[str, Callable[[Scene], str]]] = {
+    "PLAIN": ("SASL_PLAINTEXT", lambda scene: scene.plain()),
+    "SCRAM-SHA-256": ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-256", "c-256")),
+    "SCRAM-SHA-512": ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-512", "c-512")),
+    "PLAIN over TLS": ("SASL_TLS", lambda scene: scene.plain(protocol="SASL_SSL") + scene.trust("ca.jks")),
+    "PEM": (
+        "MTLS",
+        lambda scene: scene.mtls(
+            scene.trust("ca.pem"), scene.key("client.store.pem"), f"ssl.key.password={KEY_PASSWORD}"
+        ),
+    ),
+    "PKCS12": ("MTLS", lambda scene: scene.mtls(scene.trust("ca.p12"), scene.key("client.p12"))),
+    "JKS": (
+        "MTLS",
+        lambda scene: scene.mtls(
+            scene.trust("ca.jks"), scene.key("client.jks"), f"ssl.key.password={JKS_KEY_PASSWORD}"
+        ),
+    ),
+    "PEM text": ("MTLS", lambda scene: scene.mtls(scene.pem_text())),
+    "unsecured token": (
+        "UNSECURED",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"', protocol="SASL_PLAINTEXT"),
+    ),
+    "token endpoint": (
+        "OIDC",
+        lambda scene: (
+            scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}"', scene.authorization_server.url)
+            + scene.trust()
+        ),
+    ),
+    "token file": (
+        "OIDC",
+        lambda scene: scene.bearer("", scene.token(scene.authorization_server.token())) + scene.trust(),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WORKS)
+def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) -> None:
+    """A value that is altered is shown, as by any other client."""
+    listener, properties = WORKS[kind]
+    (tmp_path / "client.properties").write_text(properties(scene))
+    where = ("--bootstrap-server", scene.cluster.broker.addresses[listener], "--command-config", "client.properties")
+    change = ("--user", "u" + kind, "--add-config", "producer_byte_rate=2048")
+    altered = kquota("alter", *where, *change, cwd=tmp_path)
+    assert (altered.code, altered.err) == (0, "")
+    deadline = time.monotonic() + 10
+    while not (seen := [str(entity) for entity in kafka.describe()]) and time.monotonic() < deadline:
+        pass
+    assert seen == [f"user=u{kind}"]
+    described = kquota("describe", *where, "-o", "csv", cwd=tmp_path)
+    assert described.code == 0
+    assert "2048" in described.out
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file", "unsecured token"])
+def test_kafkas_own_tool_reads_the_same_file(scene: Scene, tmp_path: Path, kind: str) -> None:
+    """The files of these tests are those of Java's tools."""
+    listener, properties = WORKS[kind]
+    file = tmp_path / "client.properties"
+    file.write_text(properties(scene))
+    urls = f"{scene.authorization_server.url},{(scene.folder / 'token').as_uri()}"
+    described = scene.cluster.broker.kafka_configs(
+        *("--command-config", str(file), "--describe", "--entity-type", "users"),
+        bootstrap=scene.cluster.broker.addresses[listener],
+        jvm_flags=(
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={scene.folder / 'token'}",
+        ),
+    )
+    assert described.returncode == 0, described.stderr
+
+
+FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
+    "wrong password of PLAIN": (
+        "SASL_PLAINTEXT",
+        lambda scene: scene.plain(password=WRONG),
+        5,
+        "Authentication failed: Invalid username or password",
+    ),
+    "wrong password of SCRAM": (
+        "SASL_PLAINTEXT",
+        lambda scene: scene.scram("SCRAM-SHA-512", WRONG),
+        5,
+        "invalid credentials with SASL mechanism SCRAM-SHA-512",
+    ),
+    "wrong secret of a client": (
+        "OIDC",
+        lambda scene: (
+            scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{WRONG}"', scene.authorization_server.url)
+            + scene.trust()
+        ),
+        5,
+        "answers 401: invalid_client",
+    ),
+    "expired token": (
+        "OIDC",
+        lambda scene: scene.bearer("", scene.token(scene.authorization_server.token(age_s=7200))) + scene.trust(),
+        5,
+        "invalid_token",
+    ),
+    "token that nobody signed": (
+        "OIDC",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"') + scene.trust(),
+        5,
+        "invalid_token",
+    ),
+    "token without permission": (
+        "UNSECURED",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="alice"', protocol="SASL_PLAINTEXT"),
+        5,
+        "CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    "no permission": ("SASL_PLAINTEXT", lambda scene: scene.plain("alice"), 5, "CLUSTER_AUTHORIZATION_FAILED"),
+    "no client certificate": ("MTLS", lambda scene: scene.mtls(scene.trust()), 5, "wants a client certificate"),
+    "client certificate of a stranger": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("stranger.key.p12")),
+        5,
+        "refuses the client certificate",
+    ),
+    "broker of a stranger": (
+        "TLS",
+        lambda scene: scene.mtls(scene.trust("stranger.p12")),
+        4,
+        "certificate verify failed",
+    ),
+    "broker that the system does not trust": ("TLS", lambda scene: scene.mtls(), 4, "certificate verify failed"),
+    "TLS to a plain port": ("PLAINTEXT", lambda scene: scene.mtls(scene.trust()), 4, "is that a TLS port"),
+    "plain to a TLS port": ("TLS", lambda scene: "", 4, "it speaks TLS"),
+    "SASL to a TLS port": ("SASL_TLS", lambda scene: scene.plain(), 4, "it speaks TLS"),
+    "plain to a SASL port": ("SASL_PLAINTEXT", lambda scene: "", 4, "see security.protocol"),
+    "wrong password of a store": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG)),
+        3,
+        "client.p12: its password is wrong, or it is damaged",
+    ),
+    "wrong password of a key": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.jks"), f"ssl.key.password={WRONG}"),
+        3,
+        "client.jks: the password of its private key is wrong",
+    ),
+    "wrong password of a key in PEM": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.store.pem"), f"ssl.key.password={WRONG}"),
+        3,
+        "client.store.pem cannot be used",
+    ),
+    "store without a key": ("MTLS", lambda scene: scene.mtls(scene.key("ca.jks")), 3, "there is no private key in it"),
+    "store that is missing": ("TLS", lambda scene: scene.mtls(scene.trust("no.jks")), 3, "no.jks: no such file"),
+    "password that nobody types": (
+        "MTLS",
+        lambda scene: scene.mtls(f"ssl.keystore.location={scene.stores / 'client.store.pem'}"),
+        3,
+        "client.store.pem is missing, and there is no terminal to ask for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", FAILS)
+def test_it_fails(scene: Scene, tmp_path: Path, mistake: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One line, the right exit code, in time."""
+    listener, properties, code, says = FAILS[mistake]
+    file = tmp_path / "client.properties"
+    file.write_text(properties(scene))
+    address = scene.cluster.broker.addresses[listener]
+    if mistake == "password that nobody types":
+        ran = kquota("describe", "--bootstrap-server", address, "--command-config", str(file), cwd=tmp_path)
+        assert (ran.code, len(ran.err.splitlines())) == (code, 1)
+        assert says in ran.err
+        return
+    failed(code, says, ["describe", "--bootstrap-server", address, "--command-config", str(file)], tmp_path, capfd)
+
+    def describe() -> None:
+        security = kafka_security(file)
+        shows_nothing(repr(security))
+        with KafkaBackend(address, security=security, timeout_s=TIMEOUT_S) as backend:
+            backend.describe()
+
+    with pytest.raises(KquotaError) as raised:
+        describe()
+    error: BaseException | None = raised.value
+    while error is not None:
+        shows_nothing(f"{error!r} {error}")
+        error = error.__context__
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "lines"),
+    [
+        ("gssapi", "gssapi", "sasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"),
+        (
+            "aws_msk_iam_sasl_signer",
+            "msk",
+            "sasl.mechanism=AWS_MSK_IAM\nsasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n",
+        ),
+    ],
+)
+def test_an_extra_that_is_missing(cluster: Cluster, tmp_path: Path, package: str, extra: str, lines: str) -> None:
+    """Exit code 8, and what to install."""
+    (tmp_path / f"{package}.py").write_text("raise ImportError('as if it were not installed')")
+    (tmp_path / "client.properties").write_text(f"security.protocol=SASL_PLAINTEXT\n{lines}")
+    where = ("--bootstrap-server", cluster.sasl, "--command-config", "client.properties")
+    ran = kquota("describe", *where, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (ran.code, len(ran.err.splitlines())) == (8, 1), ran.err
+    assert f"pip install 'kquota[{extra}]'" in ran.err
+
+
+def test_a_password_is_asked_for_on_the_terminal(cluster: Cluster, tmp_path: Path) -> None:
+    """Without echo; what is printed is the question."""
+    (tmp_path / "client.properties").write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.jaas.config={PLAIN_MODULE} required username=admin;\n"
+    )
+    arguments = ("describe", "--bootstrap-server", cluster.sasl, "--command-config", "client.properties", "-o", "csv")
+    shown, code = on_a_terminal(arguments, password_of("admin"), tmp_path)
+    assert code == 0, shown
+    assert shown.startswith("kquota: password of admin: ")
+    shows_nothing(shown)
+    assert on_a_terminal(arguments, WRONG, tmp_path)[1] == 5
