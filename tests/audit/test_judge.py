@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,13 @@ def totals(values: Sequence[float], *, user: str | None = "u", client: str | Non
     ends = np.arange(1, len(values) + 1) * 60_000 + START
     series = Series("1", PRODUCE, Nature.TOTAL, user, client)
     return Samples(series, ends, np.full(len(values), 60_000), np.array(values, float), **others)
+
+
+def counter(readings: Sequence[tuple[int, float]], *, user: str | None = "u", **others: Any) -> Samples:
+    """Readings (ms, value) of a counter of which nobody knows when it began."""
+    times, values = (np.array(column) for column in zip(*readings, strict=True))
+    series = Series("1", PRODUCE, Nature.COUNTER, user, None)
+    return Samples(series, times + START, np.zeros(len(times), np.int64), values.astype(float), **others)
 
 
 def verdicts(samples: Sequence[Samples], history: QuotaHistory, **others: Any) -> dict[str, tuple[str, str | None]]:
@@ -267,6 +274,75 @@ def test_not_throttled_needs_the_whole_time(others: dict[str, Any], verdict: str
     assert verdicts([gauge([100.0] * 10, **others)], history)["u:"][0] == verdict
 
 
+MINUTES = [(60_000 * n, 0.0) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "verdict"),
+    [
+        ([(0, 7e6), (60_000, 7e6), (120_000, 7e6)], "not throttled"),
+        # What was charged from the second reading to the restart is in none.
+        ([(0, 7e6), (60_000, 7e6), (120_000, 5.0)], "undetermined"),
+        # Nobody saw it begin: all of it may have come in the minute before.
+        ([(60_000, 7e6), (120_000, 7e6)], "undetermined"),
+        ([(60_000, 0.0), (120_000, 7.0)], "not throttled"),
+        ([(0, 0.0), (60_000, 1e6)], "throttled"),
+        # It began anew, and came to more than a minute may hold.
+        ([(0, 7e6), (60_000, 1e6)], "throttled"),
+        # Two servers scrape it; the one whose scrape began later was answered first.
+        ([(0, 7e6), (60_000, 7_000_500.0), (60_300, 7_000_400.0), (120_000, 7_000_500.0)], "not throttled"),
+    ],
+)
+def test_counters(readings: Sequence[tuple[int, float]], verdict: str) -> None:
+    """What is lost when a counter begins anew, or before it is first read, excludes nothing, and proves nothing."""
+    history = quotas({Entity(user=DEFAULT): {PRODUCE: 1000}})
+
+    assert verdicts([counter(readings), counter(MINUTES, user="other")], history)["u:"][0] == verdict
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 180_000), st.sampled_from([10, 3000, 9000, 20_000])), min_size=1, max_size=25),
+    st.lists(st.integers(0, 180_000), max_size=2),
+    st.integers(0, 180_000),
+    st.sampled_from([5000, 15_000, 60_000]),
+    st.sampled_from(list(Generation)),
+)
+@settings(max_examples=200)
+def test_a_verdict_on_a_counter_is_never_wrong(
+    requests: list[tuple[int, int]], restarts: list[int], born: int, gap: int, generation: Generation
+) -> None:
+    """Whenever it begins anew, unless nobody can see that it did, and whenever it is first read."""
+    requests = sorted(requests)
+    readings: list[tuple[int, float]] = []
+    hidden = False
+    for now in range(0, 180_000 + gap, gap):
+        since = max((time for time in restarts if time <= now), default=0)
+        value = float(sum(size for time, size in requests if since <= time < now))
+        hidden |= any(now - gap < time <= now for time in restarts) and value >= (readings or [(0, 0.0)])[-1][1]
+        if now >= born:
+            readings.append((now, value))
+    rate, plain = kernel(Mode.PLAIN).new_rate(QuotaWindows(), generation), kernel(Mode.PLAIN)
+    throttled = any(plain.produce(rate, START + time, size, 1000.0).throttle_ms > 0 for time, size in requests)
+    samples = [counter(MINUTES, user="other"), *([counter(readings)] if readings else [])]
+
+    history = quotas({Entity(user=DEFAULT): {PRODUCE: 1000}})
+    verdict, _ = verdicts(samples, history, generation=generation).get("u:", ("nothing", None))
+
+    if verdict == "throttled":
+        assert throttled
+    elif verdict == "not throttled" and not hidden:
+        before = [time for time, _ in requests if time < readings[0][0]]
+        assert not throttled or (before and readings[0][1] == 0)
+
+
+def test_two_servers_that_scrape_the_same_rates() -> None:
+    """Readings of one moment are of one counter: they are not added up."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+    samples = [gauge([rate] * 9, client=client) for client in "ab" for rate in (601.0, 602.0)]
+
+    assert verdicts(samples, history)["u:"][0] == "undetermined"
+
+
 def test_a_throttled_fetch_is_in_no_rate() -> None:
     """Low rates of a consumer that was throttled exclude nothing."""
     history = quotas({Entity(user="u"): {FETCH: 1000}})
@@ -297,6 +373,29 @@ def test_in_force_throttle_times_exclude(gap: int, beside: float | None, verdict
     assert verdicts(samples, history)["u:"][0] == "undetermined"
     ((table,), _) = judge(samples, AuditSettings(history, in_force=True))
     assert {row["verdict"] for row in table.to_pylist() if row["key"] == PRODUCE.value} == {verdict}
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "verdict"),
+    [(0, 9, "not throttled"), (0, 6, "undetermined"), (3, 6, "undetermined"), (1, 8, "not throttled")],
+)
+def test_throttle_times_exclude_only_where_there_are_some(first: int, count: int, verdict: str) -> None:
+    """From half a minute after the first rate to the last one."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+    free = gauge([0.0] * count, gap=20_000, nature=Nature.THROTTLE)
+    free = replace(free, end_ms=free.end_ms + first * 20_000)
+
+    assert verdicts([gauge([900.0] * 9, gap=20_000), free], history, in_force=True)["u:"][0] == verdict
+
+
+def test_rates_do_not_show_what_hides_a_throttle() -> None:
+    """The request quota may have delayed more: only its throttle times tell."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000, REQUEST: 10.0}})
+    samples = [gauge([900.0] * 9), gauge([0.0] * 9, nature=Nature.THROTTLE), gauge([9.0] * 9, key=REQUEST)]
+
+    ((table,), _) = judge(samples, AuditSettings(history, in_force=True))
+
+    assert {row["verdict"] for row in table.to_pylist() if row["key"] == PRODUCE.value} == {"undetermined"}
 
 
 def test_controller_mutations_are_evidence_only() -> None:
