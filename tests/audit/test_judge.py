@@ -500,12 +500,16 @@ def test_a_verdict_is_never_wrong(
 
 
 def test_findings_are_a_document() -> None:
-    """The JSON of sampled findings is what its schema says."""
+    """The JSON of sampled findings is what its schema says, also where a counter has throttle times and no rates."""
     from jsonschema import Draft202012Validator
 
     from kquota.documents.audit import audit_document
     from kquota.documents.encoding import schema
 
+    free = [gauge([0.0] * 9, nature=Nature.THROTTLE)]
+    ((table,), _) = judge(free, AuditSettings(quotas({Entity(user="u"): {PRODUCE: 1000}}), in_force=True))
+    (finding,) = audit_document(table.to_pylist(), {}, {}, "local")["findings"]
+    assert (finding["verdict"], finding["events"], finding["throttled_share"]) == ("not throttled", 0, 0)
     result = audit("kafka-jmx.csv", RECORDED)
     brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
     quality = asdict(result.quality)
