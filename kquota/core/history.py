@@ -54,7 +54,8 @@ class QuotaHistory:
         Raises InputError where they do not lead there: somebody else changed an entity since.
         """
         snapshots, times = [current], list[int]()
-        for step in sorted(steps, key=lambda step: step.time_ms, reverse=True):
+        # Of steps of one ms, too, the last one is taken back first.
+        for step in sorted(steps, key=lambda step: step.time_ms)[::-1]:
             quotas = dict(snapshots[-1])
             for change in step.changes:
                 values = quotas.get(change.entity, {})
