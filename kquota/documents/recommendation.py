@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from kquota.core.quota import QuotaKey, Value, humanize
@@ -129,15 +130,21 @@ def _change(quota: Recommendation) -> str:
 
 def percent(share: float) -> str:
     """`1 %`, `0.25 %`, `95 %`."""
-    return f"{100 * share:.3g} %"
+    return f"{_three(100 * share)} %"
 
 
 def rough(key: QuotaKey, rate: Value) -> str:
-    """A measured rate with three digits: `12.3 MB/s`."""
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if key.unit == "bytes/s" else ():
-        if rate >= size:
-            return f"{rate / size:.3g} {prefix}B/s"
-    return f"{rate:.3g} {'B/s' if key.unit == 'bytes/s' else '%' if key.unit.startswith('%') else key.unit}"
+    """A measured rate with three digits: `12.3 MB/s`, `1230 %`."""
+    if key.unit != "bytes/s":
+        return f"{_three(rate)} {'%' if key.unit.startswith('%') else key.unit}"
+    prefixes = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1))
+    prefix, size = next((some for some in prefixes if rate >= 0.9995 * some[1]), prefixes[-1])
+    return f"{_three(rate / size)} {prefix}B/s"
+
+
+def _three(number: float) -> str:
+    """Three digits, without an exponent."""
+    return format(Decimal(f"{number:.3g}"), "f")
 
 
 def interval(quota: Recommendation) -> str:
