@@ -9,7 +9,7 @@ from typing import Any
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.documents.encoding import Document, to_flow
-from kquota.documents.quotas import FILE_HEAD, entity_document, value_text
+from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
 
 
 def recommendation_document(
@@ -43,9 +43,9 @@ def _recommendation(quota: Recommendation) -> Document:
         "entity": entity_document(quota.entity),
         "key": quota.key.value,
         "unit": quota.key.unit,
-        "current": quota.current,
+        "current": None if quota.current is None else _value(quota.key, quota.current),
         "own": quota.own,
-        "value": quota.value,
+        "value": _value(quota.key, quota.value),
         "change": quota.change.value,
         "basis": quota.basis.value,
         "need": {"value": told.value, "at_least": told.at_least, "low": quota.low, "high": quota.high},
@@ -64,6 +64,11 @@ def _recommendation(quota: Recommendation) -> Document:
     if quota.entities is not None:
         document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
     return document
+
+
+def _value(key: QuotaKey, value: Value) -> Any:
+    """A value as the quotas document has it."""
+    return values_document({key: value})[key.value]
 
 
 def recommendation_text(found: Recommendations) -> str:
