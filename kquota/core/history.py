@@ -11,6 +11,9 @@ from kquota.core.quota import QuotaKey, differ
 from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.errors import InputError
 
+EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
+"""2001 to 2100: a time outside was in another unit, or misread."""
+
 
 @dataclass(frozen=True)
 class Step:
