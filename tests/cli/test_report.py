@@ -275,6 +275,27 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     assert shares == {"producer_byte_rate": None, "request_percentage": 0.0 if limit == math.inf else None}
 
 
+def test_what_changes_where_samples_do_not_tell_how_often(tmp_path: Path) -> None:
+    """A client that is throttled for certain is not called undetermined."""
+    unknown, throttled = Standing("undetermined", None, None), Standing("throttled", None, None, ("1",))
+    change = ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, None, unknown, throttled, Outcome.UNDETERMINED)
+    write_report(recorded_report(comparison=Comparison((change,), (), 0)), tmp_path / "page.html")
+
+    page = (tmp_path / "page.html").read_text()
+    line = next(line for line in page.splitlines() if "(any client-id)" in line)
+    assert re.findall(r'<td class="n">([^<]*)</td>', line) == ["undetermined", "yes"]
+
+
+@pytest.mark.parametrize("key", [QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE])
+def test_who_creates_too_many_partitions_is_refused(tmp_path: Path, key: QuotaKey) -> None:
+    """Unlike whoever produces too much."""
+    rows = [{**row, "key": key.value} for row in recorded_report().findings[:1]]
+    write_report(recorded_report(findings=rows, timelines={}), tmp_path / "page.html")
+
+    page = (tmp_path / "page.html").read_text()
+    assert ("is refused instead" in page) == (key is QuotaKey.CONTROLLER_MUTATION_RATE)
+
+
 def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None:
     """A name must not look like another one."""
     rows = [dict(row) for row in recorded_report().findings]

@@ -83,6 +83,7 @@ def _values(report: Report) -> dict[str, Any]:
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "quality": quality,
         "read": records_text(quality.events, bases),
+        "mutations": any(words.key(row) is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
         "sampled": bool(bases) and "requests" not in bases,
         "ungoverned": records_text(quality.ungoverned, bases),
         "exemptions": [
@@ -233,11 +234,18 @@ def _change(change: ClientChange) -> dict[str, Any]:
     }
 
 
+def _delayed(standing: Standing) -> str:
+    """How often; samples may show that it is, and not how often."""
+    if standing.throttled_events is not None:
+        return f"{standing.throttled_events:,}"
+    return "yes" if standing.verdict == "throttled" else standing.verdict
+
+
 def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
     """One client under one set of quotas."""
     return {
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
-        "delayed": standing.throttled_events,
+        "delayed": _delayed(standing),
         "delay_ms": standing.throttle_time_ms,
     }
