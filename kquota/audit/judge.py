@@ -77,6 +77,12 @@ class _Account:
     def __len__(self) -> int:
         return len(self.times) + len(self.amounts)
 
+    def reaches_into(self, begin: int, end: int) -> bool:
+        """Whether some of the time from the first sample to the last one is between `begin` and before `end` (ms)."""
+        firsts, lasts = (self.times, self.throttle_times, self.starts), (self.times, self.throttle_times, self.ends - 1)
+        first, last = (np.concatenate(columns) for columns in (firsts, lasts))
+        return len(first) > 0 and int(first.min()) < end and int(last.max()) >= begin
+
     def within(self, begin: int, end: int, reach: int) -> _Account:
         """What is only about the time from `begin` to before `end` (ms)."""
         reading = (self.times >= begin + reach) & (self.times < end)
@@ -244,17 +250,25 @@ class _Trial:
                 exact.setdefault((scope[0], limited[0].sensor), (limited[0], []))[1].append(scope)
             else:
                 coarse[scope] = resolutions
-        found = {(scope[0].value, str(_sensor(scope))): self._coarse(scope, mine) for scope, mine in coarse.items()}
+        found = {
+            (scope[0].value, str(_sensor(scope))): self._coarse(scope, mine)
+            for scope, mine in coarse.items()
+            if self._is_seen([scope])
+        }
         for (key, sensor), (resolution, scopes) in exact.items():
+            if not self._is_seen(scopes):
+                continue
             others = [] if self.in_force else [scope for scope in coarse if self._feeds(scope, key, sensor)]
             judgement = self._counter(resolution, scopes, others)
             name = (key.value, str(sensor))
             # A series that adds up several counters may have the name of one of them.
             if judgement.verdict is Verdict.THROTTLED or name not in found or found[name].reason is None:
                 found[name] = judgement
-        return {
-            name: judgement for name, judgement in found.items() if judgement.events or judgement.logged is not None
-        }
+        return found
+
+    def _is_seen(self, scopes: Sequence[Scope]) -> bool:
+        """Whether there are samples before and after some moment of the period, or in it."""
+        return any(self.accounts[scope].reaches_into(*self.period) for scope in scopes)
 
     def _resolutions(self, scope: Scope, towards: Sensor | None = None) -> list[Resolution]:
         """What governs the clients in a scope, each possibility once; if a sensor is given, those it can hold."""
@@ -522,7 +536,7 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "limit_changes": sum((a.entity, a.limit) != (b.entity, b.limit) for a, b in pairwise(periods)),
         "verdict": verdict.value,
         "reason": next((j.reason for j in periods if j.verdict is verdict), None),
-        "basis": last.basis.value,
+        "basis": next((judgement.basis for judgement in reversed(periods) if judgement.events), last.basis).value,
         "events": sum(judgement.events for judgement in periods),
         "throttled_events": 0 if never else None,
         "throttle_time_ms": 0 if never else None,

@@ -424,6 +424,78 @@ def test_a_history_of_quotas() -> None:
     assert of(loose, strict) == ("undetermined", 1)
 
 
+def test_a_period_that_no_sample_is_all_of() -> None:
+    """A total that reaches into it from another does not leave it out."""
+    loose, strict, late = ({Entity(user="u"): {PRODUCE: value}} for value in (100_000, 1000, 1000))
+    history = QuotaHistory(tuple(map(QuotaSnapshot, (loose, strict, loose))), (START + 70_000, START + 90_000))
+    after = QuotaHistory(tuple(map(QuotaSnapshot, (loose, late))), (START + 180_000,))
+
+    assert verdicts([totals([50_000.0] * 3)], history)["u:"] == ("undetermined", "the samples allow both")
+    assert verdicts([totals([500.0] * 3)], history)["u:"] == ("not throttled", None)
+    assert verdicts([totals([50_000.0] * 3)], after)["u:"] == ("not throttled", None)
+
+
+named = st.sampled_from(
+    [
+        Entity(user="u"), Entity(user=DEFAULT), Entity(user="u", client_id="a"), Entity(client_id="a"),
+        Entity(client_id=DEFAULT),
+    ]
+)  # fmt: skip
+snapshots = st.dictionaries(
+    named, st.sampled_from([100, 1000, 5000]).map(lambda limit: {PRODUCE: limit}), min_size=1, max_size=3
+).map(QuotaSnapshot)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 179_999), st.sampled_from("ab"), st.sampled_from([1, 1000, 3000, 9000])),
+        min_size=1,
+        max_size=40,
+    ),
+    st.lists(snapshots, min_size=3, max_size=3),
+    st.lists(st.integers(0, 179_999), max_size=2, unique=True),
+    st.sampled_from([("u", True), ("u", False), (None, True)]),
+    st.sampled_from(list(Generation)),
+)
+@settings(max_examples=200)
+def test_a_verdict_over_a_history_is_never_wrong(
+    requests: list[tuple[int, str, int]],
+    quotas_of_then: list[QuotaSnapshot],
+    changes: list[int],
+    finer: tuple[str | None, bool],
+    generation: Generation,
+) -> None:
+    """Wherever the quotas change, and the clients from one counter to another with them."""
+    history = QuotaHistory(tuple(quotas_of_then[: len(changes) + 1]), tuple(START + time for time in sorted(changes)))
+    user, by_client = finer
+    plain = kernel(Mode.PLAIN)
+    sums: dict[str | None, list[float]] = {}
+    rates: dict[str, Any] = {}
+    throttled: dict[str, bool] = {}
+    behind: dict[str, set[str]] = {}
+    for time, client, size in sorted(requests):
+        scope = client if by_client else None
+        sums.setdefault(scope, [0.0] * 3)[time // 60_000] += size
+        found = Resolver.of(history.at(START + time), PRODUCE).resolve("u", client)
+        if found.limit is not None:
+            name = str(found.sensor)
+            rate = rates.setdefault(name, plain.new_rate(QuotaWindows(), generation))
+            delay = plain.produce(rate, START + time, size, float(found.limit)).throttle_ms
+            throttled[name] = throttled.get(name, False) or delay > 0
+            behind.setdefault(f"{user or ''}:{scope or ''}", set()).add(name)
+    samples = [totals(amounts, user=user, client=client) for client, amounts in sums.items()]
+
+    said = {name: verdict for name, (verdict, _) in verdicts(samples, history, generation=generation).items()}
+
+    for name, verdict in said.items():
+        if verdict == "throttled":
+            assert throttled[name]
+        elif verdict == "not throttled":
+            # Where it was a part of another counter, that has a finding of its own, or none at all.
+            parts = {other for other in behind.get(name, ()) if said.get(other, verdict) == verdict}
+            assert not any(throttled.get(other, False) for other in {name, *parts})
+
+
 def test_counts_what_no_quota_governs() -> None:
     """And what was read."""
     result = audit("kafka-jmx.csv", quotas({Entity(user="alice"): {PRODUCE: 1}}))
