@@ -52,10 +52,6 @@ class Bounds:
     least: float
     most: float
 
-    def __or__(self, other: Bounds) -> Bounds:
-        """Two accounts of the same counter: both hold."""
-        return Bounds(max(self.least, other.least), min(self.most, other.most))
-
 
 UNKNOWN = Bounds(0.0, math.inf)
 
