@@ -124,7 +124,7 @@ def _change(quota: Recommendation) -> str:
     now = None if quota.current is None else humanize(quota.key, quota.current)
     match quota.change:
         case Change.KEEP:
-            return f"{now} is enough"
+            return f"{now} stays" if quota.basis is Basis.CENSORED else f"{now} is enough"
         case Change.NEW:
             return "new"
         case Change.RAISE:

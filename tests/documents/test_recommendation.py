@@ -13,7 +13,7 @@ from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.core.recommendation import Policy, Recommendations, Scope, Usage, recommend
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import percent, recommendation_document, rough
+from kquota.documents.recommendation import percent, reasons, recommendation_document, rough
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -52,3 +52,15 @@ def test_limits_that_only_a_cluster_holds(stored: float, change: str) -> None:
     parts = schema("recommendation")["properties"]["recommendations"]["items"]["properties"]
     for name in ("current", "value"):
         Draft202012Validator(parts[name]).validate(quota[name])
+
+
+def test_what_is_kept_unknowing_is_not_called_enough() -> None:
+    """Raised by nothing, where the client was held back whenever it wanted more."""
+    usage = Usage("1", 60, 60, 60, 2.0, Estimate(None, 2.0, None, None, 60, 60, 2.0, 2.0))
+    policy = Policy(step=0.0)
+    quota = recommend([usage], Entity(user="alice"), QuotaKey.REQUEST_PERCENTAGE, 2.0, policy)
+
+    first, *_ = lines = reasons(quota, Recommendations(Scope.USERS, policy, [quota]))
+
+    assert first == "request_percentage: 2 % stays"
+    assert lines[-1] == "  wants at least 2 %: held back whenever it wanted more; measure again"
