@@ -18,7 +18,7 @@ slot with little in it is dropped, or the padding of a young window starts over)
 milder. *A total in one lump is the worst one*: the lumps of two neighbours meet at their common edge.
 
 Not considered: a delay of more than 24.8 days wraps around in a broker and may delay nothing. It takes some 200,000
-times the limit.
+times the limit. Nor a counter that began anew and has come past its last reading by the next one.
 
 Amounts are in the unit of the limit times seconds: bytes, or percent of a thread times seconds.
 """
@@ -51,10 +51,6 @@ class Bounds:
 
     least: float
     most: float
-
-    def __or__(self, other: Bounds) -> Bounds:
-        """Two accounts of the same counter: both hold."""
-        return Bounds(max(self.least, other.least), min(self.most, other.most))
 
 
 UNKNOWN = Bounds(0.0, math.inf)

@@ -32,7 +32,8 @@ from kquota.errors import InputError
 MAX_EVENTS = 5_000_000
 """More would need more memory than one process should take, and more patience."""
 MAX_RETRIES = 1_000
-"""A fetch that was throttled so often in a row never gets through: its thread time alone is above the quota."""
+"""A fetch that was throttled so often never gets through: its thread time alone is above the quota, or it comes in too
+many pieces."""
 
 
 @dataclass(frozen=True)
@@ -272,14 +273,13 @@ def replay(recorded: Recorded, quotas: QuotaHistory, settings: AuditSettings) ->
         if what == FETCH and size != UNKNOWN:
             rest = left[connection]
             rest = left[connection] = size if rest is None else rest
-            size = rest if charged.bytes is None else min(rest, _most(charged.bytes.sensor))
+            size = rest if charged.bytes is None else _piece(rest, charged.bytes.sensor)
         wait = _charge(charged, what, now, size, nanos[row], closed=closed)
         if what == FETCH and closed:
             rest = left[connection]
             if wait > 0:
                 tries[connection] += 1
             else:
-                tries[connection] = 0
                 rest = left[connection] = None if rest is None else rest - size
             if tries[connection] > MAX_RETRIES:
                 stuck.add(who)
@@ -288,7 +288,7 @@ def replay(recorded: Recorded, quotas: QuotaHistory, settings: AuditSettings) ->
             if wait > 0 or rest:
                 heapreplace(heap, (now + wait, order[row], connection))
                 continue
-        left[connection] = None
+        left[connection], tries[connection] = None, 0
         if closed:
             finished[who] = max(finished.get(who, now), now)
         row = rows[connection] = row + 1
@@ -303,9 +303,14 @@ def replay(recorded: Recorded, quotas: QuotaHistory, settings: AuditSettings) ->
     return ClosedLoop(known, _delays(recorded, finished, stuck))
 
 
-def _most(sensor: FetchSensor) -> int:
-    """What one response may hold; with a single sample, which KAFKA-9677 leaves nothing of, what a window may."""
-    return sensor.max_fetch_bytes or max(int(sensor.bound * sensor.windows.window_seconds), 1)
+def _piece(size: int, sensor: FetchSensor) -> int:
+    """What one response may hold of so much; with a single sample, which KAFKA-9677 leaves nothing of, a window's.
+
+    A limit that is not above 0, which a cluster may hold, leaves no size at all.
+    """
+    if sensor.bound <= 0:
+        return size
+    return min(size, sensor.max_fetch_bytes or max(int(sensor.bound * sensor.windows.window_seconds), 1))
 
 
 def _charge(charged: _Charged, kind: int, now: int, size: int, nanos: int, *, closed: bool) -> int:

@@ -108,6 +108,8 @@ class DemandCollector:
         self._throttled = np.zeros(64, np.int64)
         self._peaks = np.zeros(64)
         self._cells: list[Int64s] = []
+        self._room = _COMPACT_CELLS
+        """How many cells there may be before they are put together."""
         self._merged = 0
         """How often neighbouring blocks were made one."""
 
@@ -203,8 +205,10 @@ class DemandCollector:
             rate = seconds.rate[quiet] * (self._looks_back_ms / (self._looks_back_ms + wait))
             zero = np.zeros(len(quiet), np.int64)
             self._cells.append(np.column_stack([counter[quiet], base[quiet], _bins(rate), zero, silent[quiet]]))
-        if sum(map(len, self._cells)) > _COMPACT_CELLS:
+        if sum(map(len, self._cells)) > self._room:
             self._compact()
+            # So many counters may leave so many cells that sorting them for every part would be all there is to do.
+            self._room = max(_COMPACT_CELLS, 2 * len(self._cells[0]))
 
     def _compact(self) -> None:
         rows = np.concatenate([np.zeros((0, 5), np.int64), *self._cells])

@@ -71,9 +71,17 @@ class _Account:
     amounts: Float64s = field(default_factory=lambda: np.zeros(0))
     floors: Any = field(default_factory=lambda: np.zeros(0, bool))
     totals_whole: bool = True
+    born_ms: int = 0
+    """From when (ms) its totals are known: before, one of its counters came to what it was when it was first read."""
 
     def __len__(self) -> int:
         return len(self.times) + len(self.amounts)
+
+    def reaches_into(self, begin: int, end: int) -> bool:
+        """Whether some of the time from the first sample to the last one is between `begin` and before `end` (ms)."""
+        firsts, lasts = (self.times, self.throttle_times, self.starts), (self.times, self.throttle_times, self.ends - 1)
+        first, last = (np.concatenate(columns) for columns in (firsts, lasts))
+        return len(first) > 0 and int(first.min()) < end and int(last.max()) >= begin
 
     def within(self, begin: int, end: int, reach: int) -> _Account:
         """What is only about the time from `begin` to before `end` (ms)."""
@@ -84,6 +92,7 @@ class _Account:
             self.times[reading], self.rates[reading], self.rates_exact,
             self.throttle_times[throttle], self.throttles[throttle], self.throttles_exact,
             self.starts[total], self.ends[total], self.amounts[total], self.floors[total], self.totals_whole,
+            self.born_ms,
         )  # fmt: skip
 
 
@@ -175,11 +184,16 @@ def _put(account: _Account, nature: Nature, columns: Int64s, values: Float64s, c
         case Nature.TOTAL:
             starts = ends - lengths
         case Nature.COUNTER:
-            # A counter that went down began anew.
+            in_order = _in_order(ends, values, slack)
+            ends, lengths, slack, floors, values = (each[in_order] for each in (ends, lengths, slack, floors, values))
+            # A counter that went down began anew; what was charged to it from the last reading to then is lost.
             rises = np.diff(values, prepend=0.0)
+            ceiling = ceiling and not (rises < 0).any()
             amounts = np.where(rises < 0, values, rises)
             known = np.ones(len(values), bool)
             known[0] = lengths[0] > 0
+            if not known[0] and values[0] > 0:
+                account.born_ms = max(account.born_ms, int(ends[0] - slack[0]))
             starts = np.concatenate([ends[:1] - lengths[:1], ends[:-1]]) - slack
             starts, ends, values, floors = starts[known], (ends + slack + 1)[known], amounts[known], floors[known]
     account.starts = np.concatenate([account.starts, starts])
@@ -187,6 +201,24 @@ def _put(account: _Account, nature: Nature, columns: Int64s, values: Float64s, c
     account.amounts = np.concatenate([account.amounts, values])
     account.floors = np.concatenate([account.floors, floors.astype(bool)])
     account.totals_whole &= ceiling
+
+
+def _in_order(ends: Int64s, values: Float64s, slack: Int64s) -> list[int]:
+    """The places of a counter's readings without those that were made before an earlier one, as far as times tell.
+
+    Two servers that scrape the same counter do not read it in the order of their times.
+    """
+    if not (np.diff(values) < 0).any():
+        return list(range(len(values)))
+    kept: list[int] = []
+    readings = zip(ends.tolist(), values.tolist(), slack.tolist(), strict=True)
+    highest = (0, 0.0)
+    for place, (end, value, off) in enumerate(readings):
+        if kept and value < highest[1] and end - highest[0] <= 2 * off:
+            continue
+        kept.append(place)
+        highest = end, value
+    return kept
 
 
 @dataclass
@@ -218,17 +250,25 @@ class _Trial:
                 exact.setdefault((scope[0], limited[0].sensor), (limited[0], []))[1].append(scope)
             else:
                 coarse[scope] = resolutions
-        found = {(scope[0].value, str(_sensor(scope))): self._coarse(scope, mine) for scope, mine in coarse.items()}
+        found = {
+            (scope[0].value, str(_sensor(scope))): self._coarse(scope, mine)
+            for scope, mine in coarse.items()
+            if self._is_seen([scope])
+        }
         for (key, sensor), (resolution, scopes) in exact.items():
+            if not self._is_seen(scopes):
+                continue
             others = [] if self.in_force else [scope for scope in coarse if self._feeds(scope, key, sensor)]
             judgement = self._counter(resolution, scopes, others)
             name = (key.value, str(sensor))
             # A series that adds up several counters may have the name of one of them.
             if judgement.verdict is Verdict.THROTTLED or name not in found or found[name].reason is None:
                 found[name] = judgement
-        return {
-            name: judgement for name, judgement in found.items() if judgement.events or judgement.logged is not None
-        }
+        return found
+
+    def _is_seen(self, scopes: Sequence[Scope]) -> bool:
+        """Whether there are samples before and after some moment of the period, or in it."""
+        return any(self.accounts[scope].reaches_into(*self.period) for scope in scopes)
 
     def _resolutions(self, scope: Scope, towards: Sensor | None = None) -> list[Resolution]:
         """What governs the clients in a scope, each possibility once; if a sensor is given, those it can hold."""
@@ -359,11 +399,12 @@ class _Trial:
             account = accounts[0]
             return max(least, of_gauge(account.times, account.rates, window, exact=False).least)
         # The counter that holds them all has slots of its own: only what was charged in the window before is known.
-        times = np.concatenate([account.times for account in accounts])
+        readings = [_highest(account.times, account.rates) for account in accounts]
+        times, rates = (np.concatenate(column) for column in zip(*readings, strict=True))
         if len(times) == 0:
             return least
         moments, places = np.unique(times, return_inverse=True)
-        sums = np.bincount(places, np.concatenate([account.rates for account in accounts]))
+        sums = np.bincount(places, rates)
         best = np.array([moments[sums.argmax()]])
         amount = np.array([sums.max() * window.least / 1000])
         return max(least, of_totals(best - window.reach, best + 1, amount, window, whole=False).least)
@@ -380,14 +421,19 @@ class _Trial:
             readings = [_as_totals(account, window) for account in accounts]
             known = [part for part in readings if part is not None]
             return of_totals(*_together(known), window, whole=True).most if len(known) == len(accounts) else math.inf
-        whole = all(account.totals_whole for account in accounts) and self._seamless(key)
+        whole = all(account.totals_whole for account in accounts) and self._seamless(key, accounts)
         parts = [(account.starts, account.ends, account.amounts) for account in accounts]
         return of_totals(*_together(parts), window, whole=whole).most
 
-    def _seamless(self, key: QuotaKey) -> bool:
-        """Whether the totals of all series of a key leave no time out; one that is missing then is 0."""
+    def _seamless(self, key: QuotaKey, accounts: Sequence[_Account]) -> bool:
+        """Whether the totals of all series of a key leave no time out; one of these accounts that is missing then is 0.
+
+        But not one with a counter that was something when it was first read, later than others.
+        """
         mine = [account for (other, _, _), account in self.accounts.items() if other is key]
         starts = np.concatenate([account.starts for account in mine])
+        if any(account.born_ms > starts.min() for account in accounts):
+            return False
         ends = np.concatenate([account.ends for account in mine])
         order = np.argsort(starts, kind="stable")
         reached = np.maximum.accumulate(ends[order])
@@ -405,7 +451,7 @@ class _Trial:
         for other in _HIDES.get(scope[0], ()):
             if self._resolvers[other].values:
                 beside = [each for name, each in self.accounts.items() if name[0] is other and _overlap(name, scope)]
-                if not beside or any((each.throttles > 0).any() for each in beside):
+                if not beside or not all(map(_quiet, beside)):
                     return False
         return True
 
@@ -427,12 +473,22 @@ def _quiet(account: _Account) -> bool:
     times = account.throttle_times
     if not account.throttles_exact or len(times) < 2 or (account.throttles > 0).any():
         return False
-    return int(np.diff(times).max()) <= THROTTLE_SEEN_MS
+    first = min((int(some.min()) for some in (account.times, account.starts) if len(some)), default=int(times[0]))
+    last = max((int(some.max()) for some in (account.times, account.ends) if len(some)), default=0)
+    return int(np.diff(times, prepend=first).max()) <= THROTTLE_SEEN_MS and last <= times[-1]
 
 
 def _overlap(one: Scope, other: Scope) -> bool:
     """Whether a client can be in both."""
     return all(a is None or b is None or a == b for a, b in zip(one[1:], other[1:], strict=True))
+
+
+def _highest(times: Int64s, rates: Float64s) -> tuple[Int64s, Float64s]:
+    """The readings, one of each moment: two servers that scrape the same counter may give it twice."""
+    if len(times) == 0:
+        return times, rates
+    starts = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
+    return times[starts], np.maximum.reduceat(rates, starts)
 
 
 def _together(parts: Sequence[_Totals]) -> _Totals:
@@ -480,7 +536,7 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "limit_changes": sum((a.entity, a.limit) != (b.entity, b.limit) for a, b in pairwise(periods)),
         "verdict": verdict.value,
         "reason": next((j.reason for j in periods if j.verdict is verdict), None),
-        "basis": last.basis.value,
+        "basis": next((judgement.basis for judgement in reversed(periods) if judgement.events), last.basis).value,
         "events": sum(judgement.events for judgement in periods),
         "throttled_events": 0 if never else None,
         "throttle_time_ms": 0 if never else None,

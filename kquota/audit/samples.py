@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kquota.audit.batch import Int64s
+from kquota.core.history import EARLIEST_MS, LATEST_MS
 from kquota.core.quota import QuotaKey
-
-EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
-"""2001 to 2100: a time outside was in another unit, or misread."""
 
 Float64s = npt.NDArray[np.float64]
 

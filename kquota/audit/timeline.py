@@ -1,4 +1,7 @@
-"""The worst counters over time: a few hundred bins each, however long the export is."""
+"""The worst counters over time: a few hundred bins each, however long the export is.
+
+Throttling that lasts for a small part of it would be in one bin of many: then the time around it is shown.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kquota.audit.batch import Int64s
 from kquota.audit.findings import Verdict, ordered
@@ -20,6 +24,11 @@ CounterName: TypeAlias = tuple[str, str, str]
 MOST_BINS: Final = 240
 MOST_CELLS: Final = 1_000_000
 """The bins of all counters of one replay, some 56 bytes each. Beyond this they get wider, so that memory is bounded."""
+
+SMALL: Final = 4
+"""Throttling whose surroundings are this many times shorter than the audit is shown alone."""
+_LEAST_AROUND_MS: Final = 60_000
+"""The time that is shown before throttling and after it, at least."""
 
 # Each is a multiple of the one before: bins can be put together, whatever came first.
 _WIDTHS_S: Final = (1, 2, 10, 20, 60, 120, 600, 1200, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
@@ -47,6 +56,8 @@ class Timeline:
 
     width_ms: int
     bins: tuple[Bin, ...]
+    around: tuple[int, int] | None = None
+    """The time (first and last ms) around its throttling that the bins are of; None for the whole audit."""
 
     def coarser(self, width_ms: int) -> Timeline:
         """The same in bins of that width, a multiple of this one."""
@@ -66,7 +77,12 @@ class Timeline:
             )
             for start_ms, some in together.items()
         ]
-        return Timeline(width_ms, tuple(bins))
+        return Timeline(width_ms, tuple(bins), self.around)
+
+    def within(self, first_ms: int, last_ms: int) -> Timeline:
+        """The bins that touch that time."""
+        bins = (one for one in self.bins if first_ms - self.width_ms < one.start_ms <= last_ms)
+        return Timeline(self.width_ms, tuple(bins), (first_ms, last_ms))
 
 
 def width_of(first_ms: int, last_ms: int, at_least_ms: int = 0, most: int = MOST_BINS) -> int:
@@ -82,17 +98,41 @@ def width_of(first_ms: int, last_ms: int, at_least_ms: int = 0, most: int = MOST
 def in_step(
     timelines: Mapping[CounterName, Timeline], findings: pa.Table, most: int, first_ms: int, last_ms: int
 ) -> dict[CounterName, Timeline]:
-    """Those of the most throttled counters of all, in bins of one width, whatever replayed them."""
-    chosen = {name: timelines[name] for name in throttled_most(findings, most) if name in timelines}
-    widest = max((timeline.width_ms for timeline in chosen.values()), default=0)
+    """Those of the most throttled counters of all, whatever replayed them.
+
+    Those of the whole audit are in bins of one width, the others are cut to the time around their throttling.
+    """
+    chosen = {name: when for name, when in throttled_most(findings, most).items() if name in timelines}
+    stretches = {name: around(*when, first_ms, last_ms) for name, when in chosen.items()}
+    widest = max((timelines[name].width_ms for name, stretch in stretches.items() if stretch is None), default=0)
     width_ms = width_of(first_ms, last_ms, widest)
-    return {name: timeline.coarser(width_ms) for name, timeline in chosen.items()}
+    return {
+        name: timelines[name].coarser(width_ms) if stretch is None else timelines[name].within(*stretch)
+        for name, stretch in stretches.items()
+    }
 
 
-def throttled_most(findings: pa.Table, most: int) -> list[CounterName]:
-    """The counters with the most throttle time, the worst first."""
-    rows = ordered([findings]).slice(0, most).to_pylist()
-    return [(row["broker"], row["key"], row["sensor"]) for row in rows if row["verdict"] == Verdict.THROTTLED.value]
+def around(first_throttled_ms: int, last_throttled_ms: int, first_ms: int, last_ms: int) -> tuple[int, int] | None:
+    """The time to show of throttling in an audit of that time, with as much again on both sides; None for all of it."""
+    margin = max(last_throttled_ms - first_throttled_ms, _LEAST_AROUND_MS)
+    begin, end = first_throttled_ms - margin, last_throttled_ms + margin
+    # What is small in a part of the audit must be small in all of it: whoever replays a part drops the rest.
+    if SMALL * (end - begin) > last_ms - first_ms:
+        return None
+    return max(begin, first_ms), min(end, last_ms)
+
+
+def throttled_most(findings: pa.Table, most: int) -> dict[CounterName, tuple[int, int]]:
+    """The counters with the most throttle time, the worst first, with their first and last throttled event (ms).
+
+    Those that only samples show are not among them.
+    """
+    rows = ordered([findings.filter(pc.is_valid(findings.column("throttled_events")))]).slice(0, most).to_pylist()
+    return {
+        (row["broker"], row["key"], row["sensor"]): (row["first_throttled_ms"], row["last_throttled_ms"])
+        for row in rows
+        if row["verdict"] == Verdict.THROTTLED.value
+    }
 
 
 class Timelines:
@@ -137,14 +177,19 @@ class Timelines:
         cells = self._whole() if names else None
         if cells is None or not cells.rows:
             return {}
-        first, last = (int(edge(cells.bin)) * self._width_ms for edge in (np.min, np.max))
-        cells = self._widen(cells, width_of(first, last, self._width_ms))
-        starts = np.searchsorted(cells.counter, [numbers[name] for name in names])
-        ends = np.searchsorted(cells.counter, [numbers[name] for name in names], side="right")
+        edges = int(cells.bin.min()) * self._width_ms, int(cells.bin.max()) * self._width_ms
         return {
-            name: Timeline(self._width_ms, tuple(cells.bins(int(start), int(end), self._width_ms)))
-            for name, start, end in zip(names, starts, ends, strict=True)
+            name: self._timeline(cells.of(numbers[name]), *(around(*when, *edges) or edges))
+            for name, when in names.items()
         }
+
+    def _timeline(self, cells: _Cells, first_ms: int, last_ms: int) -> Timeline:
+        """That of one counter's cells between two times."""
+        width_ms = width_of(first_ms, last_ms, self._width_ms)
+        bins = cells.bin * self._width_ms // width_ms
+        inside = (bins >= first_ms // width_ms) & (bins <= last_ms // width_ms)
+        cells = _put_together(_Cells._make(column[inside] for column in cells._replace(bin=bins)))
+        return Timeline(width_ms, tuple(cells.bins(width_ms)))
 
     def _whole(self) -> _Cells:
         if not self._cells:
@@ -175,9 +220,14 @@ class _Cells(NamedTuple):
         """How many there are."""
         return len(self.counter)
 
-    def bins(self, start: int, end: int, width_ms: int) -> Iterator[Bin]:
-        """Some of them as values."""
-        columns = (column[start:end].tolist() for column in self[1:])
+    def of(self, counter: int) -> _Cells:
+        """Those of one counter."""
+        start, end = np.searchsorted(self.counter, [counter, counter + 1]).tolist()
+        return _Cells._make(column[start:end] for column in self)
+
+    def bins(self, width_ms: int) -> Iterator[Bin]:
+        """Those of one counter as values."""
+        columns = (column.tolist() for column in self[1:])
         for number, *rest in zip(*columns, strict=True):
             yield Bin(number * width_ms, *rest)
 

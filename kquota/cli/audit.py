@@ -381,6 +381,8 @@ def _spared(quality: DataQuality) -> str:
 
 
 def _peak(row: dict[str, Any]) -> str:
+    if not row["limit"] > 0:
+        return ""
     least, most = (None if row[name] is None else f"{100 * row[name] / row['limit']:.0f}%" for name in _PEAKS)
     if least == most:
         return f"peak {least}"

@@ -11,6 +11,9 @@ from kquota.core.quota import QuotaKey, differ
 from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.errors import InputError
 
+EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
+"""2001 to 2100: a time outside was in another unit, or misread."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -54,7 +57,8 @@ class QuotaHistory:
         Raises InputError where they do not lead there: somebody else changed an entity since.
         """
         snapshots, times = [current], list[int]()
-        for step in sorted(steps, key=lambda step: step.time_ms, reverse=True):
+        # Of steps of one ms, too, the last one is taken back first.
+        for step in sorted(steps, key=lambda step: step.time_ms)[::-1]:
             quotas = dict(snapshots[-1])
             for change in step.changes:
                 values = quotas.get(change.entity, {})

@@ -240,6 +240,11 @@ def humanize(key: QuotaKey, value: Value) -> str:
     return f"{format_value(key, value)} {unit}"
 
 
+def share_of_limit(rate: float, limit: Value) -> float | None:
+    """The rate over the limit; None for what is no limit to be near of: a stored 0, a negative number, NaN."""
+    return rate / limit if limit > 0 else None
+
+
 # Java's grammar for Double.parseDouble, without the hexadecimal form that no quota was ever written in. No underscores
 # and no `inf`: Python's float() would take both, a broker would not.
 _JAVA_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?)\Z", re.ASCII)

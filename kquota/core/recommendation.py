@@ -183,7 +183,7 @@ class Recommendation:
             return Change.NEW
         if self.value == self.current:
             return Change.KEEP
-        return Change.RAISE if self.value > self.current else Change.LOWER
+        return Change.LOWER if self.value < self.current else Change.RAISE
 
 
 @dataclass(frozen=True)

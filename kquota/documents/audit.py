@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quota import QuotaKey, share_of_limit
 from kquota.core.resolver import Level
 from kquota.core.whatif import Comparison
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
+from kquota.documents.quotas import entity_document, values_document
 from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
@@ -68,18 +68,18 @@ def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document
         "entity": entity_document(Entity.parse(row["entity"])),
         "level": row["level"],
         "level_name": Level(row["level"]).label,
-        "limit": int(row["limit"]) if key.value_type.integral else row["limit"],
+        "limit": values_document({key: int(row["limit"]) if key.value_type.integral else row["limit"]})[key.value],
         "limit_changes": row["limit_changes"],
         "verdict": row["verdict"],
         "reason": row["reason"],
         "basis": row["basis"],
         "events": events,
         "throttled_events": throttled,
-        "throttled_share": None if throttled is None else throttled / events,
+        "throttled_share": None if throttled is None else throttled / max(events, 1),
         "throttle_time_ms": row["throttle_time_ms"],
         "throttle_time_max_ms": row["throttle_time_max_ms"],
         "peak_rate": row["peak_rate"],
-        "peak_share": row["peak_rate"] / row["limit"],
+        "peak_share": share_of_limit(row["peak_rate"], row["limit"]),
         "peak_rate_max": row["peak_rate_max"],
         "first_throttled_ms": row["first_throttled_ms"],
         "last_throttled_ms": row["last_throttled_ms"],

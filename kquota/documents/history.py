@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kquota.core.history import QuotaHistory, Step
+from kquota.core.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
 from kquota.core.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.journal import Entry
@@ -51,6 +51,8 @@ def read_history(path: Path) -> QuotaHistory:
                 raise InputError("the first one has no from: it holds from ever")
             if number > 0:
                 times.append(_time_ms(period))
+                if not EARLIEST_MS <= times[-1] < LATEST_MS:
+                    raise InputError("from: not a time between 2001 and 2100", hint="a number is of ms, not of seconds")
             if times[-2:] != sorted(set(times[-2:])):
                 raise InputError("it begins before the one before it")
             snapshots.append(_quotas(period, path))

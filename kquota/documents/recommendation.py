@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.documents.encoding import Document, to_flow
-from kquota.documents.quotas import FILE_HEAD, entity_document, value_text
+from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
 
 
 def recommendation_document(
@@ -42,9 +43,9 @@ def _recommendation(quota: Recommendation) -> Document:
         "entity": entity_document(quota.entity),
         "key": quota.key.value,
         "unit": quota.key.unit,
-        "current": quota.current,
+        "current": None if quota.current is None else _value(quota.key, quota.current),
         "own": quota.own,
-        "value": quota.value,
+        "value": _value(quota.key, quota.value),
         "change": quota.change.value,
         "basis": quota.basis.value,
         "need": {"value": told.value, "at_least": told.at_least, "low": quota.low, "high": quota.high},
@@ -63,6 +64,11 @@ def _recommendation(quota: Recommendation) -> Document:
     if quota.entities is not None:
         document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
     return document
+
+
+def _value(key: QuotaKey, value: Value) -> Any:
+    """A value as the quotas document has it."""
+    return values_document({key: value})[key.value]
 
 
 def recommendation_text(found: Recommendations) -> str:
@@ -118,7 +124,7 @@ def _change(quota: Recommendation) -> str:
     now = None if quota.current is None else humanize(quota.key, quota.current)
     match quota.change:
         case Change.KEEP:
-            return f"{now} is enough"
+            return f"{now} stays" if quota.basis is Basis.CENSORED else f"{now} is enough"
         case Change.NEW:
             return "new"
         case Change.RAISE:
@@ -129,15 +135,21 @@ def _change(quota: Recommendation) -> str:
 
 def percent(share: float) -> str:
     """`1 %`, `0.25 %`, `95 %`."""
-    return f"{100 * share:.3g} %"
+    return f"{_three(100 * share)} %"
 
 
 def rough(key: QuotaKey, rate: Value) -> str:
-    """A measured rate with three digits: `12.3 MB/s`."""
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if key.unit == "bytes/s" else ():
-        if rate >= size:
-            return f"{rate / size:.3g} {prefix}B/s"
-    return f"{rate:.3g} {'B/s' if key.unit == 'bytes/s' else '%' if key.unit.startswith('%') else key.unit}"
+    """A measured rate with three digits: `12.3 MB/s`, `1230 %`."""
+    if key.unit != "bytes/s":
+        return f"{_three(rate)} {'%' if key.unit.startswith('%') else key.unit}"
+    prefixes = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1))
+    prefix, size = next((some for some in prefixes if rate >= 0.9995 * some[1]), prefixes[-1])
+    return f"{_three(rate / size)} {prefix}B/s"
+
+
+def _three(number: float) -> str:
+    """Three digits, without an exponent."""
+    return format(Decimal(f"{number:.3g}"), "f")
 
 
 def interval(quota: Recommendation) -> str:

@@ -193,6 +193,22 @@ def test_a_fetch_that_never_gets_through() -> None:
     assert counter(loop, REQUEST).throttled_events == closed_loop.MAX_RETRIES + 1
 
 
+def test_a_fetch_in_too_many_pieces_never_gets_through() -> None:
+    """10 MB at 100 B/s would take more than a day, and as many pieces as nobody waits for."""
+    loop = closed([(0, 1, FETCH, 10_000_000, 0), (1, 1, FETCH, 10, 0)], quotas(consumer_byte_rate=100))
+
+    assert loop.delays == {("alice", "app"): None}
+    assert counter(loop, CONSUMER).throttled_events == closed_loop.MAX_RETRIES + 1
+
+
+def test_a_stored_limit_of_0_delays_nothing() -> None:
+    """A cluster may hold it; the delay that comes of it is below 0."""
+    loop = closed([(0, 1, FETCH, 10_000_000, 0), (1, 1, FETCH, 10, 0)], quotas(consumer_byte_rate=0))
+
+    assert loop.delays == {("alice", "app"): 0}
+    assert counter(loop, CONSUMER) == Closed(2)
+
+
 def test_limits_go_by_the_time_of_the_closed_loop() -> None:
     """A request that is delayed beyond a change finds the new limit."""
     low, high = quotas(producer_byte_rate=1000).latest, quotas(producer_byte_rate=10**9).latest

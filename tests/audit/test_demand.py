@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.recommendation import Scope, unlimited
 from kquota.core.resolver import Resolver
+from kquota.core.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 
@@ -161,6 +163,33 @@ def measure(
             assert counter is not None
             found[counter] = measured
     return found
+
+
+def test_many_counters_are_not_sorted_for_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more cells are left than there should be, they are put together each time they have doubled."""
+    monkeypatch.setattr(demand, "_COMPACT_CELLS", 20)
+    collector = DemandCollector(AuditSettings(QuotaHistory.of(QuotaSnapshot({}))), Question(0.01, 0.95))
+    sorts = 0
+
+    def compact() -> None:
+        nonlocal sorts
+        sorts += 1
+        DemandCollector._compact(collector)
+
+    monkeypatch.setattr(collector, "_compact", compact)
+    parts, counters = 200, 5
+    for number in range(parts):
+        mine = np.arange(counters) + counters * number
+        limits, none = np.full(counters, UNLIMITED), np.zeros(2 * counters, np.int64)
+        times = np.tile([1_700_000_000_000, 1_700_000_001_000], counters)
+        kinds, offsets = np.full(counters, PRODUCE), np.arange(0, 2 * counters + 1, 2)
+        part = replay.Part(mine, mine, kinds, limits, offsets, times, none, None, None, None, None, None)
+        collector.part(part, none, np.ones(2 * counters))
+
+    told = list(collector.finish())
+
+    assert [measured.seconds for _, measured in told] == [2] * parts * counters
+    assert 2 < sorts < 10
 
 
 @pytest.mark.usefixtures("loops")

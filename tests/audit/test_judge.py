@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,13 @@ def totals(values: Sequence[float], *, user: str | None = "u", client: str | Non
     ends = np.arange(1, len(values) + 1) * 60_000 + START
     series = Series("1", PRODUCE, Nature.TOTAL, user, client)
     return Samples(series, ends, np.full(len(values), 60_000), np.array(values, float), **others)
+
+
+def counter(readings: Sequence[tuple[int, float]], *, user: str | None = "u", **others: Any) -> Samples:
+    """Readings (ms, value) of a counter of which nobody knows when it began."""
+    times, values = (np.array(column) for column in zip(*readings, strict=True))
+    series = Series("1", PRODUCE, Nature.COUNTER, user, None)
+    return Samples(series, times + START, np.zeros(len(times), np.int64), values.astype(float), **others)
 
 
 def verdicts(samples: Sequence[Samples], history: QuotaHistory, **others: Any) -> dict[str, tuple[str, str | None]]:
@@ -267,6 +274,75 @@ def test_not_throttled_needs_the_whole_time(others: dict[str, Any], verdict: str
     assert verdicts([gauge([100.0] * 10, **others)], history)["u:"][0] == verdict
 
 
+MINUTES = [(60_000 * n, 0.0) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "verdict"),
+    [
+        ([(0, 7e6), (60_000, 7e6), (120_000, 7e6)], "not throttled"),
+        # What was charged from the second reading to the restart is in none.
+        ([(0, 7e6), (60_000, 7e6), (120_000, 5.0)], "undetermined"),
+        # Nobody saw it begin: all of it may have come in the minute before.
+        ([(60_000, 7e6), (120_000, 7e6)], "undetermined"),
+        ([(60_000, 0.0), (120_000, 7.0)], "not throttled"),
+        ([(0, 0.0), (60_000, 1e6)], "throttled"),
+        # It began anew, and came to more than a minute may hold.
+        ([(0, 7e6), (60_000, 1e6)], "throttled"),
+        # Two servers scrape it; the one whose scrape began later was answered first.
+        ([(0, 7e6), (60_000, 7_000_500.0), (60_300, 7_000_400.0), (120_000, 7_000_500.0)], "not throttled"),
+    ],
+)
+def test_counters(readings: Sequence[tuple[int, float]], verdict: str) -> None:
+    """What is lost when a counter begins anew, or before it is first read, excludes nothing, and proves nothing."""
+    history = quotas({Entity(user=DEFAULT): {PRODUCE: 1000}})
+
+    assert verdicts([counter(readings), counter(MINUTES, user="other")], history)["u:"][0] == verdict
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 180_000), st.sampled_from([10, 3000, 9000, 20_000])), min_size=1, max_size=25),
+    st.lists(st.integers(0, 180_000), max_size=2),
+    st.integers(0, 180_000),
+    st.sampled_from([5000, 15_000, 60_000]),
+    st.sampled_from(list(Generation)),
+)
+@settings(max_examples=200)
+def test_a_verdict_on_a_counter_is_never_wrong(
+    requests: list[tuple[int, int]], restarts: list[int], born: int, gap: int, generation: Generation
+) -> None:
+    """Whenever it begins anew, unless nobody can see that it did, and whenever it is first read."""
+    requests = sorted(requests)
+    readings: list[tuple[int, float]] = []
+    hidden = False
+    for now in range(0, 180_000 + gap, gap):
+        since = max((time for time in restarts if time <= now), default=0)
+        value = float(sum(size for time, size in requests if since <= time < now))
+        hidden |= any(now - gap < time <= now for time in restarts) and value >= (readings or [(0, 0.0)])[-1][1]
+        if now >= born:
+            readings.append((now, value))
+    rate, plain = kernel(Mode.PLAIN).new_rate(QuotaWindows(), generation), kernel(Mode.PLAIN)
+    throttled = any(plain.produce(rate, START + time, size, 1000.0).throttle_ms > 0 for time, size in requests)
+    samples = [counter(MINUTES, user="other"), *([counter(readings)] if readings else [])]
+
+    history = quotas({Entity(user=DEFAULT): {PRODUCE: 1000}})
+    verdict, _ = verdicts(samples, history, generation=generation).get("u:", ("nothing", None))
+
+    if verdict == "throttled":
+        assert throttled
+    elif verdict == "not throttled" and not hidden:
+        before = [time for time, _ in requests if time < readings[0][0]]
+        assert not throttled or (before and readings[0][1] == 0)
+
+
+def test_two_servers_that_scrape_the_same_rates() -> None:
+    """Readings of one moment are of one counter: they are not added up."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+    samples = [gauge([rate] * 9, client=client) for client in "ab" for rate in (601.0, 602.0)]
+
+    assert verdicts(samples, history)["u:"][0] == "undetermined"
+
+
 def test_a_throttled_fetch_is_in_no_rate() -> None:
     """Low rates of a consumer that was throttled exclude nothing."""
     history = quotas({Entity(user="u"): {FETCH: 1000}})
@@ -299,6 +375,29 @@ def test_in_force_throttle_times_exclude(gap: int, beside: float | None, verdict
     assert {row["verdict"] for row in table.to_pylist() if row["key"] == PRODUCE.value} == {verdict}
 
 
+@pytest.mark.parametrize(
+    ("first", "count", "verdict"),
+    [(0, 9, "not throttled"), (0, 6, "undetermined"), (3, 6, "undetermined"), (1, 8, "not throttled")],
+)
+def test_throttle_times_exclude_only_where_there_are_some(first: int, count: int, verdict: str) -> None:
+    """From half a minute after the first rate to the last one."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
+    free = gauge([0.0] * count, gap=20_000, nature=Nature.THROTTLE)
+    free = replace(free, end_ms=free.end_ms + first * 20_000)
+
+    assert verdicts([gauge([900.0] * 9, gap=20_000), free], history, in_force=True)["u:"][0] == verdict
+
+
+def test_rates_do_not_show_what_hides_a_throttle() -> None:
+    """The request quota may have delayed more: only its throttle times tell."""
+    history = quotas({Entity(user="u"): {PRODUCE: 1000, REQUEST: 10.0}})
+    samples = [gauge([900.0] * 9), gauge([0.0] * 9, nature=Nature.THROTTLE), gauge([9.0] * 9, key=REQUEST)]
+
+    ((table,), _) = judge(samples, AuditSettings(history, in_force=True))
+
+    assert {row["verdict"] for row in table.to_pylist() if row["key"] == PRODUCE.value} == {"undetermined"}
+
+
 def test_controller_mutations_are_evidence_only() -> None:
     """Their rate is not what a token bucket is judged by."""
     key = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -323,6 +422,78 @@ def test_a_history_of_quotas() -> None:
 
     assert of(strict, loose) == ("throttled", 1)
     assert of(loose, strict) == ("undetermined", 1)
+
+
+def test_a_period_that_no_sample_is_all_of() -> None:
+    """A total that reaches into it from another does not leave it out."""
+    loose, strict, late = ({Entity(user="u"): {PRODUCE: value}} for value in (100_000, 1000, 1000))
+    history = QuotaHistory(tuple(map(QuotaSnapshot, (loose, strict, loose))), (START + 70_000, START + 90_000))
+    after = QuotaHistory(tuple(map(QuotaSnapshot, (loose, late))), (START + 180_000,))
+
+    assert verdicts([totals([50_000.0] * 3)], history)["u:"] == ("undetermined", "the samples allow both")
+    assert verdicts([totals([500.0] * 3)], history)["u:"] == ("not throttled", None)
+    assert verdicts([totals([50_000.0] * 3)], after)["u:"] == ("not throttled", None)
+
+
+named = st.sampled_from(
+    [
+        Entity(user="u"), Entity(user=DEFAULT), Entity(user="u", client_id="a"), Entity(client_id="a"),
+        Entity(client_id=DEFAULT),
+    ]
+)  # fmt: skip
+snapshots = st.dictionaries(
+    named, st.sampled_from([100, 1000, 5000]).map(lambda limit: {PRODUCE: limit}), min_size=1, max_size=3
+).map(QuotaSnapshot)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 179_999), st.sampled_from("ab"), st.sampled_from([1, 1000, 3000, 9000])),
+        min_size=1,
+        max_size=40,
+    ),
+    st.lists(snapshots, min_size=3, max_size=3),
+    st.lists(st.integers(0, 179_999), max_size=2, unique=True),
+    st.sampled_from([("u", True), ("u", False), (None, True)]),
+    st.sampled_from(list(Generation)),
+)
+@settings(max_examples=200)
+def test_a_verdict_over_a_history_is_never_wrong(
+    requests: list[tuple[int, str, int]],
+    quotas_of_then: list[QuotaSnapshot],
+    changes: list[int],
+    finer: tuple[str | None, bool],
+    generation: Generation,
+) -> None:
+    """Wherever the quotas change, and the clients from one counter to another with them."""
+    history = QuotaHistory(tuple(quotas_of_then[: len(changes) + 1]), tuple(START + time for time in sorted(changes)))
+    user, by_client = finer
+    plain = kernel(Mode.PLAIN)
+    sums: dict[str | None, list[float]] = {}
+    rates: dict[str, Any] = {}
+    throttled: dict[str, bool] = {}
+    behind: dict[str, set[str]] = {}
+    for time, client, size in sorted(requests):
+        scope = client if by_client else None
+        sums.setdefault(scope, [0.0] * 3)[time // 60_000] += size
+        found = Resolver.of(history.at(START + time), PRODUCE).resolve("u", client)
+        if found.limit is not None:
+            name = str(found.sensor)
+            rate = rates.setdefault(name, plain.new_rate(QuotaWindows(), generation))
+            delay = plain.produce(rate, START + time, size, float(found.limit)).throttle_ms
+            throttled[name] = throttled.get(name, False) or delay > 0
+            behind.setdefault(f"{user or ''}:{scope or ''}", set()).add(name)
+    samples = [totals(amounts, user=user, client=client) for client, amounts in sums.items()]
+
+    said = {name: verdict for name, (verdict, _) in verdicts(samples, history, generation=generation).items()}
+
+    for name, verdict in said.items():
+        if verdict == "throttled":
+            assert throttled[name]
+        elif verdict == "not throttled":
+            # Where it was a part of another counter, that has a finding of its own, or none at all.
+            parts = {other for other in behind.get(name, ()) if said.get(other, verdict) == verdict}
+            assert not any(throttled.get(other, False) for other in {name, *parts})
 
 
 def test_counts_what_no_quota_governs() -> None:
@@ -401,12 +572,16 @@ def test_a_verdict_is_never_wrong(
 
 
 def test_findings_are_a_document() -> None:
-    """The JSON of sampled findings is what its schema says."""
+    """The JSON of sampled findings is what its schema says, also where a counter has throttle times and no rates."""
     from jsonschema import Draft202012Validator
 
     from kquota.documents.audit import audit_document
     from kquota.documents.encoding import schema
 
+    free = [gauge([0.0] * 9, nature=Nature.THROTTLE)]
+    ((table,), _) = judge(free, AuditSettings(quotas({Entity(user="u"): {PRODUCE: 1000}}), in_force=True))
+    (finding,) = audit_document(table.to_pylist(), {}, {}, "local")["findings"]
+    assert (finding["verdict"], finding["events"], finding["throttled_share"]) == ("not throttled", 0, 0)
     result = audit("kafka-jmx.csv", RECORDED)
     brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
     quality = asdict(result.quality)

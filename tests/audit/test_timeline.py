@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,10 @@ from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.timeline import MOST_BINS, Bin, Timeline, width_of
+from kquota.core.entity import DEFAULT, Entity
 from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from tests.audit.recorded import LOG, QUOTAS
 
@@ -79,6 +84,54 @@ def test_memory_is_bounded_by_wider_bins(monkeypatch: pytest.MonkeyPatch) -> Non
     for row, line in told:
         assert line.width_ms > 2000
         assert_told_alike(row, line)
+
+
+MONTH_MS, MINUTE_MS = 30 * 86_400_000, 60_000
+
+
+@pytest.mark.parametrize(("cells", "least"), [(timeline.MOST_CELLS, 61), (40_000, 2)])
+def test_ten_minutes_of_a_month_are_shown_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cells: int, least: int
+) -> None:
+    """With as much again before and after, in bins that tell them apart; what goes on all month is shown as it was."""
+    monkeypatch.setattr(timeline, "MOST_CELLS", cells)
+    start, trouble = 1_700_000_000_000, 1_700_000_000_000 + 20 * 86_400_000
+    rows = [(start + at, user, 1000) for at in range(0, MONTH_MS, 2 * MINUTE_MS) for user in ("alice", "carol")]
+    rows += [(trouble + at, "alice", 100_000) for at in range(0, 10 * MINUTE_MS + 1, 10_000)]
+    rows += [(start + at, "bob", 200_000) for at in range(0, MONTH_MS, 10 * MINUTE_MS)]
+    usage = tmp_path / "usage.csv"
+    lines = [f"{time},{user},produce,{size}" for time, user, size in sorted(rows)]
+    usage.write_text("\n".join(["time_ms,user,api,bytes", *lines]))
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 5000}}))
+    asked = AuditSettings(quotas, timelines=8)
+
+    result = local.audit(plan_splits([str(usage)], "auto"), asked, "usage.csv", processes=1)
+
+    told = {row["sensor"]: (row, line) for row, line in rows_with_timeline(result)}
+    assert set(told) == {"alice:", "bob:"}
+    assert told["bob:"][1].around is None
+    assert_told_alike(*told["bob:"])
+    row, line = told["alice:"]
+    assert line.around == (trouble - 10 * MINUTE_MS, trouble + 20 * MINUTE_MS)
+    assert row["last_throttled_ms"] - row["first_throttled_ms"] == 10 * MINUTE_MS
+    assert sum(one.throttle_ms for one in line.bins) == row["throttle_time_ms"]
+    assert sum(one.throttled for one in line.bins) == row["throttled_events"] == 61 + 5
+    assert line.bins[0].start_ms <= line.around[0] + 2 * MINUTE_MS
+    assert line.bins[-1].start_ms >= line.around[1] - 2 * MINUTE_MS - line.width_ms
+    assert len([one for one in line.bins if one.throttled]) >= least
+
+
+@given(st.lists(st.integers(0, 1000) | st.integers(0, 10**6), min_size=6, max_size=6))
+def test_what_is_small_in_a_part_is_small_in_all(gaps: list[int]) -> None:
+    """Whoever replays a part may drop the rest."""
+    whole_first, part_first, first, last, part_last, whole_last = accumulate(gaps)
+    part = timeline.around(first, last, part_first, part_last)
+    whole = timeline.around(first, last, whole_first, whole_last)
+
+    if part is not None:
+        assert whole is not None
+        assert part == (max(whole[0], part_first), min(whole[1], part_last))
+        assert part_first <= part[0] <= first <= last <= part[1] <= part_last
 
 
 def test_nothing_is_followed_unless_asked_for() -> None:

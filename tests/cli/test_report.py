@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import urllib.parse
 from dataclasses import replace
@@ -12,18 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from kquota.audit import local
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.cli.audit import print_result
 from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
+from kquota.core.quota import LONG_MAX, QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit.recorded import LOG, QUOTAS
 from tests.browser import Browser
@@ -207,6 +212,90 @@ def test_names_are_text(tmp_path: Path, browser: Browser, width: int) -> None:
     assert "no limit" in text
 
 
+def test_a_short_trouble_and_a_limit_that_was_lifted(tmp_path: Path, browser: Browser) -> None:
+    """The chart shows the time around it, in the scale of what was used; the text names the limit of then."""
+    start, trouble = 1_700_000_000_000, 1_700_003_600_000
+    rows = [(start + at, 1000) for at in range(0, 7_200_001, 20_000)]
+    rows += [(trouble + at, 100_000) for at in range(0, 120_001, 5000)]
+    usage = tmp_path / "usage.csv"
+    usage.write_text("time_ms,user,api,bytes\n" + "".join(f"{time},alice,produce,{n}\n" for time, n in sorted(rows)))
+    low, high = (
+        QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: limit}}) for limit in (5000, LONG_MAX)
+    )
+    settings = AuditSettings(QuotaHistory((low, high), (trouble + 180_000,)), per_client=True, timelines=MOST)
+    result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
+    report = Report(
+        result.findings.to_pylist(), result.timelines, result.quality, (), settings, "local", "kquota audit"
+    )
+
+    write_report(report, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+
+    assert browser.troubles == []
+    text = " ".join(browser.evaluate("document.body.innerText").split())
+    assert "by the quota producer_byte_rate of user=alice: 5 kB/s. The limit changed 1 time meanwhile" in text
+    assert "in the end it is 8388608 TiB/s." in text
+    assert "Shown are 6 min of 2 h, those around the delays: 2023-11-14, 23:11:20 to 23:17:20 UTC." in text
+    assert "of the limit" not in text
+    labels = browser.evaluate(f"{CHARTS}.flatMap(s => [...s.querySelectorAll('text')].map(t => t.textContent))")
+    assert any(label.endswith("0k") for label in labels)
+    assert not any(label.endswith(("M", "G", "T", "P", "E")) for label in labels)
+    (drawn,) = browser.evaluate(f"{CHARTS}.map(svg => svg.querySelectorAll('.mark-rect path').length)")
+    (line,) = result.timelines.values()
+    assert drawn == sum(3 if one.peak_rate > one.limit else 2 for one in line.bins)
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, math.nan, math.inf])
+def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: float) -> None:
+    """What nobody can set any more is shown everywhere: as it is, and without a share of it."""
+    rate = 0 if limit == 0 else -1
+    stored = {QuotaKey.PRODUCER_BYTE_RATE: rate, QuotaKey.REQUEST_PERCENTAGE: limit}
+    settings = AuditSettings(
+        QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): stored})), per_client=True, timelines=MOST
+    )
+    usage = tmp_path / "usage.csv"
+    rows = [f"{1_700_000_000_000 + 100 * n},alice,produce,1000,1000000" for n in range(50)]
+    usage.write_text("\n".join(["time_ms,user,api,bytes,request_time_ns", *rows]))
+    result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
+    report = Report(
+        result.findings.to_pylist(), result.timelines, result.quality, (), settings, "local", "kquota audit"
+    )
+
+    write_report(report, tmp_path / "page.html")
+
+    delayed = "1 of 2 counters" if limit == 0 else "Nobody is delayed."
+    assert delayed in (tmp_path / "page.html").read_text()
+    assert summary(report.findings, result.quality).startswith(f"**{int(limit == 0)} of 2 counters throttled.**")
+    print_result(result, settings, "table", None, show_all=True)
+    assert f"{rate} B/s  " in capsys.readouterr().out
+    print_result(result, settings, "json", None, show_all=True)
+    document = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema("audit")).validate(document)
+    shares = {finding["key"]: finding["peak_share"] for finding in document["findings"]}
+    assert shares == {"producer_byte_rate": None, "request_percentage": 0.0 if limit == math.inf else None}
+
+
+def test_what_changes_where_samples_do_not_tell_how_often(tmp_path: Path) -> None:
+    """A client that is throttled for certain is not called undetermined."""
+    unknown, throttled = Standing("undetermined", None, None), Standing("throttled", None, None, ("1",))
+    change = ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, None, unknown, throttled, Outcome.UNDETERMINED)
+    write_report(recorded_report(comparison=Comparison((change,), (), 0)), tmp_path / "page.html")
+
+    page = (tmp_path / "page.html").read_text()
+    line = next(line for line in page.splitlines() if "(any client-id)" in line)
+    assert re.findall(r'<td class="n">([^<]*)</td>', line) == ["undetermined", "yes"]
+
+
+@pytest.mark.parametrize("key", [QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE])
+def test_who_creates_too_many_partitions_is_refused(tmp_path: Path, key: QuotaKey) -> None:
+    """Unlike whoever produces too much."""
+    rows = [{**row, "key": key.value} for row in recorded_report().findings[:1]]
+    write_report(recorded_report(findings=rows, timelines={}), tmp_path / "page.html")
+
+    page = (tmp_path / "page.html").read_text()
+    assert ("is refused instead" in page) == (key is QuotaKey.CONTROLLER_MUTATION_RATE)
+
+
 def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None:
     """A name must not look like another one."""
     rows = [dict(row) for row in recorded_report().findings]
@@ -348,5 +437,7 @@ def test_words() -> None:
         "0 %", "< 0.1 %", "0.3 %", "9.9 %", "10 %", "42 %",
     ]  # fmt: skip
     assert [words.length(ms) for ms in (398, 12_500, 240_000, 7_200_000)] == ["398 ms", "12.5 s", "4 min", "2 h"]
+    days = [86_400_000, 3 * 86_400_000, 50 * 3_600_000, 365 * 86_400_000 - 1]
+    assert [words.length(ms) for ms in days] == ["24 h", "3 days", "2 days 2 h", "365 days"]
     row = {"key": "producer_byte_rate", "sensor": "CN%3Dx%2Cy:app:1"}
     assert words.who(row) == "user CN=x,y, client-id app:1"

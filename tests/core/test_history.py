@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
+from kquota.core.history import QuotaHistory, Step
+from kquota.core.plan import Change
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
@@ -34,6 +35,19 @@ def test_time_goes_on(moments: tuple[int, int]) -> None:
     """Two snapshots cannot hold from the same moment."""
     with pytest.raises(InputError, match="must increase"):
         QuotaHistory((NONE, LOW, HIGH), moments)
+
+
+def test_changes_of_one_moment_are_taken_back_in_their_order() -> None:
+    """The last one first: two alterations may be done in the same ms."""
+    alice = Entity(user="alice")
+    first, second = (
+        Step(1000, (Change(alice, before.get(alice, {}), after.get(alice, {})),), name)
+        for before, after, name in ((NONE, LOW, "first"), (LOW, HIGH, "second"))
+    )
+
+    history = QuotaHistory.leading_to(HIGH, [first, second])
+
+    assert list(history) == [(None, NONE), (1000, HIGH)]
 
 
 def test_each_change_has_its_snapshot() -> None:

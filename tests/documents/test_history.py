@@ -81,6 +81,8 @@ def test_forms_of_a_time(tmp_path: Path, since: str) -> None:
     [
         ("2026-03-11T09:00:00Z", "tomorrow", "periods[1]: from: 'tomorrow' is not a time"),
         ("2026-03-11T09:00:00Z", "2027-01-01", "periods[2]: it begins before the one before it"),
+        ("1773219600500", "1773219600", "periods[2]: from: not a time between 2001 and 2100"),
+        ("1773219600500", "0001-01-01", "periods[2]: from: not a time between 2001 and 2100"),
         ("1773219600500", "1773219600000", "periods[2]: it begins before the one before it"),
         ("    quotas: []\n", "    quotas: []\n  - quotas: []\n", "periods[3]: from is missing"),
         ("  - quotas:\n", "  - from: 1\n    quotas:\n", "periods[0]: the first one has no from"),
@@ -106,7 +108,9 @@ def histories(draw: st.DrawFn) -> QuotaHistory:
     for snapshot in draw(st.lists(snapshots, max_size=4)):
         if snapshot != chosen[-1]:
             chosen.append(snapshot)
-    times = draw(st.sets(st.integers(0, 4_000_000_000_000), min_size=len(chosen) - 1, max_size=len(chosen) - 1))
+    times = draw(
+        st.sets(st.integers(1_000_000_000_000, 4_000_000_000_000), min_size=len(chosen) - 1, max_size=len(chosen) - 1)
+    )
     return QuotaHistory(tuple(chosen), tuple(sorted(times)))
 
 

@@ -16,9 +16,12 @@ WIDE: Final = 624
 NARROW: Final = 272
 """The two widths of the drawing itself (px), the axis left out: for a page on a desk or on paper, and for a phone."""
 
+HEADROOM: Final = 2
+"""So many times what is shown is what the axis reaches to at most."""
+
 
 def draw(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: int, width: int) -> str:
-    """SVG in the colours of the page. The charts of one page all show the same stretch of time."""
+    """SVG in the colours of the page, of the time from the first to the last ms."""
     drawn = drawing.svg(drawing.picture(AS_AROUND, _specification(key, timeline, first_ms, last_ms, width)))
     # A tenth of a pixel is enough, and half of the page.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}", path[0]), drawn)
@@ -40,6 +43,9 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
     ]
     limits = [{"start": one.start_ms, "limit": one.limit} for one in timeline.bins]
     limits = [{**limits[0], "start": begin}, *limits[1:], {**limits[-1], "start": end}]
+    # A limit far above all that was used, such as one that was lifted, must not flatten the rest.
+    room = HEADROOM * max(min(one.limit for one in timeline.bins), *(one.peak_rate for one in timeline.bins))
+    scale = {"domainMax": room, "clamp": True} if max(one.limit for one in timeline.bins) > room else {}
     calm, hit, limit = AS_AROUND.series
     axis = {
         "title": None,
@@ -61,7 +67,7 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
     y_axis = {"title": unit, "tickCount": 4, "labelExpr": drawing.ENGINEERING}
 
     def bars(values: list[dict[str, Any]], bottom: dict[str, Any], top: str, colour: str) -> dict[str, Any]:
-        y = {"field": top, "type": "quantitative", "axis": y_axis}
+        y = {"field": top, "type": "quantitative", "axis": y_axis, "scale": scale}
         mark = {"type": "rect", "aria": False, "color": colour}
         return {"data": {"values": values}, "mark": mark, "encoding": {**bar, "y": y, "y2": bottom}}
 
@@ -75,13 +81,13 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
             {
                 "data": {"values": limits},
                 "mark": {**line, "color": limit},
-                "encoding": {"x": x, "y": {"field": "limit", "type": "quantitative", "axis": y_axis}},
+                "encoding": {"x": x, "y": {"field": "limit", "type": "quantitative", "axis": y_axis, "scale": scale}},
             },
         ],
     }
     x = {**x, "axis": axis}
     bar["x"] = x
-    y_axis = {"title": "delay, s", "tickCount": 2, "labelExpr": drawing.ENGINEERING}
+    y_axis, scale = {"title": "delay, s", "tickCount": 2, "labelExpr": drawing.ENGINEERING}, {}
     delay = {"width": width, "height": 56, **bars(bins, {"datum": 0}, "delay", hit)}
     return {"padding": {"left": 0, "top": 6, "right": 14, "bottom": 2}, "spacing": 10, "vconcat": [rate, delay]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,7 +11,7 @@ from markupsafe import Markup
 from kquota import __version__
 from kquota.cli.report import MOST, Report, Row, charts, words
 from kquota.cli.text import many, records_text, safe
-from kquota.core.quota import QuotaKey, humanize
+from kquota.core.quota import QuotaKey, humanize, share_of_limit
 from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 200
 """Counters in a table; the rest is in the JSON."""
-MOST_NUMBERS: Final = 30
+MOST_NUMBERS: Final = 32
 """Lines in the table below a chart."""
 NEAR: Final = 0.8
 """A peak of this share of the limit is near it."""
@@ -82,6 +83,7 @@ def _values(report: Report) -> dict[str, Any]:
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "quality": quality,
         "read": records_text(quality.events, bases),
+        "mutations": any(words.key(row) is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
         "sampled": bool(bases) and "requests" not in bases,
         "ungoverned": records_text(quality.ungoverned, bases),
         "exemptions": [
@@ -110,8 +112,8 @@ def _period(report: Report) -> tuple[int, int]:
 
 
 def _peak(row: Row) -> float:
-    share: float = (row["peak_rate_max"] or row["peak_rate"]) / row["limit"]
-    return share
+    """The most that the peak can be, as a share of the limit."""
+    return share_of_limit(row["peak_rate_max"] or row["peak_rate"], row["limit"]) or 0.0
 
 
 def _counter(report: Report, row: Row) -> dict[str, Any]:
@@ -128,7 +130,8 @@ def _counter(report: Report, row: Row) -> dict[str, Any]:
         "limit": words.limit(row),
         "per_broker": words.key(row) is not QuotaKey.CONTROLLER_MUTATION_RATE,
         "peak": words.peak(row),
-        "peak_rate": words.rate(row, row["peak_rate"]),
+        "limit_then": None,
+        "peak_rate": words.rate(row, row["peak_rate"]) + (f", {words.peak(row)} of the limit" * words.is_share(row)),
         "share": None if row["throttled_events"] is None else words.share(row["throttled_events"], row["events"]),
         "when": None if first is None else words.times(first, last),
         "within": None if first is None else words.length(last - first),
@@ -139,6 +142,9 @@ def _counter(report: Report, row: Row) -> dict[str, Any]:
     if timeline is not None:
         values["clients"] = _clients(row)
         values["chart"] = _chart(report, row, timeline)
+        then = [words.limit({**row, "limit": one.limit}) for one in timeline.bins if one.throttled]
+        if row["limit_changes"]:
+            values["limit_then"] = ", then ".join(each for each, _ in groupby(then))
     return values
 
 
@@ -161,9 +167,8 @@ def _clients(row: Row) -> list[dict[str, Any]]:
 def _chart(report: Report, row: Row, timeline: Timeline) -> dict[str, Any]:
     from kquota.audit.timeline import width_of
 
-    first, last = _period(report)
+    first, last = timeline.around or _period(report)
     coarse = timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS))
-    limits = {one.limit for one in timeline.bins}
     # What is drawn holds no name: Vega escapes text, and there is none but numbers and units.
     wide, narrow = (
         Markup(charts.draw(words.key(row), timeline, first, last, width))  # noqa: S704 - made here, of numbers
@@ -173,7 +178,7 @@ def _chart(report: Report, row: Row, timeline: Timeline) -> dict[str, Any]:
         "wide": wide,
         "narrow": narrow,
         "width": duration_of(timeline.width_ms),
-        "limit": words.limit(row) if len(limits) == 1 else None,
+        "around": None if timeline.around is None else (words.length(last - first), words.times(first, last)),
         "numbers_width": duration_of(coarse.width_ms),
         "numbers": [
             {
@@ -229,11 +234,18 @@ def _change(change: ClientChange) -> dict[str, Any]:
     }
 
 
+def _delayed(standing: Standing) -> str:
+    """How often; samples may show that it is, and not how often."""
+    if standing.throttled_events is not None:
+        return f"{standing.throttled_events:,}"
+    return "yes" if standing.verdict == "throttled" else standing.verdict
+
+
 def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
     """One client under one set of quotas."""
     return {
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
-        "delayed": standing.throttled_events,
+        "delayed": _delayed(standing),
         "delay_ms": standing.throttle_time_ms,
     }

@@ -79,7 +79,10 @@ def used(row: Row, value: int) -> str:
 
 
 def length(milliseconds: int) -> str:
-    """A length of time: `398 ms`, `12.5 s`, `18 min 10 s`, `4 min`."""
+    """A length of time: `398 ms`, `12.5 s`, `18 min 10 s`, `4 min`, `29 days 3 h`."""
+    if milliseconds >= 2 * 86_400_000:
+        days, hours = divmod(round(milliseconds / 3_600_000), 24)
+        return f"{days} days {hours} h".removesuffix(" 0 h")
     return duration(milliseconds).removesuffix(" 0 s").removesuffix(" 0 min")
 
 
@@ -92,11 +95,22 @@ def share(part: float, whole: float) -> str:
 
 
 def peak(row: Row) -> str:
-    """The highest observed rate as a share of the limit; a lower bound, or two, where that is all there is."""
+    """The highest observed rate as a share of the limit; a lower bound, or two, where that is all there is.
+
+    The rate itself where the limit changed, or is not above 0, as a cluster may hold it.
+    """
     least, most = row["peak_rate"], row["peak_rate_max"]
+    if not is_share(row):
+        return f"≥ {rate(row, least)}" if most is None else range_text(rate(row, least), rate(row, most))
     if most is None:
         return f"≥ {share(least, row['limit'])}"
     return range_text(share(least, row["limit"]), share(most, row["limit"]))
+
+
+def is_share(row: Row) -> bool:
+    """Whether the peak can be told as a share of the limit."""
+    changed: bool = row["limit_changes"] > 0
+    return row["limit"] > 0 and not changed
 
 
 def source(row: Row) -> tuple[str, str]:
