@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from kquota.errors import Refused
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -73,6 +75,18 @@ def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():
         click.echo(text, err=True)
+
+
+def ask(question: str, *, done: str, yes: str) -> None:
+    """Asks on the terminal before anything happens.
+
+    Raises Refused for any answer but yes (nothing was `done`), and where nobody can be asked; `yes` says what `--yes`
+    does there.
+    """
+    if not sys.stdin.isatty():
+        raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
+    if not click.confirm(question, err=True):
+        raise Refused(f"nothing was {done}: the answer was no")
 
 
 def shows_progress() -> bool:
