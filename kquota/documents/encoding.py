@@ -141,7 +141,8 @@ def parse(path: Path, text: str) -> Document:
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
     data = _parse_json(path, text) if text.lstrip().startswith("{") else _parse_yaml(path, text)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: expected a mapping at the top, found {type(data).__name__}")
+        found = "nothing" if data is None else _type_name(data)
+        raise InputError(f"{path}: expected a mapping at the top, found {found}")
     return data
 
 
