@@ -54,6 +54,16 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
     ]
 
 
+class Group(click.Group):
+    """A group whose help says of each command all that its first line says."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, child.get_short_help_str(limit=200)) for name, child in sorted(self.commands.items())]
+            )
+
+
 def with_global_options(command: C) -> C:
     """The command, and what is below it, with the options of all; its help only says that there are some."""
     if not any(param.name == "quiet" for param in command.params):
