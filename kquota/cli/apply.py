@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default=20,
     show_default=True,
     metavar="PERCENT",
-    help="Refuse to delete more of the cluster's entities.",
+    help="Refuse to delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option(
     "--max-changed",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     default=50,
     show_default=True,
     metavar="PERCENT",
-    help="Refuse to change or delete more of the cluster's entities.",
+    help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option(
     "--force", is_flag=True, help="Apply in spite of these shares, protected entities and internal principals."

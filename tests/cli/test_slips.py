@@ -95,3 +95,9 @@ def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
     done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
     assert done.code == 3
     assert "(a file, context:NAME, or live: the cluster of the options)" in done.complaint
+
+
+def test_unlimited_is_no_value(kquota: Kquota) -> None:
+    done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=unlimited")
+    assert done.code == 3
+    assert "(a positive number of bytes/s; to lift a limit, delete the key)" in done.complaint
