@@ -67,6 +67,17 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
 
+def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
+    """The client-id has no quota of its own, and still there is one that limits it."""
+    done = kquota("describe", "--zookeeper", filled, "--client", "app1")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "no quotas are set",
+        "there are quotas of user=alice,client-id=app1: --no-strict shows them",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
