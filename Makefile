@@ -15,14 +15,16 @@ STAMP := $(VENV)/.installed
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test nightly generate zipapp bench record clean prerequisites maven shell-tools
+.PHONY: help env demo check test nightly generate zipapp bench record clean python prerequisites maven shell-tools
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
 
-prerequisites:
+python:
 	@command -v $(PYTHON) >/dev/null || { echo "kquota needs Python 3.11 or later: apt-get install python3 python3-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "kquota needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo none): apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11" >&2; exit 1; }
+
+prerequisites: python
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "kquota's sandbox and audit need a JDK 17 or later: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1 | { read major; test "$${major:-0}" -ge 17; } || { echo "kquota's sandbox and audit need a JDK 17 or later, and java on the path is older: apt-get install openjdk-17-jdk-headless" >&2; exit 1; }
 
@@ -64,8 +66,10 @@ nightly: maven env
 generate: env
 	$(BIN)/python -m tests.generate
 
-zipapp: env
-	$(BIN)/python -m tools.pyz --out dist/kquota.pyz
+# Who wants nothing else needs no Java and no Spark: pip is all that it takes.
+zipapp: python
+	$(PYTHON) -m venv build/zipapp
+	build/zipapp/bin/python -m tools.pyz --out dist/kquota.pyz
 
 bench: maven env
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench

@@ -53,7 +53,7 @@ def exit_code_table() -> str:
 
 def help_block() -> str:
     """What `kquota --help` prints."""
-    context = click.Context(cli, info_name="kquota", terminal_width=100, max_content_width=100)
+    context = click.Context(cli, info_name="kquota", terminal_width=100, **cli.context_settings)
     return f"```\n{cli.get_help(context)}\n```\n"
 
 

@@ -160,7 +160,7 @@ def test_the_review(tmp_path: Path, base: str | None, changed: str, code: int, h
 @pytest.mark.parametrize(
     ("changed", "script", "code", "says"),
     [
-        (BASE.replace("20kB", "-1"), REVIEW, 3, "quotas.yaml: quotas[0]:"),
+        (BASE.replace("20kB", "-1"), REVIEW, 3, "quotas.yaml, line 4: quotas[0]:"),
         (HARMFUL, REVIEW.replace("usage.csv", "none.csv"), 3, "none.csv: no such file"),
         (HARMFUL, REVIEW.replace("main", "nowhere"), 128, "nowhere"),
     ],

@@ -303,7 +303,10 @@ def _launch_error(error: Exception, said: str) -> KquotaError:
         return MissingDependency("Spark needs Java 17 or later", hint=hint)
     lines = [line.strip() for line in f"{said}\n{error}".splitlines() if line.strip() and "incubator" not in line]
     reasons = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:] or [type(error).__name__]
-    return Unreachable(f"Spark did not start: {reasons[0][:300]}", hint="check --master and the Java that is used")
+    return Unreachable(
+        f"Spark did not start: {reasons[0][:300]}",
+        hint="check --master and the Java that is used; --engine local needs neither",
+    )
 
 
 @contextlib.contextmanager

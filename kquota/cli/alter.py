@@ -12,6 +12,7 @@ from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note
+from kquota.cli.text import safe
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import ANY
@@ -134,9 +135,17 @@ def command(
             _warn_of_freezes(backend.alter(alterations, validate_only=True))
         results = backend.alter(alterations, validate_only=dry_run)
         late = backend.wait_visible(results, timeout_s=options["timeout"]) if wait and not dry_run else ()
+        absent = {
+            done.entity: keys for each, done in zip(alterations, results, strict=True) if (keys := _absent(each, done))
+        }
+        others = backend.describe() if any(not done.before for done in results if done.entity in absent) else None
     if len(results) == 1 and results[0].error is not None:
         raise results[0].error
     print_results(results, output, dry_run=dry_run)
+    for entity, keys in absent.items():
+        note(safe(f"{entity}: not set: {', '.join(map(str, keys))}"))
+        if others is not None and entity not in others:
+            session.note_slips(others, dict(entity.parts))
     if late:
         raise Conflict(
             f"written, but not shown by the broker within {options['timeout']:g} s: {', '.join(map(str, late))}",
@@ -193,6 +202,13 @@ def _warn_of_freezes(results: Sequence[AlterResult]) -> None:
                 f"will stand still for up to {duration(round(1000 * seconds))}",
                 err=True,
             )
+
+
+def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
+    """The keys to delete that were not there."""
+    if result.error is not None:
+        return []
+    return [key for key in QuotaKey if key in alteration.remove - result.blind and key not in result.before]
 
 
 def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:

@@ -12,7 +12,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import console, note, shows_progress
+from kquota.cli.streams import ask, console, note, shows_progress
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default=20,
     show_default=True,
     metavar="PERCENT",
-    help="Refuse to delete more of the cluster's entities.",
+    help="Refuse to delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option(
     "--max-changed",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     default=50,
     show_default=True,
     metavar="PERCENT",
-    help="Refuse to change or delete more of the cluster's entities.",
+    help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option(
     "--force", is_flag=True, help="Apply in spite of these shares, protected entities and internal principals."
@@ -160,9 +160,7 @@ def carry_out(
             _print_json(ApplyReport(), planned)
         return ExitCode.OK
     if not yes:
-        if not sys.stdin.isatty():
-            raise Refused("nobody was asked: there is no terminal", hint="--yes applies without asking")
-        click.confirm(f"Apply to {cluster} ({summary(planned)})?", abort=True, err=True)
+        ask(f"Apply to {cluster} ({summary(planned)})?", done="applied", yes="applies")
     with _progress() as progress:
         report = apply(
             planned,

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from kquota.cli import contexts, params
-from kquota.cli.streams import note
+from kquota.cli.streams import Group, note
 from kquota.errors import InputError
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def command() -> None:
     """Name clusters, and choose the one to talk to.
 

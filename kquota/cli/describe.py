@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.streams import note
+from kquota.cli.text import safe
 from kquota.core.filter import ANY
 
 if TYPE_CHECKING:
@@ -61,6 +63,15 @@ def command(strict: bool, output: str, **options: Any) -> None:
     print_snapshot(snapshot, output, mechanisms)
     if others is not None:
         session.note_slips(others, wanted.components)
+        _note_pairs(others, wanted)
+
+
+def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
+    """Says which quotas there are for the name together with another one: who asks for it may mean those, too."""
+    pairs = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
+    if pairs:
+        more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        note(safe(f"there are quotas of {pairs[0]}{more}: --no-strict shows them"))
 
 
 def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:

@@ -120,9 +120,11 @@ class _Files:
 
 
 def _hint(path: Path) -> str | None:
-    """That a context is called so, where one is and no file."""
+    """That a context is called so, where one is and no file; what else could stand there, where there is no file."""
     name = str(path)
-    return f"the context of that name is context:{name}" if name in load_config().contexts else None
+    if name in load_config().contexts:
+        return f"the context of that name is context:{name}"
+    return None if path.exists() else "a file, context:NAME, or live: the cluster of the options"
 
 
 def _side(operand: _Operand, files: _Files, options: dict[str, Any]) -> Side:

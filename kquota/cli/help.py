@@ -6,11 +6,13 @@ from importlib.resources import files
 
 import click
 
+from kquota.cli import params
+
 TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker")
 
 
 @click.command("help")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=params.completed_by("topics"))
 @click.pass_context
 def command(ctx: click.Context, topic: str | None) -> None:
     """Explain a concept, or a command.

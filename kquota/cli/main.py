@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -117,7 +118,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
-        error.show()
+        _advised(error).show()
         return ExitCode.USAGE
     except click.ClickException as error:
         error.show()
@@ -142,6 +143,21 @@ def run(argv: Sequence[str]) -> int:
             _traceback()
         _complain(f"internal error: {type(error).__name__}: {error}", "this is a bug: run again with 'kquota --debug'")
         return ExitCode.INTERNAL
+
+
+def _advised(error: click.UsageError) -> click.UsageError:
+    """The error, and what to write instead of a word that stands where no word belongs."""
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
+    if extra is None or error.ctx is None:
+        return error
+    options = {option for param in error.ctx.command.params for option in param.opts}
+    if "--add-config" in options:
+        advice = "Configs are one list, entities are options: --user NAME --add-config KEY=VALUE,KEY=VALUE"
+    elif "--user" in options:
+        advice = "Entities are options: --user NAME, --client NAME, --ip ADDRESS"
+    else:
+        return error
+    return click.UsageError(f"{error.message}. {advice}", error.ctx)
 
 
 def _complain(message: str, hint: str | None) -> None:

@@ -10,13 +10,13 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import Group, note
 
 if TYPE_CHECKING:
     from kquota.core.migration import Finding
 
 
-@click.group("migrate")
+@click.group("migrate", cls=Group)
 def command() -> None:
     """Check what a migration from ZooKeeper to KRaft made of the quotas.
 

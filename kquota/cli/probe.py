@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import ask
 from kquota.errors import InputError, Refused, Unauthorized
 
 if TYPE_CHECKING:
@@ -192,15 +192,13 @@ def _ask(kind: Probe, load: Load, bootstrap: str, options: dict[str, Any]) -> No
         return
     from kquota.cli.text import amount_text, rate_text, safe
 
-    if not sys.stdin.isatty():
-        raise Refused("nobody was asked: there is no terminal", hint="--yes sends without asking")
     where = options["topic"] or (f"topics {options['prefix']}…" if options["prefix"] else "")
-    click.confirm(
+    ask(
         f"{kind.value.capitalize()} on {safe(f'{where} of kafka://{bootstrap}'.removeprefix(' of '))}: "
         f"{rate_text(load.rate, f'{kind.unit}/s')} for {load.duration_s:g} s, "
         f"never more than {amount_text(load.most, kind.unit)}?",
-        abort=True,
-        err=True,
+        done="sent",
+        yes="sends",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import Group, note
 
 
 def _default_directory() -> Path:
@@ -37,7 +37,7 @@ _output = click.option(
 )
 
 
-@click.group("sandbox")
+@click.group("sandbox", cls=Group)
 def command() -> None:
     """A real ZooKeeper on the loopback address, for first steps and demos.
 

@@ -22,8 +22,9 @@ def command(name: str | None) -> None:
     from kquota.errors import InputError
 
     if name is None:
+        width = max(map(len, schema_names()))
         for known in schema_names():
-            click.echo(f"{known:<12} {schema(known)['title']}")
+            click.echo(f"{known:<{width}}  {schema(known)['title']}")
         return
     if name not in schema_names():
         raise InputError(f"no schema named {name!r}", hint=f"schemas: {', '.join(schema_names())}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from kquota.errors import Refused
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -52,6 +54,16 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
     ]
 
 
+class Group(click.Group):
+    """A group whose help says of each command all that its first line says."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, child.get_short_help_str(limit=200)) for name, child in sorted(self.commands.items())]
+            )
+
+
 def with_global_options(command: C) -> C:
     """The command, and what is below it, with the options of all; its help only says that there are some."""
     if not any(param.name == "quiet" for param in command.params):
@@ -73,6 +85,18 @@ def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():
         click.echo(text, err=True)
+
+
+def ask(question: str, *, done: str, yes: str) -> None:
+    """Asks on the terminal before anything happens.
+
+    Raises Refused for any answer but yes (nothing was `done`), and where nobody can be asked; `yes` says what `--yes`
+    does there.
+    """
+    if not sys.stdin.isatty():
+        raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
+    if not click.confirm(question, err=True):
+        raise Refused(f"nothing was {done}: the answer was no")
 
 
 def shows_progress() -> bool:

@@ -158,6 +158,10 @@ def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
     raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
 
 
+_NO_LIMIT = ("unlimited", "none", "off")
+"""What people write for no limit, which is no value."""
+
+
 def parse_value(key: QuotaKey, text: str) -> Value:
     """Reads a value as people write it: `1024`, `1.5MB`, `10MiB/s`, `50%`.
 
@@ -168,7 +172,8 @@ def parse_value(key: QuotaKey, text: str) -> Value:
     match = _NUMBER.match(text)
     if match is None:
         what = "empty" if not text.strip() else f"{text!r}"
-        raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}")
+        lifts = "; to lift a limit, delete the key" if text.strip().lower() in _NO_LIMIT else ""
+        raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}{lifts}")
     if len(match["number"]) > _LONGEST_NUMBER:
         raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
     number = _EXACT.multiply(Decimal(match["number"]), Decimal(_multiplier(key, match["unit"], text)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from kquota.core.address import address
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolution, Resolver, Sensor, encode_user, resolve_ip
@@ -96,8 +97,9 @@ class Reach:
 
     def governed(self, entity: Entity, clients: Iterable[Client]) -> Iterator[tuple[Client, tuple[Resolution, ...]]]:
         """Those of the clients whom the entity governs, each with what it is governed in."""
+        named = _one_spelling(entity)
         for client in clients:
-            if any(_differ(*names) for names in zip(entity, client, strict=True)):
+            if any(_differ(*names) for names in zip(named, _one_spelling(client), strict=True)):
                 continue
             found = tuple(each for each in self.resolve(client) if each.entity == entity)
             if found:
@@ -124,6 +126,12 @@ class Reach:
 
 def _names(names: Iterable[object]) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if isinstance(name, str)}))
+
+
+def _one_spelling(parts: Entity | Client) -> tuple[object, object, object]:
+    """User, client-id and ip, which is compared as an address."""
+    user, client_id, ip = parts
+    return user, client_id, address(ip) if isinstance(ip, str) else ip
 
 
 def _differ(name: object, of_client: object) -> bool:

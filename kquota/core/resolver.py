@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import quote
 
+from kquota.core.address import address
 from kquota.core.entity import DEFAULT, Entity, Name
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import QuotaSnapshot
@@ -242,9 +243,15 @@ def _levels_of(has_user: bool, has_client_id: bool) -> frozenset[Level]:
 
 
 def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
-    """What limits the connections of one ip: its own value, else the default's; each ip has its own counter."""
+    """What limits the connections of one ip: its own value, else the default's; each ip has its own counter.
+
+    The name of an entity is an address however it is spelled: a broker looks it up (`IpConfigHandler`).
+    """
     key = QuotaKey.CONNECTION_CREATION_RATE
-    candidates = ((Level.IP, Entity(ip=ip)), (Level.DEFAULT_IP, Entity(ip=DEFAULT)))
+    named = Entity(ip=ip)
+    if named not in snapshot:
+        named = snapshot.addresses.get(address(ip), named)
+    candidates = ((Level.IP, named), (Level.DEFAULT_IP, Entity(ip=DEFAULT)))
     matches = [
         Shadowed(level, entity, snapshot[entity][key])
         for level, entity in candidates

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
+from kquota.core.address import address
 from kquota.core.entity import Entity, in_order
 from kquota.core.quota import QuotaKey, Value
 
@@ -50,6 +52,11 @@ class QuotaSnapshot(Mapping[Entity, Values]):
 
     def __len__(self) -> int:
         return len(self.quotas)
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Entity]:
+        """The named ips by their `address`; of two that spell the same one, the last."""
+        return {address(entity.ip): entity for entity in self.quotas if isinstance(entity.ip, str)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuotaSnapshot):

@@ -141,7 +141,8 @@ def parse(path: Path, text: str) -> Document:
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
     data = _parse_json(path, text) if text.lstrip().startswith("{") else _parse_yaml(path, text)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: expected a mapping at the top, found {type(data).__name__}")
+        found = "nothing" if data is None else _type_name(data)
+        raise InputError(f"{path}: expected a mapping at the top, found {found}")
     return data
 
 
@@ -279,6 +280,10 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
 
     # Without its name: jsonschema up to 4.17 looks for the schema's own parts under it, and fails for a URN.
     rules = {key: value for key, value in schema(schema_name).items() if key != "$id"}
+    wanted = rules.get("properties", {}).get("kind", {}).get("const")
+    if wanted is not None and "kind" in data and data["kind"] != wanted:
+        # Whatever else does not fit follows from that.
+        raise InputError(f"{path}{line(['kind'])}: kind: expected {wanted}, found {_kind(data['kind'])}")
     problem = best_match(Draft202012Validator(rules).iter_errors(data))
     if problem is None:
         return
@@ -296,6 +301,12 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
     elif problem.validator == "type":
         message = f"expected {problem.validator_value}, found {_type_name(problem.instance)}"
     raise InputError(f"{path}{line(steps)}: {_place(steps)}: {message}", hint=hint)
+
+
+def _kind(found: object) -> str:
+    """The kind that a document says it is; another text may be anything, and is not shown."""
+    is_kind = isinstance(found, str) and re.fullmatch(r"kquota\.[a-z_-]{1,40}", found)
+    return str(found) if is_kind else "another"
 
 
 def _meant(word: str, known: Sequence[str]) -> str:

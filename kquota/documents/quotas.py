@@ -19,7 +19,7 @@ from kquota.core.quota import QuotaKey, Value, canonical, check_value, format_nu
 from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
-from kquota.documents.encoding import Document, read_document, to_flow
+from kquota.documents.encoding import Document, line_of, read_document, read_text, to_flow
 from kquota.errors import InputError
 
 KIND = "kquota.quotas"
@@ -127,13 +127,14 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
 
     Without a cluster, overlays and the variables of clusters are left out. The names of KIP-599's drafts are understood
     and become problems: the rate is read under its shipped name, the burst is no quota and left out. Raises InputError
-    naming the file and the entry, also for a cluster that the file does not name among its `clusters`.
+    naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
     """
     document = read_document(path, "quotas")
     try:
         return _quota_file(document, cluster, f"{path}: ")
     except InputError as error:
-        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+        line = line_of(read_text(path), error.steps) if isinstance(error, _ItemError) else ""
+        raise InputError(f"{path}{line}: {error.message}", hint=error.hint) from None
 
 
 def quotas_of(document: Document) -> QuotaSnapshot:
@@ -148,7 +149,7 @@ def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFil
     entries: dict[Entity, int] = {}
     problems: list[Problem] = []
     for number, entry in enumerate(document["quotas"]):
-        with _place(f"quotas[{number}]"):
+        with _place("quotas", number):
             entity = read_entity(entry["entity"])
             if entity in entries:
                 raise InputError(f"{entity} is given twice")
@@ -173,18 +174,27 @@ def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFil
     )
 
 
+class _ItemError(InputError):
+    """Something is wrong with an item of one of the document's lists."""
+
+    steps: tuple[str, int]
+
+
 class _place:
     """Puts where it happened in front of an InputError's message."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, name: str, number: int) -> None:
+        self._steps = (name, number)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InputError):
-            raise type(error)(f"{self._where}: {error.message}", hint=error.hint) from None
+            name, number = self._steps
+            placed = _ItemError(f"{name}[{number}]: {error.message}", hint=error.hint)
+            placed.steps = self._steps
+            raise placed from None
 
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -248,7 +258,7 @@ def _choices(name: str, known: Iterable[str], what: str) -> str:
 def _selectors(document: Document, name: str) -> tuple[Selector, ...]:
     selectors = []
     for number, parts in enumerate(document.get(name, ())):
-        with _place(f"{name}[{number}]"):
+        with _place(name, number):
             selectors.append(
                 Selector({kind: _pattern(parts[kind.value]) for kind in EntityType if kind.value in parts})
             )

@@ -16,8 +16,9 @@ import pytest
 from pyarrow import orc
 
 from kquota.audit import local
+from kquota.audit.batch import Tally
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import plan_splits
+from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
@@ -162,3 +163,39 @@ def test_what_is_not_orc(tmp_path: Path) -> None:
     orc.write_table(pa.table({"a": [1]}), tmp_path / "other.orc")
     with pytest.raises(InputError, match="column time_ms"):
         plan_splits([str(tmp_path / "other.orc")], "usage")
+
+
+ROW = b"1700000000000,alice,app1,produce,600\n"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"\xe6\xff,too few\n", id="too few fields"),
+        pytest.param(b"1700000000000,al\xe6ice,app1,produce,600\n", id="a name in Latin-1"),
+        pytest.param(b"\xff\xff\xff\xff\n", id="no fields"),
+    ],
+)
+def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "usage.csv").write_bytes(
+        b"time_ms,user,client_id,api,bytes\n" + ROW * 30_000 + damage + "1700000000000,zoë,,fetch,5\n".encode() + ROW
+    )
+    splits = plan_splits([str(tmp_path / "usage.csv")], "auto")
+    result = local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")
+
+    assert (result.quality.events, result.quality.rejected) == (30_002, 1)
+    assert [(reject.place, reject.reason) for reject in result.rejects] == [("line 30002", "not UTF-8 text")]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-be", "column time_ms"), ("cp500", "not UTF-8")]
+)
+def test_a_csv_file_of_another_encoding(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "time_ms,user,client_id,api,bytes\n1700000000000,alice,app1,produce,600\n"
+    (tmp_path / "usage.csv").write_bytes(text.encode(encoding))
+    tally = Tally()
+    [split] = plan_splits([str(tmp_path / "usage.csv")], "auto")
+
+    assert [*read(split, ReadSettings(), tally)] == []
+    assert [name in reject.reason for reject in tally.rejects] == [True]

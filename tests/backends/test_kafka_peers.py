@@ -135,9 +135,10 @@ def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
         started = time.monotonic()
         with (
             KafkaBackend(f"127.0.0.1:{port}", timeout_s=0.5, security=security) as backend,
-            pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 0\.5 s"),
+            pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 0\.5 s") as caught,
         ):
             backend.describe()
+        assert caught.value.hint == "check the address, and that it is not something else than Kafka"
         assert 0.4 < time.monotonic() - started < 3
 
 

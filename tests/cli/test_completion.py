@@ -70,6 +70,8 @@ def terminal(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
     [
         ("res", ["resolve"]),
         ("config us", ["config", "use-context"]),
+        ("help prec", ["help", "precedence"]),
+        ("help descr", ["help", "describe"]),
         ("describe --user-d", ["describe", "--user-defaults"]),
         ("describe --entity-type us", ["describe", "--entity-type", "users"]),
         ("describe --entity-type=us", ["describe", "--entity-type=users"]),

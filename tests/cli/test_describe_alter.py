@@ -67,6 +67,17 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
 
+def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
+    """The client-id has no quota of its own, and still there is one that limits it."""
+    done = kquota("describe", "--zookeeper", filled, "--client", "app1")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "no quotas are set",
+        "there are quotas of user=alice,client-id=app1: --no-strict shows them",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -170,12 +181,26 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert light.err == ""
 
 
+@pytest.mark.parametrize(
+    ("user", "notes"),
+    [
+        ("alise", ["user=alise: not set: producer_byte_rate", "no quota names user=alise: did you mean 'alice'?"]),
+        ("somebody", ["user=somebody: not set: producer_byte_rate"]),
+    ],
+)
+def test_delete_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, user: str, notes: list[str]) -> None:
+    """Who believes that a limit is gone should know when it is not."""
+    done = kquota("alter", "--zookeeper", filled, "--user", user, "--delete-config", "producer_byte_rate")
+    assert (done.code, done.err.splitlines()) == (0, ["nothing changes", *notes])
+
+
 def test_delete(kquota: Kquota, filled: str) -> None:
     """Deleting what is not set is no error unless asked."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")
 
-    assert kquota(*alter, "consumer_byte_rate").code == 0
-    assert kquota(*alter, "consumer_byte_rate").code == 0
+    assert kquota(*alter, "consumer_byte_rate").err == ""
+    again = kquota(*alter, "consumer_byte_rate")
+    assert (again.code, again.err) == (0, "nothing changes\nuser=alice: not set: consumer_byte_rate\n")
     strict = kquota(*alter, "consumer_byte_rate", "--strict-delete")
 
     assert strict.code == 3

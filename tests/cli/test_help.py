@@ -70,7 +70,17 @@ def test_every_schema_is_one_and_is_printed(kquota: Kquota) -> None:
     for name in names:
         Draft202012Validator.check_schema(schema(name))
         assert schema(name)["title"]
+    assert len({line.index(schema(line.split()[0])["title"]) for line in kquota("schema").out.splitlines()}) == 1
     assert json.loads(kquota("schema", "quotas").out) == schema("quotas")
     done = kquota("schema", "nothing")
     assert done.code == 3
     assert "no schema named 'nothing'" in done.complaint
+
+
+@pytest.mark.parametrize("name", ["config", "migrate", "sandbox"])
+def test_a_group_says_all_of_its_commands(kquota: Kquota, name: str) -> None:
+    group = command(name)
+    assert isinstance(group, click.Group)
+    text = " ".join(kquota(name, "--help").out.split())
+    for child in group.commands.values():
+        assert child.get_short_help_str(limit=200) in text

@@ -215,7 +215,7 @@ def test_nothing_is_done_without_a_yes(cluster: Cluster) -> None:
     assert cluster.quotas() == before
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 130)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 8), ("", 8)])
 def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     before = cluster.quotas()
     terminal, other = pty.openpty()
@@ -233,7 +233,8 @@ def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     os.close(terminal)
     assert process.returncode == code
     assert re.search(r"Apply to zookeeper://\S+ \(1 to create, 1 to update, 0 to delete\)\?", err)
-    assert (cluster.quotas() == before) == (answer == "n")
+    assert (cluster.quotas() == before) == (answer != "y")
+    assert ("kquota: nothing was applied: the answer was no" in err) == (answer != "y")
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,9 @@ def test_a_file_wins_over_the_environment(kquota: Kquota, file: str) -> None:
         ("quotas: []\n", "'kind' is a required property (add 'kind: kquota.quotas' and 'version: 1')"),
         (QUOTAS.replace("  - entity: {user: user2, client-id: clientA}", "  - entity: {user: user2"), "line "),
         ('{"kind": "kquota.quotas", "version": 1,\n "quotas": [}', "line 2"),
-        ("", "mapping"),
-        ("[1, 2]", "mapping"),
+        ("", "expected a mapping at the top, found nothing"),
+        ("[1, 2]", "expected a mapping at the top, found array"),
+        ("a,b\n1,2\n", "expected a mapping at the top, found string"),
     ],
 )
 def test_a_bad_file_is_one_line(kquota: Kquota, tmp_path: Path, text: str, says: str) -> None:

@@ -61,3 +61,43 @@ def test_no_configuration_file_yet(kquota: Kquota) -> None:
     done = kquota("config", "use-context", "prod")
     assert done.code == 3
     assert "no such file ('kquota config --help' shows what to write into it)" in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["alter", "--user", "alice", "--add-config", "producer_byte_rate=1", "consumer_byte_rate=2"], "one list"),
+        (["alter", "--user", "alice", "--add-config", "producer_byte_rate", "10MB"], "KEY=VALUE,KEY=VALUE"),
+        (["describe", "alice"], "Entities are options: --user NAME"),
+        (["resolve", "alice", "app1"], "Entities are options: --user NAME"),
+        (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
+        (["plan"], "Missing argument 'FILE'."),
+        (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),
+    ],
+)
+def test_a_word_too_much_or_wrong(kquota: Kquota, arguments: list[str], advice: str) -> None:
+    done = kquota(*arguments, KQUOTA_ZOOKEEPER="127.0.0.1:1")
+    assert done.code == 2
+    assert advice in done.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [("kquota.plan", "kquota.plan"), ("kquota.quota", "kquota.quota"), ("s3cret", "another")]
+)
+def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind: str, found: str) -> None:
+    (tmp_path / "other.yaml").write_text(f"version: 1\nkind: {kind}\nchanges: []\n")
+    done = kquota("lint", "other.yaml")
+    assert done.code == 3
+    assert done.complaint == f"kquota: other.yaml, line 2: kind: expected kquota.quotas, found {found}"
+
+
+def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
+    done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
+    assert done.code == 3
+    assert "(a file, context:NAME, or live: the cluster of the options)" in done.complaint
+
+
+def test_unlimited_is_no_value(kquota: Kquota) -> None:
+    done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=unlimited")
+    assert done.code == 3
+    assert "(a positive number of bytes/s; to lift a limit, delete the key)" in done.complaint

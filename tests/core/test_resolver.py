@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kquota.core.entity import DEFAULT, Entity, Name
 from kquota.core.quota import QuotaKey, Value
+from kquota.core.reach import Client, Reach
 from kquota.core.resolver import Level, Resolver, enabled_mask, encode_user, resolve, resolve_ip
 from kquota.core.snapshot import QuotaSnapshot
 
@@ -198,3 +199,26 @@ def test_ips() -> None:
     assert (other.level, other.limit, other.shadows) == (Level.DEFAULT_IP, 5, ())
     assert named.sensor != other.sensor
     assert resolve_ip(QuotaSnapshot(), "10.0.0.1").limit is None
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "limit"),
+    [
+        ("127.0.0.001", "127.0.0.1", 50),  # seen with a broker of Kafka 4.3.1
+        ("010.0.0.8", "10.0.0.8", 50),
+        ("2001:DB8::0001", "2001:db8:0:0:0:0:0:1", 50),
+        ("::ffff:10.0.0.1", "10.0.0.1", 50),
+        ("10.0.0.300", "10.0.0.300", 50),
+        ("host.example", "host.example", 50),
+        ("2001:db8::1", "2001:db8::2", 5),
+        ("10.0.0.300", "10.0.0.30", 5),
+        ("fe80::1%eth0", "fe80::1", 5),
+        ("10:0", "10.0", 5),
+    ],
+)
+def test_an_ip_is_an_address_and_no_text(named: str, asked: str, limit: int) -> None:
+    rate = QuotaKey.CONNECTION_CREATION_RATE
+    snapshot = QuotaSnapshot({Entity(ip=DEFAULT): {rate: 5}, Entity(ip=named): {rate: 50}})
+    assert resolve_ip(snapshot, asked).limit == limit
+    governed = [*Reach(snapshot).governed(Entity(ip=named), [Client("alice", "", asked)])]
+    assert len(governed) == (limit == 50)

@@ -77,10 +77,10 @@ def test_rules_and_labels_are_read(tmp_path: Path) -> None:
     ("old", "new", "cluster", "message", "hint"),
     [
         ("", "", "prd", "no cluster 'prd' in it", "did you mean 'prod'?"),
-        ("${percent}", "${percnt}", None, "quotas[0]: unknown variable 'percnt'", "did you mean 'percent'?"),
+        ("${percent}", "${percnt}", None, ", line 15: quotas[0]: unknown variable 'percnt'", "did you mean 'percent'?"),
         ("dev: null", "test: null", None, "quotas[1]: unknown cluster 'test'", "its clusters: dev, prod"),
-        ("strimzi-.*", "strimzi-(", None, "unmanaged[0]: 'strimzi-(' is not a regular expression", None),
-        ("user: bob", "user: alice", None, "quotas[1]: user=alice is given twice", None),
+        ("strimzi-.*", "strimzi-(", None, ", line 9: unmanaged[0]: 'strimzi-(' is not a regular expression", None),
+        ("user: bob", "user: alice", None, ", line 21: quotas[1]: user=alice is given twice", None),
         ("{dev: null}", "{dev: {producer_bytes: 1}}", "prod", None, None),
         ("{dev: null}", "{dev: {producer_bytes: 1}}", "dev", "quotas[1]: unknown quota key 'producer_bytes'", None),
         ("unmanaged:", "unmanged:", None, "line 8: unmanged: unknown key", "did you mean unmanaged?"),

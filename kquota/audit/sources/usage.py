@@ -9,10 +9,11 @@ columns are ignored. A null client_id is the empty one.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, SHARE_FETCH_API,
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 DIALECT = "usage"
 REQUIRED = ("time_ms", "user", "api", "bytes")
@@ -165,10 +169,10 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         tally.reject(split.path, f"line {row.number}", reason, row.text)
         return "skip"
 
-    with open_text(split.path) as stream:
+    with open_text(split.path) as stream, io.BufferedReader(_Utf8Lines(stream, split.path, tally), _BLOCK) as text:
         try:
             reader = csv.open_csv(
-                stream,
+                text,
                 parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
                 convert_options=csv.ConvertOptions(
                     column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
@@ -178,7 +182,65 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
         require_columns(split.path, set(reader.schema.names))
-        yield from reader
+        try:
+            yield from reader
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{split.path}: not a CSV file: {_first_line(error)}") from None
+
+
+_BLOCK = 1 << 20
+
+
+class _Utf8Lines(io.RawIOBase):
+    """A CSV file with an empty line for each line that is no UTF-8, which is tallied: Arrow would end there.
+
+    Raises InputError where its header is none, as in what spreadsheets save as "Unicode text".
+    """
+
+    def __init__(self, stream: IO[bytes], path: str, tally: Tally) -> None:
+        self._stream, self._path, self._tally = stream, path, tally
+        self._ready = memoryview(b"")
+        self._lines = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._ready:
+            self._ready = memoryview(self._next())
+        target = memoryview(buffer).cast("B")
+        size = min(len(target), len(self._ready))
+        target[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _next(self) -> bytes:
+        """Some whole lines; nothing at the end."""
+        block = self._stream.read(_BLOCK) + self._stream.readline(_BLOCK)
+        if not _is_utf8(block):
+            block = b"".join(self._checked(number, line) for number, line in enumerate(io.BytesIO(block), 1))
+        self._lines += block.count(b"\n")
+        return block
+
+    def _checked(self, number: int, line: bytes) -> bytes:
+        if _is_utf8(line):
+            return line
+        place = self._lines + number
+        if place == 1:
+            encoding = "UTF-16" if line.startswith((b"\xff\xfe", b"\xfe\xff")) else "not UTF-8"
+            raise InputError(f"{self._path}: not a CSV file with a header: {encoding}, and UTF-8 is read")
+        text = line.decode(errors="replace").rstrip("\r\n")
+        self._tally.reject(self._path, f"line {place}", "not UTF-8 text", text)
+        return b"\n"
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally) -> Iterator[pa.RecordBatch]:

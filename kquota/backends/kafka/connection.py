@@ -280,7 +280,10 @@ class Connection:
         """The error in a few words, with the usual cause where one is known."""
         security = self._security
         if isinstance(error, TimeoutError):
-            return Lost(f"no answer within {deadline.seconds:.3g} s", timed_out=True)
+            # Until a broker has told its versions, only that of the request that asks for them is known.
+            is_known = len(self._versions) > 1
+            hint = None if is_known else "check the address, and that it is not something else than Kafka"
+            return Lost(f"no answer within {deadline.seconds:.3g} s", hint, timed_out=True)
         if security.tls is not None:
             import ssl
 
@@ -294,7 +297,7 @@ class Connection:
                     return Unauthorized(f"cannot authenticate to Kafka at {self.server}: {why}", hint=blame)
                 return Lost(why, "is that a TLS port?")
         if isinstance(error, ConnectionError):
-            hint: str | None = None
+            hint = None
             if self._is_fresh and security.tls is not None:
                 hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
             elif self._is_fresh and security.sasl is None:

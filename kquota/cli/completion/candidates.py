@@ -27,6 +27,14 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
     ]
 
 
+def topics(_ctx: click.Context, incomplete: str) -> Items:
+    """What 'kquota help' explains: the concepts, and the commands."""
+    from kquota.cli.help import TOPICS
+    from kquota.cli.main import COMMANDS
+
+    return [CompletionItem(name) for name in (*TOPICS, *COMMANDS) if name.startswith(incomplete)]
+
+
 def users(ctx: click.Context, incomplete: str) -> Items:
     """The users that the cluster has quotas for."""
     return _items(_named(ctx, EntityType.USER), incomplete)
