@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker")
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "completion")
 
 
 @click.command("help")
@@ -18,7 +18,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
     """Explain a concept, or a command.
 
     Topics: concepts (start here), precedence (which quota governs a client), sharing (whose counter it is), windows
-    (how long a broker remembers), per-broker (what a limit means on a cluster).
+    (how long a broker remembers), per-broker (what a limit means on a cluster), completion (of shells, by Tab).
 
     \b
     Examples:

@@ -86,7 +86,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Run 'kquota COMMAND --help' for the options and examples of a command.",
+    epilog="Run 'kquota COMMAND --help' for the options and examples of a command, 'kquota help concepts' for how"
+    " quotas work, 'kquota help completion' for the Tab key.",
 )
 @click.version_option(__version__, prog_name="kquota")
 def cli() -> None:
