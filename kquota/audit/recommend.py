@@ -8,7 +8,7 @@ entities use. The second replays it under what is recommended.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
@@ -83,7 +83,7 @@ def recommendations(
         )
     undetermined = {name for name, row in rows.items() if row["verdict"] == Verdict.UNDETERMINED.value}
     usages = _usages(measured, rows, undetermined, wanted)
-    left_out = frozenset(QuotaKey(key) for _, key, _ in undetermined) - {key for key, _ in usages}
+    left_out = Counter(QuotaKey(key) for _, key, _ in undetermined)
     if not usages:
         raise InputError(
             f"nothing to recommend: none of {measured.quality.events} requests counts for the quotas in question",

@@ -218,9 +218,10 @@ def _summarize(found: Recommendations) -> None:
             " raise, and measure again",
             err=True,
         )
-    for key in found.undetermined:
-        missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that it is charged"
-        click.echo(f"kquota: warning: {key.value} is left out: the export does not hold all {missing}", err=True)
+    for key, counters in found.undetermined.items():
+        missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
+        text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
+        click.echo(f"kquota: warning: {key.value}: {text}", err=True)
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

@@ -193,8 +193,8 @@ class Recommendations:
     scope: Scope
     policy: Policy
     quotas: Sequence[Recommendation]
-    undetermined: frozenset[QuotaKey] = field(default_factory=frozenset)
-    """Keys left out, because the export does not hold all that is charged."""
+    undetermined: Mapping[QuotaKey, int] = field(default_factory=dict)
+    """How many counters of a key are left out, because the export does not hold all that they are charged."""
 
     def proposed(self, current: QuotaSnapshot) -> QuotaSnapshot:
         """The quotas as they are, with what is recommended."""

@@ -185,7 +185,7 @@ def test_thread_time_that_is_not_known(tmp_path: Path) -> None:
     """The key is left out."""
     found, _ = recommendations(engine(tmp_path, traffic(5, 60)), in_force(), Wanted())
 
-    assert found.undetermined == {QuotaKey.REQUEST_PERCENTAGE}
+    assert found.undetermined == {QuotaKey.REQUEST_PERCENTAGE: 8}  # four users on two brokers
     assert {quota.key for quota in found.quotas} == {PRODUCE, FETCH}
 
 

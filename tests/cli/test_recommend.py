@@ -58,7 +58,7 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
         "8 quotas: 3 new, 2 raised, 3 kept; every value holds per broker",
         "kquota: warning: user=bob producer_byte_rate: held back whenever more was wanted, so what is needed is not"
         " known; raise, and measure again",
-        "kquota: warning: request_percentage is left out: the export does not hold all thread time",
+        "kquota: warning: request_percentage: 8 counters left out: the export does not hold all thread time",
     ]
     if output == "json":
         Draft202012Validator(schema("recommendation")).validate(json.loads(done.out))
@@ -72,7 +72,7 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
     done = kquota("recommend", "usage.csv", "--quotas", "none.yaml", "--only", "alice")
 
     assert "consumer_byte_rate" not in done.out
-    assert "consumer_byte_rate is left out: the export does not hold all that it is charged" in done.err
+    assert "consumer_byte_rate: 2 counters left out: the export does not hold all that is charged" in done.err
 
 
 def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
