@@ -6,6 +6,7 @@ Nothing is skipped where Java or PySpark is missing: the tests fail.
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,12 @@ if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
 settings.register_profile("nightly", max_examples=500, deadline=None)
+
+
+def pytest_configure() -> None:
+    """Lets tests interrupt what they start also where a shell runs them in the background, which ignores SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
