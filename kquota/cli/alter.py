@@ -208,7 +208,8 @@ def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
     """The keys to delete that were not there."""
     if result.error is not None:
         return []
-    return [key for key in QuotaKey if key in alteration.remove - result.blind and key not in result.before]
+    there = result.before.keys() | result.blind | result.unusable
+    return [key for key in QuotaKey if key in alteration.remove - there]
 
 
 def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
