@@ -4,7 +4,7 @@ sources/    one module per export dialect: splits of files → batches of usage 
 pack.py     batch → segments: rows sorted by counter, one blob per bucket (the map side); lookup.py is what it remembers
 segment.py  what goes from the one side to the other
 replay.py   segments → findings: order in time, run the enforcement kernel (the reduce side)
-judge.py    samples → findings: what follows from them, by bounds.py
+judge.py    samples → findings: what follows from them, by bounds.py; accounts.py brings them together
 stages.py   the two sides as tasks
 local.py    an engine for the tasks: processes on this machine
 spark.py    another: a Spark job; package.py ships this package to its executors

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,18 +18,15 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
+from kquota.audit.accounts import THROTTLE_SEEN_MS, Account, Scope, accounts_of
 from kquota.audit.batch import Int64s
 from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
 from kquota.audit.findings import SCHEMA, Basis, Verdict
-from kquota.audit.samples import Float64s, Nature, Samples, Series
+from kquota.audit.samples import Float64s, Samples
 from kquota.audit.settings import AuditSettings
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolution, Resolver, Sensor, encode_user
 from kquota.core.snapshot import QuotaSnapshot
-
-THROTTLE_SEEN_MS = 30_000
-"""How long a throttle shows in `throttle-time`: the mean of two samples of 30 s, unless `metrics.sample.window.ms` is
-smaller."""
 
 _COARSER = "the series adds up several counters"
 _SHARED = "the series is a part of counters that others share"
@@ -48,52 +45,8 @@ _HIDES = {
 _ANY = "\0"
 """Stands for all names that no quota names."""
 
-Scope = tuple[QuotaKey, str | None, str | None]
-"""(key, user, client-id) of a series; None sums over all."""
-
-
 _Totals = tuple[Int64s, Int64s, Float64s]
 """(starts, ends, amounts) of intervals."""
-
-
-@dataclass
-class _Account:
-    """All samples of one scope on one broker, in time."""
-
-    times: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    rates: Float64s = field(default_factory=lambda: np.zeros(0))
-    rates_exact: bool = True
-    throttle_times: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    throttles: Float64s = field(default_factory=lambda: np.zeros(0))
-    throttles_exact: bool = True
-    starts: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    ends: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    amounts: Float64s = field(default_factory=lambda: np.zeros(0))
-    floors: Any = field(default_factory=lambda: np.zeros(0, bool))
-    totals_whole: bool = True
-    born_ms: int = 0
-    """From when (ms) its totals are known: before, one of its counters came to what it was when it was first read."""
-
-    def __len__(self) -> int:
-        return len(self.times) + len(self.amounts)
-
-    def reaches_into(self, begin: int, end: int) -> bool:
-        """Whether some of the time from the first sample to the last one is between `begin` and before `end` (ms)."""
-        firsts, lasts = (self.times, self.throttle_times, self.starts), (self.times, self.throttle_times, self.ends - 1)
-        first, last = (np.concatenate(columns) for columns in (firsts, lasts))
-        return len(first) > 0 and int(first.min()) < end and int(last.max()) >= begin
-
-    def within(self, begin: int, end: int, reach: int) -> _Account:
-        """What is only about the time from `begin` to before `end` (ms)."""
-        reading = (self.times >= begin + reach) & (self.times < end)
-        throttle = (self.throttle_times >= begin + 2 * THROTTLE_SEEN_MS) & (self.throttle_times < end)
-        total = (self.starts >= begin) & (self.ends <= end)
-        return _Account(
-            self.times[reading], self.rates[reading], self.rates_exact,
-            self.throttle_times[throttle], self.throttles[throttle], self.throttles_exact,
-            self.starts[total], self.ends[total], self.amounts[total], self.floors[total], self.totals_whole,
-            self.born_ms,
-        )  # fmt: skip
 
 
 class _Judgement(NamedTuple):
@@ -116,7 +69,7 @@ class _Judgement(NamedTuple):
 def judge(samples: Iterable[Samples], settings: AuditSettings) -> tuple[list[pa.Table], int]:
     """(the findings under each of the settings' variants, samples without a quota) of all samples of some brokers."""
     window = Window.of(settings.windows, settings.generation)
-    brokers = _accounts(samples)
+    brokers = accounts_of(samples)
     tables, ungoverned = [], 0
     for variant, history in enumerate(settings.variants):
         edges = [0, *history.changes_ms, 1 << 62]
@@ -134,98 +87,11 @@ def judge(samples: Iterable[Samples], settings: AuditSettings) -> tuple[list[pa.
     return tables, ungoverned
 
 
-def _accounts(samples: Iterable[Samples]) -> dict[str, dict[Scope, _Account]]:
-    """By broker and scope; each series once, however often it was exported."""
-    pieces: dict[Series, list[Samples]] = {}
-    for piece in samples:
-        pieces.setdefault(piece.series, []).append(piece)
-    brokers: dict[str, dict[Scope, _Account]] = {}
-    for series, mine in pieces.items():
-        scope = (series.key, series.user, series.client_id)
-        account = brokers.setdefault(series.broker, {}).setdefault(scope, _Account())
-        columns = np.concatenate(
-            [
-                np.column_stack(
-                    [
-                        piece.end_ms,
-                        piece.interval_ms,
-                        np.full(len(piece), piece.slack_ms),
-                        np.full(len(piece), piece.floor),
-                    ]
-                )
-                for piece in mine
-            ]
-        )
-        values = np.concatenate([piece.values for piece in mine])
-        order = np.lexsort((columns[:, 3], values, columns[:, 1], columns[:, 0]))
-        columns, values = columns[order], values[order]
-        new = np.ones(len(values), bool)
-        new[1:] = (np.diff(columns[:, :2], axis=0) != 0).any(axis=1) | (np.diff(values) != 0)
-        _put(account, series.nature, columns[new], values[new], all(piece.ceiling for piece in mine))
-    return brokers
-
-
-def _put(account: _Account, nature: Nature, columns: Int64s, values: Float64s, ceiling: bool) -> None:
-    """Adds a series to the account of its scope."""
-    ends, lengths, slack, floors = columns.T
-    match nature:
-        case Nature.RATE:
-            order = np.argsort(np.concatenate([account.times, ends]), kind="stable")
-            account.times = np.concatenate([account.times, ends])[order]
-            account.rates = np.concatenate([account.rates, values])[order]
-            account.rates_exact &= ceiling
-            return
-        case Nature.THROTTLE:
-            order = np.argsort(np.concatenate([account.throttle_times, ends]), kind="stable")
-            account.throttle_times = np.concatenate([account.throttle_times, ends])[order]
-            account.throttles = np.concatenate([account.throttles, values])[order]
-            account.throttles_exact &= ceiling
-            return
-        case Nature.TOTAL:
-            starts = ends - lengths
-        case Nature.COUNTER:
-            in_order = _in_order(ends, values, slack)
-            ends, lengths, slack, floors, values = (each[in_order] for each in (ends, lengths, slack, floors, values))
-            # A counter that went down began anew; what was charged to it from the last reading to then is lost.
-            rises = np.diff(values, prepend=0.0)
-            ceiling = ceiling and not (rises < 0).any()
-            amounts = np.where(rises < 0, values, rises)
-            known = np.ones(len(values), bool)
-            known[0] = lengths[0] > 0
-            if not known[0] and values[0] > 0:
-                account.born_ms = max(account.born_ms, int(ends[0] - slack[0]))
-            starts = np.concatenate([ends[:1] - lengths[:1], ends[:-1]]) - slack
-            starts, ends, values, floors = starts[known], (ends + slack + 1)[known], amounts[known], floors[known]
-    account.starts = np.concatenate([account.starts, starts])
-    account.ends = np.concatenate([account.ends, ends])
-    account.amounts = np.concatenate([account.amounts, values])
-    account.floors = np.concatenate([account.floors, floors.astype(bool)])
-    account.totals_whole &= ceiling
-
-
-def _in_order(ends: Int64s, values: Float64s, slack: Int64s) -> list[int]:
-    """The places of a counter's readings without those that were made before an earlier one, as far as times tell.
-
-    Two servers that scrape the same counter do not read it in the order of their times.
-    """
-    if not (np.diff(values) < 0).any():
-        return list(range(len(values)))
-    kept: list[int] = []
-    readings = zip(ends.tolist(), values.tolist(), slack.tolist(), strict=True)
-    highest = (0, 0.0)
-    for place, (end, value, off) in enumerate(readings):
-        if kept and value < highest[1] and end - highest[0] <= 2 * off:
-            continue
-        kept.append(place)
-        highest = end, value
-    return kept
-
-
 @dataclass
 class _Trial:
     """The samples of one broker under one snapshot, from begin to before end."""
 
-    accounts: dict[Scope, _Account]
+    accounts: dict[Scope, Account]
     quotas: QuotaSnapshot
     window: Window
     in_force: bool
@@ -366,7 +232,7 @@ class _Trial:
         verdict: Verdict,
         reason: str | None,
         bounds: Bounds,
-        accounts: list[_Account],
+        accounts: list[Account],
         shown: tuple[int, ...],
         logged: Float64s,
     ) -> _Judgement:
@@ -385,7 +251,7 @@ class _Trial:
             len(accounts),
         )
 
-    def _least(self, accounts: list[_Account]) -> float:
+    def _least(self, accounts: list[Account]) -> float:
         window = self.window
         totals = [account for account in accounts if account.floors.any()]
         least = 0.0
@@ -409,7 +275,7 @@ class _Trial:
         amount = np.array([sums.max() * window.least / 1000])
         return max(least, of_totals(best - window.reach, best + 1, amount, window, whole=False).least)
 
-    def _most(self, accounts: list[_Account], key: QuotaKey, *, alone: bool) -> float:
+    def _most(self, accounts: list[Account], key: QuotaKey, *, alone: bool) -> float:
         """The upper bound for a counter of just these requests; `alone`: one series is the counter."""
         window = self.window
         if any(len(account) == 0 for account in accounts):
@@ -425,7 +291,7 @@ class _Trial:
         parts = [(account.starts, account.ends, account.amounts) for account in accounts]
         return of_totals(*_together(parts), window, whole=whole).most
 
-    def _seamless(self, key: QuotaKey, accounts: Sequence[_Account]) -> bool:
+    def _seamless(self, key: QuotaKey, accounts: Sequence[Account]) -> bool:
         """Whether the totals of all series of a key leave no time out; one of these accounts that is missing then is 0.
 
         But not one with a counter that was something when it was first read, later than others.
@@ -455,7 +321,7 @@ class _Trial:
                     return False
         return True
 
-    def _reason(self, key: QuotaKey, bounds: Bounds, accounts: Sequence[_Account]) -> str:
+    def _reason(self, key: QuotaKey, bounds: Bounds, accounts: Sequence[Account]) -> str:
         if key is QuotaKey.CONTROLLER_MUTATION_RATE:
             return _EVIDENCE
         if any(len(account.amounts) and not account.floors.any() for account in accounts):
@@ -468,7 +334,7 @@ def _sensor(scope: Scope) -> Sensor:
     return Sensor(encode_user(scope[1] or ""), scope[2] or "")
 
 
-def _quiet(account: _Account) -> bool:
+def _quiet(account: Account) -> bool:
     """Whether throttle times cover the time of an account without a gap and are all zero."""
     times = account.throttle_times
     if not account.throttles_exact or len(times) < 2 or (account.throttles > 0).any():
@@ -497,7 +363,7 @@ def _together(parts: Sequence[_Totals]) -> _Totals:
     return starts, ends, amounts
 
 
-def _as_totals(account: _Account, window: Window) -> _Totals | None:
+def _as_totals(account: Account, window: Window) -> _Totals | None:
     """(starts, ends, amounts) that the readings of a rate allow at most; None where they leave time out.
 
     What was charged since an earlier reading, at most `lives` before, lives at a later one. Few readings as far apart

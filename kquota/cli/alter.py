@@ -138,7 +138,8 @@ def command(
         absent = {
             done.entity: keys for each, done in zip(alterations, results, strict=True) if (keys := _absent(each, done))
         }
-        others = backend.describe() if any(not done.before for done in results if done.entity in absent) else None
+        # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
+        others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None:
         raise results[0].error
     print_results(results, output, dry_run=dry_run)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, SHARE_FETCH_API, UNKNOWN, Batch, Column, Int64s, Tally
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
+from kquota.core.history import EARLIEST_MS, LATEST_MS
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ TEXTS = ("broker", "user", "client_id", "api", "connection")
 NUMBERS = ("time_ms", "bytes", "request_time_ns", "throttle_time_ms")
 BATCH_ROWS = 1 << 20
 
-# Before 2001 or after 2100: a time in seconds or microseconds, or a parse gone wrong.
-_EARLIEST_MS, _LATEST_MS = 978_307_200_000, 4_102_444_800_000
 _MAX_BYTES = 2**53
 """Kafka adds bytes up as doubles: beyond this a sum is not exact, and no request is as large."""
 
@@ -309,7 +308,7 @@ def _to_batch(
     for name, (_, valid, present) in numbers.items():
         check(valid | ~present, f"{name} is not a whole number")
     time_ms, _, has_time = numbers["time_ms"]
-    check(has_time & (time_ms >= _EARLIEST_MS) & (time_ms < _LATEST_MS), "time_ms is not a time in epoch ms")
+    check(has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS), "time_ms is not a time in epoch ms")
     user = _texts(columns["user"])
     check(user.codes >= 0, "user is missing")
     api = _texts(columns["api"])
