@@ -34,12 +34,18 @@ class _Stream(io.FileIO):
     error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        if self.error is None:
-            try:
-                return super().write(data)
-            except OSError as error:
-                self.error = error
-        with memoryview(data) as view:
+        import select
+
+        with memoryview(data).cast("B") as view:
+            written = 0
+            while self.error is None and written < view.nbytes:
+                try:
+                    taken: int | None = super().write(view[written:])
+                    if taken is None:  # it does not block, and its reader is slow
+                        select.select([], [self.fileno()], [])
+                    written += taken or 0
+                except OSError as error:
+                    self.error = error
             return view.nbytes
 
 
@@ -102,14 +108,15 @@ def _guarded(stream: TextIO | None) -> tuple[_Stream | None, TextIO]:
     if stream is None:
         raw = _Stream(os.open(os.devnull, os.O_WRONLY), "wb")
         return raw, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
-    inner = getattr(getattr(stream, "buffer", None), "raw", None)
+    buffer = getattr(stream, "buffer", None)
+    inner = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is nothing in between
     if not isinstance(inner, io.FileIO) or isinstance(inner, _Stream) or not isinstance(stream, io.TextIOWrapper):
         return None, stream
     with contextlib.suppress(OSError):
         stream.flush()
     raw = _Stream(inner.fileno(), "wb", closefd=False)
     text = io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        raw if inner is buffer else io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
@@ -251,7 +258,8 @@ def ask(question: str, *, done: str, yes: str) -> None:
 def _lost_output() -> OSError | None:
     """Why not all that was said on stdout could be written, also where only its reader is gone."""
     sys.stdout.flush()
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
     return raw.error if isinstance(raw, _Stream) else None
 
 
