@@ -232,7 +232,7 @@ def test_delete(kquota: Kquota, filled: str) -> None:
         ("--user alice --add-config producer_byte_rate=NaN", 3, "not a number"),
         ("--user alice --add-config request_percentage=Infinity", 3, "not a number"),
         ("--user alice --add-config producer_byte_rate=abc", 3, "not a number"),
-        ("--user alice --add-config producer_byte_rate=", 3, "empty"),
+        ("--user alice --add-config producer_byte_rate=", 3, "no value is given"),
         ("--user alice --add-config producer_byte_rate=1.5", 3, "whole number"),
         ("--user alice --add-config producer_byte_rate=1,024", 3, "key=value"),
         ("--user alice --add-config producer_byte_rate", 3, "key=value"),
