@@ -32,7 +32,7 @@ from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile"]
+Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile", "kafka-configs"]
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
