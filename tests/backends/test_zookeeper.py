@@ -25,6 +25,7 @@ from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rej
 from kquota.sandbox import Sandbox
 from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
+from tests.processes import free_ports
 
 USER = Entity(user="u")
 
@@ -466,10 +467,8 @@ def test_a_missing_chroot_is_named(zookeeper: Sandbox) -> None:
 
 
 def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    (port,) = free_ports(1)
+    return port
 
 
 def test_a_refused_connection_fails_at_once() -> None:

@@ -45,8 +45,14 @@ rootLogger.appenderRef.server.ref = server
 
 
 def new_cluster_id() -> str:
-    """A cluster's id as Kafka makes them: 16 random bytes in URL-safe Base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A cluster's id, drawn as Kafka's `Uuid.randomUuid` does it: a random UUID in URL-safe Base64.
+
+    Kafka's tools take an id with a leading `-` for an option, so such an id is drawn again. Kafka's reserved ids are
+    no random UUIDs, which carry their version.
+    """
+    while (drawn := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return drawn
 
 
 def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
