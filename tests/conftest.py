@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Iterator
+from random import SystemRandom
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.workermanage import WorkerController
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
@@ -20,6 +22,7 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.browser import Browser
+from tests.scheduling import Scheduling, arrange
 
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
@@ -31,15 +34,45 @@ if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses
 settings.register_profile("nightly", max_examples=500, deadline=None)
 
 
-def pytest_configure() -> None:
-    """Lets tests interrupt what they start also where a shell runs them in the background, which ignores SIGINT."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the order, and lets tests interrupt what they start also where a shell runs them in the background.
+
+    Such a shell ignores SIGINT.
+    """
+    if hasattr(config, "workerinput"):
+        config.option.order = config.workerinput["order"]
+    elif config.option.order is None:
+        config.option.order = SystemRandom().randrange(10**6)
+    config.option.loadscopereorder = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the golden files anew."""
+    """`--update-golden` writes the golden files anew, `--order` repeats an order."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to repeat this order."""
+    return f"random order within modules: --order={config.option.order}"
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest itself then brings together the tests that share a fixture's parameter
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Random within modules."""
+    arrange(items, config.option.order)
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    """All workers of a run have the same order."""
+    node.workerinput["order"] = node.config.option.order
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """With `-n`, modules that share a server stay together."""
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,81 @@
+"""The order of the tests: random within each module, and modules side by side on several workers (pytest-xdist).
+
+A module is run by one worker as a whole, so its servers start once. Modules that share an expensive server are one unit
+of work, and units that take long come first: no worker waits for a long one at the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+UNITS: Mapping[str, Sequence[str]] = {
+    "a secured cluster": (
+        "tests/backends/test_kafka.py",
+        "tests/backends/test_security_kafka.py",
+        "tests/backends/test_security_kafka_cli.py",
+        "tests/backends/test_security_zookeeper.py",
+        "tests/backends/test_security_zookeeper_cli.py",
+    ),
+    "a broker in ZooKeeper mode": (
+        "tests/backends/test_zookeeper_mode.py",
+        "tests/brokers/test_zookeeper_mode.py",
+    ),
+    "Spark": (
+        "tests/audit/test_cluster.py",
+        "tests/audit/test_dataframe.py",
+        "tests/audit/test_faults.py",
+        "tests/audit/test_job.py",
+        "tests/audit/test_judge.py",
+        "tests/audit/test_recommend.py",
+        "tests/audit/test_recorded.py",
+    ),
+}
+"""Modules that share a server, by the server."""
+
+LONG: Sequence[str] = (
+    "Spark",
+    "a broker in ZooKeeper mode",
+    "a secured cluster",
+    "tests/test_kafka_configs.py",
+    "tests/cli/test_completion.py",
+    "tests/test_examples.py",
+    "tests/test_install.py",
+)
+"""The units and modules that take longest, the longest first."""
+
+_UNIT_OF = {module: unit for unit, modules in UNITS.items() for module in modules}
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit of work that a test belongs to: a shared server's name, otherwise the path of its module."""
+    module = nodeid.partition("::")[0]
+    return _UNIT_OF.get(module, module)
+
+
+def arrange(items: list[pytest.Item], seed: int) -> None:
+    """Puts the tests into the order in which they run: long units first, and within a module as the seed has it."""
+    modules: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        modules[item.nodeid.partition("::")[0]].append(item)
+
+    def rank(module: str) -> tuple[int, str]:
+        unit = unit_of(module)
+        return (LONG.index(unit) if unit in LONG else len(LONG)), unit
+
+    items.clear()
+    for module in sorted(modules, key=rank):
+        # Each module draws by itself: its order is the same where it runs alone.
+        Random(f"{seed} {module}").shuffle(modules[module])
+        items += modules[module]
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each unit of work to one worker, in the order of the collected tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
