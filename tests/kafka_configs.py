@@ -38,7 +38,7 @@ from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 Case = Mapping[str, Any]
 Expected = Mapping[str, Any]
-_VISIBLE_S = 10.0
+_VISIBLE_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Nodes(Processes):
     def _run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
         """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
         command = self.command(main, *args, options=options)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
 

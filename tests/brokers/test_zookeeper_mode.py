@@ -49,7 +49,7 @@ class Load:
         self._throttled.clear()
         for _ in range(count):
             self._producer.produce(TOPIC, b"x" * PAYLOAD_BYTES)
-            assert self._producer.flush(30) == 0
+            assert self._producer.flush(60) == 0
         self._producer.poll(0)
         return max(self._throttled, default=0.0)
 
@@ -58,7 +58,7 @@ class Load:
 
         A broker under load takes a while to hear of a change.
         """
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             if wanted(self.throttled(count)):
                 return True
@@ -79,7 +79,7 @@ def chroot(broker: ZooKeeperModeBroker) -> str:
 @pytest.fixture(scope="module")
 def topic(started_zookeeper_mode_broker: ZooKeeperModeBroker) -> str:
     admin = AdminClient(started_zookeeper_mode_broker.client())
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(10)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
     return TOPIC
 
 
@@ -247,7 +247,7 @@ def test_what_stops_a_starting_broker_is_never_written_over_and_can_be_repaired(
 
 def await_node(client: Any, path: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The JSON in the node once it is as wanted."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     document: dict[str, Any] = {}
     while time.monotonic() < deadline:
         if client.exists(path):
