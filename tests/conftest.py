@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -22,8 +23,10 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.browser import Browser
-from tests.scheduling import Scheduling, arrange
+from tests.scheduling import WITH_SERVERS, Scheduling, arrange, hide_java, needs_server
+from tests.warm import Forks
 
+ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
 settings.register_profile("here", deadline=None)
@@ -44,14 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.option.order is None:
         config.option.order = SystemRandom().randrange(10**6)
     config.option.loadscopereorder = False
+    if config.option.without_servers:
+        hide_java()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the golden files anew, `--order` repeats an order."""
+    """`--update-golden` writes the golden files anew, `--order` repeats an order, `--without-servers` takes less time."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
+    parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -63,6 +69,15 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Random within modules."""
     arrange(items, config.option.order)
+    if config.option.without_servers:
+        config.hook.pytest_deselected(items=[item for item in items if needs_server(item)])
+        items[:] = [item for item in items if not needs_server(item)]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules that need servers are not even imported where there shall be none."""
+    place = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
+    return (config.option.without_servers and place in WITH_SERVERS) or None
 
 
 def pytest_configure_node(node: WorkerController) -> None:
@@ -143,6 +158,13 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
         client.stop()
         client.close()
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs kquota's command lines as processes that start quickly."""
+    with Forks() as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

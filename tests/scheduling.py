@@ -6,8 +6,13 @@ of work, and units that take long come first: no worker waits for a long one at 
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -48,6 +53,30 @@ LONG: Sequence[str] = (
 )
 """The units and modules that take longest, the longest first."""
 
+SERVERS = frozenset(
+    {"browser", "cluster", "kraft", "secured_zookeeper", "spark", "started_zookeeper_mode_broker", "zookeeper"}
+)
+"""Fixtures that start a server."""
+
+WITH_SERVERS: Sequence[str] = (
+    *("tests/brokers", "tests/differential", "tests/faults"),
+    *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_engines.py"),
+    *("tests/audit/test_faults.py", "tests/audit/test_files.py", "tests/audit/test_usage_topic.py"),
+    *("tests/backends/test_controller.py", "tests/backends/test_migrated.py", "tests/backends/test_stores.py"),
+    *("tests/cli/test_audit.py", "tests/cli/test_bootstrap.py", "tests/cli/test_brokers.py"),
+    *("tests/cli/test_closed_loop.py", "tests/cli/test_completion.py", "tests/cli/test_migrate.py"),
+    *("tests/cli/test_probe.py", "tests/cli/test_sandbox.py"),
+    *("tests/test_ci_recipe.py", "tests/test_demo.py", "tests/test_examples.py", "tests/test_install.py"),
+    *("tests/test_kafka_configs.py", "tests/test_manual.py", "tests/test_reconcile.py", "tests/test_sandbox.py"),
+)
+"""Folders and modules whose tests start servers, Java or other programs by themselves, or wait for them."""
+
+_NO_JAVA = """\
+#!/bin/sh
+echo "a test without servers starts ${0##*/}: tests/scheduling.py says which modules do that" >&2
+exit 1
+"""
+
 _UNIT_OF = {module: unit for unit, modules in UNITS.items() for module in modules}
 
 
@@ -72,6 +101,22 @@ def arrange(items: list[pytest.Item], seed: int) -> None:
         # Each module draws by itself: its order is the same where it runs alone.
         Random(f"{seed} {module}").shuffle(modules[module])
         items += modules[module]
+
+
+def needs_server(item: pytest.Item) -> bool:
+    """Whether one of the test's fixtures starts a server."""
+    return not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def hide_java() -> None:
+    """Lets tests that start Java or Maven fail: they need more than Python."""
+    folder = Path(tempfile.mkdtemp(prefix="kquota-no-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for program in ("java", "mvn"):
+        (folder / program).write_text(_NO_JAVA)
+        (folder / program).chmod(0o755)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    os.environ.pop("JAVA_HOME", None)
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -12,7 +13,8 @@ import pytest
 
 from tests.brokers.nodes import new_cluster_id
 from tests.processes import free_ports
-from tests.scheduling import LONG, UNITS, unit_of
+from tests.scheduling import LONG, UNITS, WITH_SERVERS, unit_of
+from tests.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,7 +63,43 @@ def test_the_order_is_random_within_modules_and_can_be_repeated(sample: Callable
 
 def test_every_module_that_is_scheduled_is_there() -> None:
     """A module that was renamed would lose its place, and its server would start twice."""
-    for module in {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys():
-        assert (ROOT / module).is_file(), module
+    for place in {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys() | {*WITH_SERVERS}:
+        assert (ROOT / place).exists(), place
     assert unit_of("tests/audit/test_job.py::test_x[a::b]") == unit_of("tests/audit/test_judge.py::test_y") == "Spark"
     assert unit_of("tests/core/test_plan.py::test_x") == "tests/core/test_plan.py"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--version",
+        "resolve --quotas quotas.yaml --user aliceé\udcff -o json",
+        "resolve --quotas none.yaml --user alice",
+        "describe --zookeeper 127.0.0.1:1",
+        "audit usage.csv --quotas quotas.yaml --fail-on throttled",
+        "simulate --nonsense",
+    ],
+)
+def test_a_fork_does_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
+    """With its folder, environment, streams and exit code."""
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 1}}\n"
+    )
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,api,bytes\n0,1,alice,produce,99\n1,1,alice,produce,99\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    arguments = line.split()
+
+    forked = forks.run(arguments, tmp_path, environment, timeout=300)
+
+    command = [sys.executable, "-m", "kquota", *arguments]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (forked.returncode, forked.stdout, forked.stderr) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_fork_that_takes_too_long_is_ended(forks: Forks, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with pytest.raises(subprocess.TimeoutExpired):
+        forks.run(["--version"], tmp_path, environment, timeout=0)
+    assert forks.run(["--version"], tmp_path, environment, timeout=300).returncode == 0
