@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the golden files anew, `--order` repeats an order, `--without-servers` takes less time."""
+    """To write golden files, to repeat an order, and to leave out what takes long."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
     parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
