@@ -27,10 +27,10 @@ def test_it_lives_as_long_as_its_block() -> None:
     with Sandbox() as server:
         pid = server.pid
         assert pid is not None
-        assert sandbox._serves(server.port)
         assert server.connect == f"127.0.0.1:{server.port}"
         folder = server._folder
         assert folder is not None
+        assert sandbox._serves(server.port, folder)
         server.start()
         assert server.pid == pid
     assert not alive(pid)
@@ -43,6 +43,11 @@ def test_it_listens_on_the_loopback_address_only(zookeeper: Sandbox) -> None:
         socket.create_connection(("127.0.0.2", zookeeper.port), timeout=10)
 
 
+def test_another_zookeeper_on_its_port_is_not_taken_for_it(zookeeper: Sandbox, tmp_path: Path) -> None:
+    """It lost the port between choosing and binding it, and its process has not ended yet."""
+    assert not sandbox._serves(zookeeper.port, tmp_path)
+
+
 def test_start_status_stop(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "zk"
     assert sandbox.status(folder) is None
@@ -50,7 +55,7 @@ def test_start_status_stop(tmp_path: Path) -> None:
     state = sandbox.start(folder)
     try:
         assert sandbox.status(folder) == state
-        assert sandbox._serves(state.port)
+        assert sandbox._serves(state.port, Path(state.directory))
         document = json.loads((folder / "sandbox.json").read_text())
         assert (document["pid"], document["port"], document["directory"]) == (state.pid, state.port, str(folder))
         with pytest.raises(Refused, match="runs already"):
