@@ -13,8 +13,7 @@ from random import SystemRandom
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from xdist.workermanage import WorkerController
+from hypothesis import HealthCheck, settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
@@ -23,18 +22,19 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.browser import Browser
-from tests.scheduling import WITH_SERVERS, Scheduling, arrange, hide_java, needs_server
+from tests.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
 from tests.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
-settings.register_profile("here", deadline=None)
+_SLOW = (HealthCheck.too_slow,)
+settings.register_profile("here", deadline=None, suppress_health_check=_SLOW)
 if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses its own
     settings.load_profile("here")
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
-settings.register_profile("nightly", max_examples=500, deadline=None)
+settings.register_profile("nightly", max_examples=500, deadline=None, suppress_health_check=_SLOW)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,14 +80,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return (config.option.without_servers and place in WITH_SERVERS) or None
 
 
-def pytest_configure_node(node: WorkerController) -> None:
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's, and one module's tests run without it
+def pytest_configure_node(node: Any) -> None:
     """All workers of a run have the same order."""
     node.workerinput["order"] = node.config.option.order
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `-n`, modules that share a server stay together."""
-    return Scheduling(config, log)
+    return scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from xdist.scheduler.loadscope import LoadScopeScheduling
 
 UNITS: Mapping[str, Sequence[str]] = {
     "a secured cluster": (
@@ -119,8 +119,12 @@ def hide_java() -> None:
     os.environ.pop("JAVA_HOME", None)
 
 
-class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each unit of work to one worker, in the order of the collected tests."""
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """pytest-xdist's scheduler that gives each unit of work to one worker, in the order of the collected tests."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
 
-    def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+    return Scheduling(config, log)
