@@ -36,6 +36,7 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_faults.py",
         "tests/audit/test_job.py",
         "tests/audit/test_judge.py",
+        "tests/audit/test_mutations.py",
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
     ),
@@ -60,8 +61,13 @@ SERVERS = frozenset(
 
 WITH_SERVERS: Sequence[str] = (
     *("tests/brokers", "tests/differential", "tests/faults"),
-    *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_engines.py"),
-    *("tests/audit/test_faults.py", "tests/audit/test_files.py", "tests/audit/test_usage_topic.py"),
+    *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_dataframe.py"),
+    *(
+        "tests/audit/test_engines.py",
+        "tests/audit/test_faults.py",
+        "tests/audit/test_files.py",
+        "tests/audit/test_usage_topic.py",
+    ),
     *("tests/backends/test_controller.py", "tests/backends/test_migrated.py", "tests/backends/test_stores.py"),
     *("tests/cli/test_audit.py", "tests/cli/test_bootstrap.py", "tests/cli/test_brokers.py"),
     *("tests/cli/test_closed_loop.py", "tests/cli/test_completion.py", "tests/cli/test_migrate.py"),
@@ -104,8 +110,8 @@ def arrange(items: list[pytest.Item], seed: int) -> None:
 
 
 def needs_server(item: pytest.Item) -> bool:
-    """Whether one of the test's fixtures starts a server."""
-    return not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+    """Whether one of the test's fixtures starts a server, or the test is marked as one that does."""
+    return bool(item.get_closest_marker("server")) or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def hide_java() -> None:

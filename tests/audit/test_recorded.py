@@ -136,6 +136,7 @@ def test_spark_finds_the_same(spark: Any) -> None:
     assert result.findings.equals(recorded.findings())
 
 
+@pytest.mark.server
 def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> None:
     """The two front doors give the same JSON, which validates; --out writes the same findings; exit 1 if asked for."""
     arguments = [str(recorded.LOG), "--quotas", str(recorded.QUOTAS), "--broker", "1", "-o", "json"]
