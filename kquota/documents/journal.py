@@ -85,7 +85,9 @@ class Entry:
     def made(self) -> Plan:
         """The changes of the plan that the run made, or may have made."""
         untouched = set(self.untouched)
-        return Plan(tuple(change for change in self.plan.changes if change.entity not in untouched), self.plan.existing)
+        return replace(
+            self.plan, changes=tuple(change for change in self.plan.changes if change.entity not in untouched)
+        )
 
 
 class Unreadable(NamedTuple):
