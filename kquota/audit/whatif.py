@@ -11,13 +11,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import AuditResult, Basis, Verdict
+from kquota.audit.findings import AuditResult, Basis
 from kquota.audit.settings import AuditSettings
 from kquota.core import whatif
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolver, encode_user
+from kquota.core.verdicts import Verdict
 from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 
 _Client: TypeAlias = tuple[str, str | None, str | None]
