@@ -90,7 +90,14 @@ def recommendations(
             f"nothing to recommend: none of {measured.quality.events} requests counts for the quotas in question",
             hint="see --for, --only and --key",
         )
-    found = Recommendations(wanted.scope, policy, _all(usages, settings.quotas.latest, wanted), left_out)
+    throttling = tuple(
+        quota
+        for quota in measured.quotas
+        if quota.verdict is Verdict.THROTTLED
+        and (quota.key not in wanted.keys or quota.entity.types != wanted.scope.default.types)
+    )
+    recommended = _all(usages, settings.quotas.latest, wanted)
+    found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
     return replace(found, quotas=_predicted(found, checked)), measured

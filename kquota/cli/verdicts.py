@@ -48,6 +48,6 @@ def kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[Quo
     for quota in quotas:
         entity = quota.entity
         kind = "ip" if entity.ip is not None else "user" if entity.client_id is None else "client-id"
-        kind = "pair of user and client-id" if entity.user is not None and entity.client_id is not None else kind
+        kind = "user-and-client-id" if entity.user is not None and entity.client_id is not None else kind
         found.setdefault((kind, quota.key), []).append(quota)
     return found

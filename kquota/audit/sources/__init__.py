@@ -26,7 +26,7 @@ from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, op
 from kquota.audit.sources.mutations import TopicLog
 from kquota.core.quota import QuotaKey
 from kquota.core.verdicts import Need, Sight
-from kquota.core.version import Version
+from kquota.core.version import NEWEST, Version
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
@@ -56,9 +56,6 @@ SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 
 Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog
 """What a source yields."""
-
-NEWEST: Final[Version] = (4, 0, 0)
-"""The version that brokers are taken to have unless somebody says."""
 
 CONTROLLER: Final = "controller"
 """Noted of a request log with lines of the controller."""

@@ -39,14 +39,14 @@ from kquota.audit.batch import (
     Int64s,
     Tally,
 )
-from kquota.audit.sources import NEWEST, ReadSettings, Split, line_splits, lines
+from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.core.address import address
 from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.history import EARLIEST_MS, LATEST_MS
 from kquota.core.quota import QuotaKey
 from kquota.core.verdicts import ALWAYS, Need
-from kquota.core.version import Version
+from kquota.core.version import NEWEST, Version
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
