@@ -231,7 +231,7 @@ def print_plan(
             click.echo()
         whatif.print_clients(comparison)
         note(f"{whatif.summary(comparison)}; {replayed.usage}")
-        for line in lines(comparison.quotas):
+        for line in lines(comparison.quotas)[1:]:
             note(line)
 
 
