@@ -212,7 +212,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
 
     if output == "csv":
         whatif.print_comparison_csv(comparison)
-        _note_quotas(result)
+        _note_quotas(result, counts=False)
     elif output == "markdown":
         file, against = options["quotas"], options["against"]
         live = "the live quotas"
@@ -226,7 +226,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
-        _note_quotas(result)
+        _note_quotas(result, counts=False)
         for line in _closed_loop_lines(result):
             note(line)
 
@@ -328,11 +328,11 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         note(line)
 
 
-def _note_quotas(result: AuditResult) -> None:
-    """Says what became of each quota that is set."""
+def _note_quotas(result: AuditResult, *, counts: bool = True) -> None:
+    """Says what became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
     from kquota.cli.verdicts import lines
 
-    for line in lines(result.quotas):
+    for line in lines(result.quotas)[0 if counts else 1 :]:
         note(line)
 
 

@@ -161,5 +161,5 @@ def interval(quota: Recommendation) -> str:
     if low is None and high is None:
         return "too little data for an interval"
     if low is None:
-        return f"at most {high}, the least is not known"
-    return f"at least {low}, the most is not known" if high is None else f"{low} to {high}"
+        return f"at most {high}"
+    return f"at least {low}" if high is None else f"{low} to {high}"

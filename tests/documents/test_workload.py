@@ -116,7 +116,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize("api", ["stop-replica", "ControlledShutdown", "LeaderAndIsr", "UPDATE_METADATA"])
+@pytest.mark.parametrize("api", ["stop-replica", "ControlledShutdown", "LeaderAndIsr", "update-metadata"])
 def test_requests_among_brokers_cost_no_thread_time(tmp_path: Path, api: str) -> None:
     """KIP-124 exempts them; a heartbeat is charged as anybody's."""
     body = "duration: 1min\nclients:\n  - {api: %s, pace: 1, request_time: 50ms, network_time: 1ms}\n"
