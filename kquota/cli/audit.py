@@ -268,7 +268,7 @@ def print_result(
                 closed = _closed(result, row)
                 line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
         print_csv(headings, lines)
-        _note_quotas(result)
+        _note_quotas(result, counts=False)
         return
     if output == "markdown":
         from kquota.cli.report.markdown import summary

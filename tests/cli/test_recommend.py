@@ -93,7 +93,7 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     lines = done.err.splitlines()
     assert (
-        "kquota: warning: producer_byte_rate: 2 throttled counters of user-and-client-id quotas left out:"
+        "kquota: warning: producer_byte_rate: 1 throttled counter of user-and-client-id quotas left out:"
         " user=bob,client-id=app producer_byte_rate (see --for user-clients)" in lines
     )
     assert (
