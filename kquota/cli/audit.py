@@ -333,7 +333,7 @@ def _note_quotas(result: AuditResult, *, counts: bool = True) -> None:
     """Says what became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
     from kquota.cli.verdicts import lines
 
-    for line in lines(result.quotas)[0 if counts else 1 :]:
+    for line in lines(result.quotas, counts=counts):
         note(line)
 
 

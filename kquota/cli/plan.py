@@ -232,7 +232,7 @@ def print_plan(
             click.echo()
         whatif.print_clients(comparison)
         note(f"{whatif.summary(comparison)}; {replayed.usage}")
-        for line in lines(comparison.quotas)[1:]:
+        for line in lines(comparison.quotas, counts=False):
             note(line)
 
 

@@ -228,7 +228,7 @@ def _summarize(found: Recommendations) -> None:
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
         click.echo(f"kquota: warning: {key.value}: {text}{hint}", err=True)
-    for line in lines(found.verdicts)[1:]:
+    for line in lines(found.verdicts, counts=False):
         note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"

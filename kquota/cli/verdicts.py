@@ -11,13 +11,16 @@ _NAMED = 5
 """Quotas that a line names."""
 
 
-def lines(quotas: Sequence[QuotaVerdict]) -> list[str]:
-    """How many quotas ended in each verdict; then those that cannot be judged, by the reason, and those of nobody."""
+def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
+    """How many quotas ended in each verdict; then those that cannot be judged, by the reason, and those of nobody.
+
+    Without `counts` only the latter: where everything else is about what changes.
+    """
     if not quotas:
         return []
-    counts = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)
-    found = [f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"]
+    by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in by_verdict if count)
+    found = [f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"] if counts else []
     reasons: dict[str, list[QuotaVerdict]] = {}
     for quota in of(Verdict.UNDETERMINED, quotas):
         reasons.setdefault(quota.reason or "", []).append(quota)
@@ -35,11 +38,11 @@ def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def markdown_lines(quotas: Sequence[QuotaVerdict]) -> list[str]:
+def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
     """The same as a paragraph of Markdown each."""
     from kquota.cli.text import markdown
 
-    return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, lines(quotas))]
+    return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, lines(quotas, counts=counts))]
 
 
 def kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[QuotaVerdict]]:

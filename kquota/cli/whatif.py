@@ -232,7 +232,7 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
         click.echo(f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n")
         table(others, with_outcome=True)
         click.echo("\n</details>")
-    for line in markdown_lines(comparison.quotas):
+    for line in markdown_lines(comparison.quotas, counts=False):
         click.echo(f"\n{line}")
 
 

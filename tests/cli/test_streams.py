@@ -61,8 +61,7 @@ COLOURED = (
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),
-            "1 quota: 1 kept; every value holds per broker\n"
-            "nobody seen under: user=<default> consumer_byte_rate\n",
+            "1 quota: 1 kept; every value holds per broker\nnobody seen under: user=<default> consumer_byte_rate\n",
         ),
         (("sandbox", "stop", "--dir", "sandbox"), "not running\n"),
     ],
