@@ -152,7 +152,6 @@ def _frame_mapper(
 
         def events() -> Iterator[tuple[tuple[int, int], Batch]]:
             tables = _joined(batches, usage.BATCH_ROWS)
-            tally.note(usage.DIALECT)
             rows = usage.to_batches(tables, what, settings.read.broker, "", tally, version=settings.read.version)
             for part, batch in enumerate(rows):
                 tally.saw(batch.time_ms, batch.records)

@@ -252,6 +252,17 @@ def test_what_a_table_does_not_hold(tmp_path: Path, name: str, spoon: int) -> No
     assert result.undetermined
 
 
+def test_a_stray_file_hides_nothing(tmp_path: Path) -> None:
+    """What is none of the export is counted as unread, and leaves no quota undetermined."""
+    write(tmp_path / "usage.jsonl", FULL)
+    (tmp_path / "NOTES").write_text("These are the tables of May.\n")
+
+    result = audit(plan_splits([str(tmp_path)], "auto"), everything(1))
+
+    assert result.quality.rejected == 1
+    assert not result.undetermined
+
+
 def test_topics_of_unknown_size(tmp_path: Path) -> None:
     """One row without partitions leaves its counter open, and no other."""
     quotas = QuotaSnapshot({Entity(user=name): {MUTATION: 10**6} for name in ("alice", "bob")})

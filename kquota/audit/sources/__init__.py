@@ -158,7 +158,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
     Raises UnreadableFile.
     """
     batches: Iterator[Piece] = module(split.dialect).read(split, settings, tally)
-    tally.note(split.dialect)
+    before = tally.events + tally.exempt
     try:
         for batch in batches:
             if isinstance(batch, Samples):
@@ -176,6 +176,10 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
         tally.reject(split.path, "file", error.message, "")
     except OSError as error:
         raise UnreadableFile(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
+    finally:
+        # A file that is none of the export, a README beside the logs, hides nothing.
+        if tally.events + tally.exempt > before:
+            tally.note(split.dialect)
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:

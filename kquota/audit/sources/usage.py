@@ -410,7 +410,8 @@ def _to_batch(
         "partitions": good & (partitions >= 0),
         _UNPLACED: unplaced,
     }
-    tally.note(dialect, *(note for note, some in notes.items() if some.any()))
+    if good.any():
+        tally.note(dialect, *(note for note, some in notes.items() if some.any()))
     good &= ~spared & ~unplaced
     unacknowledged = good & (number("acks", 1) == 0) & (kinds == PRODUCE)
     if unacknowledged.any():
