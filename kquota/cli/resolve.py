@@ -137,6 +137,8 @@ def command(
             caveats = _caveats(snapshot, user, client, static, callback, options)
     if all(each.level is None for each in resolutions):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+    if output in ("table", "csv"):
+        session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
     print_resolutions(user, client, ip, resolutions, output, brokers, caveats)
 
 
@@ -154,7 +156,7 @@ def _caveats(
 def _load(options: dict[str, Any]) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
     settings = session.load_broker_settings(options)
     static = NO_STATIC_QUOTAS if settings is None else settings.static
-    return settings, static, session.load_quotas(options)
+    return settings, static, session.enforced_by_brokers(options)(session.load_quotas(options))
 
 
 def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
@@ -169,6 +171,7 @@ def _resolve_all(user: str | None, client: str | None, max_clients: int, output:
     from kquota.cli import reach
 
     _, static, snapshot = _load(options)
+    session.warn_ignored(snapshot.ignored)
     reach.print_all(snapshot, static, user, client, max_clients, output)
 
 
@@ -176,6 +179,7 @@ def _resolve_who(entity: Entity, clients: Path | None, max_clients: int, output:
     from kquota.cli import reach
 
     _, static, snapshot = _load(options)
+    session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
         session.note_slips(snapshot, dict(entity.parts))
     reach.print_governed(snapshot, static, entity, clients, max_clients, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
-    from kquota.core.entity import EntityType
+    from kquota.core.entity import Entity, EntityType
     from kquota.core.filter import QuotaFilter
     from kquota.core.history import QuotaHistory
+    from kquota.core.quota import QuotaKey
     from kquota.core.settings import BrokerSettings
-    from kquota.core.snapshot import Problem, QuotaSnapshot
+    from kquota.core.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
 
 
@@ -249,6 +250,32 @@ def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
     settings = read_server_properties(file, version)
     warn_problems(settings)
     return settings
+
+
+def enforced_by_brokers(
+    options: dict[str, Any], settings: BrokerSettings | None = None
+) -> Callable[[QuotaSnapshot], QuotaSnapshot]:
+    """Makes of quotas the part that brokers of `--kafka-version` enforce; with settings, their static defaults too."""
+    from kquota.core.enforced import enforced
+    from kquota.core.static import NO_STATIC_QUOTAS
+    from kquota.core.version import parse_version
+
+    version = parse_version(options["kafka_version"])
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
+    return lambda snapshot: enforced(snapshot, version, static)
+
+
+def warn_ignored(ignored: Iterable[Ignored]) -> None:
+    """Says which quotas the brokers do not enforce, a line on stderr for each key and reason."""
+    from kquota.cli.text import entity_text
+
+    found: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
+    for each in ignored:
+        found.setdefault((each.key, each.reason), {})[each.entity] = None
+    for (key, reason), entities in found.items():
+        names = [entity_text(entity) for entity in entities]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        click.echo(f"kquota: warning: {key} of {', '.join(names[:3])}{more}: {reason}", err=True)
 
 
 def callback_class(options: dict[str, Any]) -> str | None:

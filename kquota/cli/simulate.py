@@ -18,7 +18,8 @@ from kquota.cli.streams import console, shows_progress
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.core.simulation import Workload
+    from kquota.core.settings import BrokerSettings
+    from kquota.core.simulation import Brokers, Workload
     from kquota.core.snapshot import QuotaSnapshot
 
 COMPILED_FROM = 1_000_000
@@ -132,7 +133,8 @@ def command(
             print_vectors(vectors, output)
             return ExitCode.OK
     from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-    from kquota.core.simulation import expected_events, simulate, widened
+    from kquota.core.simulation import enforced_workload, expected_events, simulate, widened
+    from kquota.core.version import parse_version
 
     version = kafka_version or "4.0"
     workload: Workload
@@ -148,21 +150,17 @@ def command(
         quotas = session.load_quotas(options)
         workload, spread = _recorded(event_files, quota_window_size_seconds or 1)
     generation = Generation.for_version(version)
-    brokers = workload.brokers
-    settings = session.load_broker_settings({**options, "kafka_version": version})
+    options["kafka_version"] = version
+    settings = session.load_broker_settings(options)
+    quotas = session.enforced_by_brokers(options, settings)(quotas)
     if settings is not None:
-        brokers = replace(
-            brokers,
-            windows=settings.windows,
-            controller_windows=settings.controller_windows,
-            connection_rate=settings.connection_rate,
-            listeners=settings.listeners,
-            inter_broker=settings.inter_broker_listener,
-        )
-        quotas = settings.static.added_to(quotas)
-    windows = brokers.windows
+        workload = replace(workload, brokers=_configured(workload.brokers, settings))
+    _warn_of_rates(workload.brokers, version)
+    workload, left_out = enforced_workload(workload, parse_version(version))
+    session.warn_ignored((*quotas.ignored, *left_out))
+    windows = workload.brokers.windows
     windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
-    workload = replace(workload, brokers=replace(brokers, windows=windows))
+    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
     using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
     with _progress() as report:
         result = simulate(workload, quotas, generation=generation, using=using, progress=report)
@@ -179,6 +177,31 @@ def command(
     print_result(result, workload, generation, output, top=top, charts=charts)
     throttled = any(client.throttled for client in result.clients)
     return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
+
+
+def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
+    """The brokers with what their server.properties says."""
+    return replace(
+        brokers,
+        windows=settings.windows,
+        controller_windows=settings.controller_windows,
+        connection_rate=settings.connection_rate,
+        listeners=settings.listeners,
+        inter_broker=settings.inter_broker_listener,
+    )
+
+
+def _warn_of_rates(brokers: Brokers, version: str) -> None:
+    """Says where a workload limits connections on brokers that do not know such limits."""
+    from kquota.core.version import CONNECTION_RATES, format_version, parse_version
+
+    number = parse_version(version)
+    if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
+        click.echo(
+            f"kquota: warning: max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
+            f"{format_version(CONNECTION_RATES)} (KIP-612)",
+            err=True,
+        )
 
 
 def _quotas(own: QuotaSnapshot | None, options: dict[str, Any]) -> QuotaSnapshot:

@@ -10,10 +10,8 @@ from kquota.core.entity import DEFAULT
 from kquota.core.resolver import CLIENT_ID_ENABLED, USER_CLIENT_ENABLED, USER_ENABLED, Resolution, Resolver, resolve
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
-from kquota.core.version import Version
+from kquota.core.version import BITS_CLEARED, REMOVAL_HOLDS, Version
 
-_REMOVAL_FIXED: Final = (2, 5, 0)
-_BITS_CLEARED: Final = (4, 2, 0)
 _ALL_BITS: Final = CLIENT_ID_ENABLED | USER_ENABLED | USER_CLIENT_ENABLED
 
 
@@ -42,9 +40,9 @@ def caveats(
     found = [
         _custom_callback(callback),
         _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
-        _removed_quota(resolutions) if version is not None and version < _REMOVAL_FIXED else None,
+        _removed_quota(resolutions) if version is not None and version < REMOVAL_HOLDS else None,
         _sticky_bits(snapshot, user, client_id, resolutions, static)
-        if version is not None and version < _BITS_CLEARED
+        if version is not None and version < BITS_CLEARED
         else None,
     ]
     return tuple(caveat for caveat in found if caveat is not None)

@@ -52,6 +52,10 @@ def resolution_document(
                     }
                     for shadowed in resolution.shadows
                 ],
+                "not_enforced": [
+                    {"entity": entity_document(each.entity), "value": each.value, "reason": each.reason}
+                    for each in resolution.ignored
+                ],
             }
             for resolution in resolutions
         ],

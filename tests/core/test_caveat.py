@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.caveat import caveats
+from kquota.core.enforced import enforced
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.static import StaticQuotas
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 NOTHING = QuotaSnapshot()
@@ -39,7 +39,7 @@ def test_an_empty_client_id(snapshot: QuotaSnapshot, client_id: str, applies: bo
 
 
 def test_before_2_0_an_empty_client_id_had_the_defaults() -> None:
-    assert names(CLIENTS, "", static=StaticQuotas({}, empty_client_id=True)) == []
+    assert names(enforced(CLIENTS, (1, 1, 0)), "") == []
 
 
 def test_a_custom_callback() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kquota.core.simulation.engine import expected_events, simulate
 from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Simulation, Timeline, widened
-from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload
+from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload, enforced_workload
 
 __all__ = [
     "Acceptor",
@@ -27,6 +27,7 @@ __all__ = [
     "Simulation",
     "Timeline",
     "Workload",
+    "enforced_workload",
     "expected_events",
     "simulate",
     "widened",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, Value
+from kquota.core.snapshot import Ignored
+from kquota.core.version import CONNECTION_RATES, Version, ignored
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
@@ -210,6 +212,27 @@ class Workload:
     def stop_of(self, client: Client) -> int:
         """When a client stops."""
         return self.duration_ms if client.stop_ms is None else min(client.stop_ms, self.duration_ms)
+
+
+def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, tuple[Ignored, ...]]:
+    """The workload on brokers of that version, and its changes of quotas that they do not enforce."""
+    brokers = workload.brokers
+    if version < CONNECTION_RATES:
+        brokers = replace(brokers, connection_rate=None, listeners=dict.fromkeys(brokers.listeners))
+    left_out = [
+        Ignored(change.entity, key, value, reason)
+        for change in workload.changes
+        for key, value in change.values.items()
+        if value is not None and (reason := ignored(change.entity, key, version)) is not None
+    ]
+    changes = [
+        replace(
+            change,
+            values={key: value for key, value in change.values.items() if not ignored(change.entity, key, version)},
+        )
+        for change in workload.changes
+    ]
+    return replace(workload, brokers=brokers, changes=tuple(changes)), tuple(left_out)
 
 
 class Segment(NamedTuple):
