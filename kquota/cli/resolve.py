@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.core.broker import callback_of
 from kquota.core.entity import Entity, EntityType
 from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.resolver import Resolution, Shadowed, resolve, resolve_ip
@@ -133,7 +134,7 @@ def command(
         if output not in ("table", "csv"):
             callback = None if settings is None else settings.callback
             if callback is None and output == "tree":
-                callback = session.callback_class(options)
+                callback = callback_of(session.live_brokers(options))
             caveats = _caveats(snapshot, user, client, static, callback, options)
     if all(each.level is None for each in resolutions):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
+    from kquota.core.broker import BrokerSnapshot
     from kquota.core.entity import Entity, EntityType
     from kquota.core.filter import QuotaFilter
     from kquota.core.history import QuotaHistory
@@ -278,25 +279,22 @@ def warn_ignored(ignored: Iterable[Ignored]) -> None:
         click.echo(f"kquota: warning: {key} of {', '.join(names[:3])}{more}: {reason}", err=True)
 
 
-def callback_class(options: dict[str, Any]) -> str | None:
-    """The `client.quota.callback.class` of the live cluster's brokers; None for ZooKeeper, which does not know it.
+def live_brokers(options: dict[str, Any]) -> BrokerSnapshot:
+    """The configs of the live cluster's brokers; empty for ZooKeeper, which does not know those of their files.
 
-    What keeps the brokers from telling becomes a warning on stderr.
+    What keeps the brokers from answering becomes a warning on stderr.
     """
-    from kquota.core.broker import CALLBACK
     from kquota.errors import KquotaError
 
     options = settled(options)
-    if options["quotas"] is not None or not _cluster(options)[1]:
-        return None
+    if options.get("quotas") is not None or _controller(options) or not _cluster(options)[1]:
+        return {}
     try:
         with open_broker_configs(options) as configs:
-            snapshot = configs.describe()
+            return configs.describe()
     except KquotaError as error:
         click.echo(f"kquota: warning: the configs of the brokers are not known: {error.message}", err=True)
-        return None
-    values = (config.value for each in snapshot.values() for config in each if config.name == CALLBACK)
-    return next((str(value) for value in values if value), None)
+        return {}
 
 
 def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:

@@ -89,6 +89,23 @@ BrokerSnapshot: TypeAlias = Mapping[Broker, tuple[BrokerConfig, ...]]
 """The configs by broker, the default first. Of the default only what is set."""
 
 
+def callback_of(brokers: BrokerSnapshot) -> str | None:
+    """The class that decides quotas on one of the brokers in the place of Kafka's own; None where none has one."""
+    values = (config.value for configs in brokers.values() for config in configs if config.name == CALLBACK)
+    return next((str(value) for value in values if value), None)
+
+
+def threads_of(brokers: BrokerSnapshot) -> int | None:
+    """`num.io.threads` and `num.network.threads` of a broker together, of the one with most; None if none says."""
+    counts = []
+    for configs in brokers.values():
+        values = [config.value for config in configs if config.name in ("num.io.threads", "num.network.threads")]
+        numbers = [value for value in values if isinstance(value, int)]
+        if len(numbers) == 2:
+            counts.append(sum(numbers))
+    return max(counts, default=None)
+
+
 def level_of(broker: Broker) -> Source:
     """The level at which an alteration of that broker sets its values."""
     return Source.DYNAMIC_DEFAULT_BROKER_CONFIG if broker is DEFAULT else Source.DYNAMIC_BROKER_CONFIG

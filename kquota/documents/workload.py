@@ -209,6 +209,10 @@ def _ms(raw: Any, key: str) -> int:
     return number
 
 
+def _timeout(raw: Any, key: str) -> int | None:
+    return None if raw == "never" else _ms(raw, key)
+
+
 def _bytes(raw: Any, key: str) -> int:
     if raw == 0:
         return 0
@@ -257,5 +261,6 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "strict": ("strict", _as_it_is),
     "retry": ("retry", _as_it_is),
     "backoff": ("backoff_ms", _ms),
+    "api_timeout": ("api_timeout_ms", _timeout),
 }
 """The keys of a client that stand for one field each, and how they are read."""

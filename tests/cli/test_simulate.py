@@ -88,7 +88,14 @@ def test_json_is_as_the_schema_says(kquota: Kquota) -> None:
     metrics = {counter["metrics"]["mbean"]: sorted(counter["metrics"]) for counter in document["counters"]}
     assert metrics["kafka.server:type=Produce,user=alice"] == ["byte-rate", "mbean", "throttle-time"]
     assert metrics["kafka.server:type=Request,user=carol"] == ["mbean", "request-time", "throttle-time"]
-    assert metrics["kafka.server:type=ControllerMutation,user=admin"] == ["mbean", "throttle-time", "tokens"]
+    assert metrics["kafka.server:type=ControllerMutation,user=admin"] == [
+        *("mbean", "mutation-rate", "throttle-time", "tokens"),
+    ]
+    assert metrics["kafka.server:type=socket-server-metrics,ip=10.0.0.1"] == ["connection-accept-rate", "mbean"]
+    listener = document["acceptors"][0]["metrics"]
+    assert listener["mbean"] == "kafka.server:type=socket-server-metrics,listener=PLAINTEXT"
+    assert listener["ip-connection-accept-throttle-time"] > 0
+    assert 0 < listener["AcceptorBlockedPercent"] < 100
 
 
 def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:

@@ -11,7 +11,16 @@ The loop itself is `kquota.core.enforcement.traffic`, compiled or plain.
 from __future__ import annotations
 
 from kquota.core.simulation.engine import expected_events, simulate
-from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Simulation, Timeline, widened
+from kquota.core.simulation.result import (
+    Acceptor,
+    ClientResult,
+    CounterResult,
+    Queue,
+    Share,
+    Simulation,
+    Timeline,
+    widened,
+)
 from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload, enforced_workload
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "ClientResult",
     "CounterResult",
     "Events",
+    "Queue",
     "Share",
     "Simulation",
     "Timeline",

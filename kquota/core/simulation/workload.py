@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.entity import Entity
+from kquota.core.exempt import is_exempt
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import Ignored
-from kquota.core.version import CONNECTION_RATES, Version, ignored
+from kquota.core.version import CONNECTION_RATES, KEYS, Version, ignored
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
@@ -74,6 +75,8 @@ class Client:
     honours: bool = True
     """Whether it waits for the throttle time of a response by itself (clients since 2.0)."""
     acks: int = -1
+    exempt: bool = False
+    """Whether the request quota does not charge its thread time (`kquota.core.exempt`)."""
     nanos: int = 0
     """Request-handler time of a request, ns."""
     nanos_per_mib: int = 0
@@ -91,6 +94,8 @@ class Client:
     """Whether its topic requests know THROTTLING_QUOTA_EXCEEDED; older ones are muted instead."""
     retry: bool = True
     """Whether it sends again what was rejected: topics, or (closed loop) connections."""
+    api_timeout_ms: int | None = 60_000
+    """`default.api.timeout.ms`: how long rejected topics are sent again before the call fails; None for ever."""
     backoff_ms: int = 50
     """`reconnect.backoff.ms`: how long after a rejected connection the next try follows."""
     listener: str = ""
@@ -215,7 +220,10 @@ class Workload:
 
 
 def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, tuple[Ignored, ...]]:
-    """The workload on brokers of that version, and its changes of quotas that they do not enforce."""
+    """The workload on brokers of that version, and its changes of quotas that they do not enforce.
+
+    What they do not charge to the request quota, they exempt.
+    """
     brokers = workload.brokers
     if version < CONNECTION_RATES:
         brokers = replace(brokers, connection_rate=None, listeners=dict.fromkeys(brokers.listeners))
@@ -232,7 +240,14 @@ def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, t
         )
         for change in workload.changes
     ]
-    return replace(workload, brokers=brokers, changes=tuple(changes)), tuple(left_out)
+    clients = tuple(
+        replace(client, exempt=True)
+        if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version
+        and is_exempt(client.api.replace("-", "_").upper(), version)
+        else client
+        for client in workload.clients
+    )
+    return replace(workload, clients=clients, brokers=brokers, changes=tuple(changes)), tuple(left_out)
 
 
 class Segment(NamedTuple):
