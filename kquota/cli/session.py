@@ -139,6 +139,14 @@ def cluster_name(options: dict[str, Any]) -> str:
     raise click.UsageError(_NO_CLUSTER)
 
 
+def is_zookeeper(options: dict[str, Any]) -> bool:
+    """Whether the quotas come from a live ZooKeeper."""
+    if options.get("quotas") is not None:
+        return False
+    options = settled(options)
+    return not _controller(options) and bool(_cluster(options)[0])
+
+
 def on_command_line(name: str) -> bool:
     """Whether that option was given by hand, and not by the environment or a default."""
     source = click.get_current_context().get_parameter_source(name)
@@ -264,6 +272,15 @@ def enforced_by_brokers(
     version = parse_version(options["kafka_version"])
     static = NO_STATIC_QUOTAS if settings is None else settings.static
     return lambda snapshot: enforced(snapshot, version, static)
+
+
+def warn_approximations(kafka_version: str) -> None:
+    """Says what brokers of that version do otherwise than is computed here, a line each on stderr."""
+    from kquota.core.version import approximations, format_version, parse_version
+
+    version = parse_version(kafka_version)
+    for text in approximations(version):
+        click.echo(f"kquota: warning: Kafka {format_version(version)} is approximated: {text}", err=True)
 
 
 def warn_ignored(ignored: Iterable[Ignored]) -> None:

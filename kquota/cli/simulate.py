@@ -157,6 +157,7 @@ def command(
         workload = replace(workload, brokers=_configured(workload.brokers, settings))
     _warn_of_rates(workload.brokers, version)
     workload, left_out = enforced_workload(workload, parse_version(version))
+    session.warn_approximations(version)
     session.warn_ignored((*quotas.ignored, *left_out))
     windows = workload.brokers.windows
     windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)

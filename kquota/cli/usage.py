@@ -165,6 +165,7 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
     quotas = quotas.each(enforced)
     against = against.each(enforced) if against is not None else None
     snapshots = (*quotas.snapshots, *(against.snapshots if against is not None else ()))
+    session.warn_approximations(options["kafka_version"])
     session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
     try:
         from kquota.audit.settings import AuditSettings

@@ -83,6 +83,7 @@ def replay(
     broker = session.load_broker_settings(options)
     enforced = session.enforced_by_brokers(options, broker)
     before, after = enforced(before), enforced(after)
+    session.warn_approximations(options["kafka_version"])
     session.warn_ignored((*before.ignored, *after.ignored))
     settings = AuditSettings(
         QuotaHistory.of(after),

@@ -79,7 +79,7 @@ class QuotaSnapshot(Mapping[Entity, Values]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuotaSnapshot):
             return NotImplemented
-        return dict(self.quotas) == dict(other.quotas)
+        return dict(self.quotas) == dict(other.quotas) and self.empty_client_id == other.empty_client_id
 
     def __hash__(self) -> int:
         return hash(frozenset((entity, frozenset(values.items())) for entity, values in self.quotas.items()))

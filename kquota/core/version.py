@@ -40,9 +40,10 @@ def parse_version(text: str) -> Version:
 
 
 def format_version(version: Version) -> str:
-    """The version as people write it: `0.9`, `2.8`, `3.7.1`."""
+    """The version as people write it: `0.9`, `0.10.0`, `2.8`, `3.7.1`."""
     major, minor, patch = version
-    return f"{major}.{minor}.{patch}" if patch else f"{major}.{minor}"
+    # 0.10.0 and 0.10.1 are as far apart as other minor releases.
+    return f"{major}.{minor}.{patch}" if patch or (major, minor) == (0, 10) else f"{major}.{minor}"
 
 
 class Since(NamedTuple):
@@ -87,6 +88,8 @@ CONNECTION_RATES: Final = (2, 7, 0)
 """`max.connection.creation.rate` of brokers and listeners (KIP-612)."""
 CONTROLLER_WINDOWS: Final = (2, 7, 0)
 """`controller.quota.window.*` (KIP-599)."""
+KRAFT: Final = (2, 8, 0)
+"""Clusters without ZooKeeper."""
 KRAFT_MUTATIONS: Final = (3, 5, 0)
 """`controller_mutation_rate` in KRaft mode; in ZooKeeper mode since 2.7 (KAFKA-14351)."""
 SAMPLES_BY_LAST_EVENT: Final = (3, 8, 0)
@@ -110,3 +113,24 @@ def ignored(entity: Entity, key: QuotaKey, version: Version) -> str | None:
     if version >= since.version:
         return None
     return f"not enforced by Kafka {format_version(version)}: {what}{since}"
+
+
+def approximations(version: Version) -> tuple[str, ...]:
+    """What brokers of that version do otherwise than kquota replays and simulates it, a sentence each."""
+    found = []
+    if version < MUTING:
+        found.append(
+            "before 2.0 a broker held back the response of a throttled request and kept a throttled fetch recorded; "
+            "here the response is sent at once, the channel is muted, and a throttled fetch is taken back (KIP-219)"
+        )
+        if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version:
+            found.append(
+                "before 2.0 a request over a byte rate and over its request_percentage waited for the sum of both "
+                "delays; here for the longer one"
+            )
+    if KEYS[QuotaKey.PRODUCER_BYTE_RATE].version <= version < FETCH_CAP:
+        found.append(
+            "before 2.5 nothing kept a fetch below what the quota's windows let through; here its size is bounded so "
+            "(KAFKA-9677)"
+        )
+    return tuple(found)
