@@ -218,7 +218,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             measured |= tail
         else:
             tables[head].append(tail)
-    if quality.events == 0 and not any(map(len, tables[0])):
+    # A log of exempt requests is usage, too: nobody is charged for it.
+    if quality.events == 0 and quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(

@@ -139,6 +139,14 @@ def cluster_name(options: dict[str, Any]) -> str:
     raise click.UsageError(_NO_CLUSTER)
 
 
+def names_quotas(options: dict[str, Any]) -> bool:
+    """Whether the options, the environment or a context say where quotas are."""
+    if options["quotas"] is not None:
+        return True
+    options = settled(options)
+    return bool(_controller(options)) or any(_cluster(options))
+
+
 def is_zookeeper(options: dict[str, Any]) -> bool:
     """Whether the quotas come from a live ZooKeeper."""
     if options.get("quotas") is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,39 @@ def test_the_largest_value_is_unlimited_and_governs(command: Command, tmp_path: 
     assert "/config/" not in out
     assert "it governs as any other value" in command(*asked, "-o", "tree")[1]
     assert [each["name"] for each in json.loads(command(*asked, "-o", "json")[1])["caveats"]] == ["unlimited-value"]
+
+
+def test_a_log_of_exempt_requests_is_no_empty_log(command: Command, tmp_path: Path) -> None:
+    """Requests among brokers are counted, and nobody is throttled for them."""
+    write(tmp_path / "q.json", ({"user": "alice"}, {"producer_byte_rate": 1000}))
+    body = "RequestHeader(apiKey=STOP_REPLICA, apiVersion=1, clientId=0, correlationId=1) -- {},response:{error_code=0}"
+    times = (
+        "10.0.0.1:9092-10.0.0.2:5000-4;totalTime:4.0,requestQueueTime:0.1,localTime:0.75,remoteTime:1.0,throttleTime:0,"
+        "responseQueueTime:0.5,sendTime:1.25,securityProtocol:PLAINTEXT,principal:User:ANONYMOUS,listener:PLAINTEXT"
+    )
+    (tmp_path / "kafka-request.log").write_text(
+        f"[2026-11-21 12:00:00,500] DEBUG Completed request:{body} from connection {times} (kafka.request.logger)\n"
+    )
+    audit = ("audit", "kafka-request.log", "--quotas", "q.json", "--kafka-version", "2.5", "--engine", "local")
+
+    for output in ("table", "json", "csv", "markdown"):
+        code, out, _ = command(*audit, "-o", output)
+        assert code == 0
+        if output == "json":
+            assert json.loads(out)["data"]["exempt"] == 1
+    code, _, err = command(*audit, "--report", "r.html")
+    assert (code, "every request is exempt" in err) == (3, True)
+
+
+@pytest.mark.usefixtures("files")
+def test_quotas_out_of_a_pipe_are_read_once(command: Command, tmp_path: Path) -> None:
+    """As `--quotas <(command)` has them."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / "new.json").read_bytes()))
+    writer.start()
+    code, out, _ = command("audit", "usage.csv", "--quotas", "pipe", "--engine", "local", "-o", "json")
+    writer.join()
+    assert (code, bool(found(out, "findings"))) == (0, True)
 
 
 @pytest.mark.parametrize(("threads", "rules"), [(2, ["request-above-capacity"]), (8, [])])

@@ -13,6 +13,7 @@ from kquota.cli.report import MOST, Report, Row, charts, words
 from kquota.cli.text import many, records_text, safe
 from kquota.core.quota import QuotaKey, humanize, share_of_limit
 from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline
@@ -104,10 +105,10 @@ def _values(report: Report) -> dict[str, Any]:
 
 
 def _period(report: Report) -> tuple[int, int]:
-    """The first and the last event; an audit without any is an error, and has no report."""
+    """The first and the last event. Raises InputError where nothing but exempt requests was read."""
     first, last = report.quality.first_ms, report.quality.last_ms
-    assert first is not None
-    assert last is not None
+    if first is None or last is None:
+        raise InputError("no report: every request is exempt from quotas", hint="leave --report out")
     return first, last
 
 
