@@ -13,6 +13,7 @@ from kquota.core.broker import (
     Broker,
     BrokerAlteration,
     BrokerAlterResult,
+    BrokerConfig,
     BrokerSnapshot,
     broker_text,
     check_name,
@@ -87,7 +88,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
                 rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
                 rows += [
                     (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
-                    for each in config.shadows
+                    for each in config.hidden
                 ]
         print_csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
         return
@@ -111,6 +112,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
             Column("CONFIG", whole=True),
             Column("VALUE", number=True),
             Column("SOURCE"),
+            Column("HOLDS TOO"),
             Column("SHADOWS", style="dim"),
         ],
         [
@@ -119,17 +121,21 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
                 config.name,
                 humanize(config.name, config.value),
                 config.source.value,
-                ", ".join(
-                    f"{humanize(each.name, each.value)} ({each.source.value}"
-                    + (")" if each.name == config.name else f" of {each.name})")
-                    for each in config.shadows
-                )
-                or "-",
+                _beside(config),
+                ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
             )
             for broker, configs in snapshot.items()
             for config in configs
         ],
     )
+
+
+def _beside(config: BrokerConfig) -> str:
+    """The broker-wide rate that a listener's connections must keep as well."""
+    beside = config.beside
+    if beside is None:
+        return "-"
+    return f"{beside.name} {humanize(beside.name, beside.value)} ({beside.source.value})"
 
 
 def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> None:

@@ -66,7 +66,8 @@ class Setting:
 class BrokerConfig:
     """A config as it is in effect, and the weaker settings that it hides, the strongest first.
 
-    A listener's rate has the broker-wide one among them: it applies to a listener without a rate of its own.
+    A listener's rate has the broker-wide one among its `shadows`, as `DescribeConfigs` does; but it is not hidden, both
+    hold at once (`hidden`, `beside`).
     """
 
     name: str
@@ -77,6 +78,16 @@ class BrokerConfig:
     @property
     def is_alterable(self) -> bool:
         return is_rate(self.name)
+
+    @property
+    def hidden(self) -> tuple[Setting, ...]:
+        """The weaker settings of the same config, which this one hides."""
+        return tuple(each for each in self.shadows if each.name == self.name)
+
+    @property
+    def beside(self) -> Setting | None:
+        """The broker-wide rate that holds beside the rate of a listener (KIP-612); None for other configs."""
+        return next((each for each in self.shadows if each.name != self.name), None)
 
     def value_at(self, source: Source) -> int | str | None:
         """What is set under this very name at that level, else None."""

@@ -25,8 +25,11 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
                         "alterable": config.is_alterable,
                         "shadows": [
                             {"name": each.name, "value": each.value, "source": each.source.value}
-                            for each in config.shadows
+                            for each in config.hidden
                         ],
+                        "beside": None
+                        if (beside := config.beside) is None
+                        else {"name": beside.name, "value": beside.value, "source": beside.source.value},
                     }
                     for config in configs
                 ],

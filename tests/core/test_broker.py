@@ -105,6 +105,8 @@ def test_values_by_level() -> None:
     assert config.value_at(level_of(1)) == 20
     assert config.value_at(level_of(DEFAULT)) is None
     assert config.value_at(Source.STATIC_BROKER_CONFIG) == 7
+    assert config.hidden == (Setting(LISTENER, 7, Source.STATIC_BROKER_CONFIG),)
+    assert config.beside == Setting(RATE, 250, Source.DYNAMIC_BROKER_CONFIG)
 
 
 def test_an_alteration_is_checked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Level, Resolver, resolve, resolve_ip
 from kquota.core.snapshot import Ignored, QuotaSnapshot
 from kquota.core.static import StaticQuotas
-from kquota.core.version import format_version, ignored, parse_version
+from kquota.core.version import CONNECTION_RATES, KEYS, USERS, format_version, ignored, parse_version
 from kquota.errors import InputError
 from tests.core.snapshots import snapshots
 
@@ -109,3 +110,19 @@ def test_what_is_no_version(text: str) -> None:
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=4))
 def test_a_version_is_its_numbers(numbers: list[int]) -> None:
     assert parse_version(".".join(map(str, numbers))) == tuple([*numbers, 0][:3])
+
+
+def test_the_help_topic_has_every_release() -> None:
+    """`kquota help kip` is written by hand, and says what the table says."""
+    lines = (Path(__file__).parents[2] / "kquota" / "cli" / "topics" / "kip.md").read_text().splitlines()
+    rows = {tuple(line.split()[:-1]) if line.startswith("    ") else () for line in lines}
+    texts = [" ".join(row) for row in rows]
+    for key, since in KEYS.items():
+        (row,) = (text for text in texts if text.replace(",", "").startswith(key.value) or f", {key.value} " in text)
+        assert f" {format_version(since.version)} " in row + " "
+    for words, version in (
+        ("quotas of users", USERS.version),
+        ("defaults stored in ZooKeeper", USERS.version),
+        ("max.connection.creation.rate", CONNECTION_RATES),
+    ):
+        assert any(text.startswith(words) and f" {format_version(version)} " in text + " " for text in texts)
