@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from kquota.core.broker import (
     BrokerAlterResult,
     BrokerConfig,
     BrokerSnapshot,
+    beside,
     broker_text,
     check_name,
     humanize,
@@ -121,7 +122,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
                 config.name,
                 humanize(config.name, config.value),
                 config.source.value,
-                _beside(config),
+                _beside(config, configs),
                 ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
             )
             for broker, configs in snapshot.items()
@@ -130,12 +131,10 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
     )
 
 
-def _beside(config: BrokerConfig) -> str:
+def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:
     """The broker-wide rate that a listener's connections must keep as well."""
-    beside = config.beside
-    if beside is None:
-        return "-"
-    return f"{beside.name} {humanize(beside.name, beside.value)} ({beside.source.value})"
+    other = beside(config, configs)
+    return "-" if other is None else f"{other.name} {humanize(other.name, other.value)}"
 
 
 def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> None:

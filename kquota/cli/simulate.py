@@ -214,14 +214,20 @@ def _warn_of_rates(brokers: Brokers, version: str) -> None:
 
 
 def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
-    """The quotas of the workload's own file, unless the command line names others; limits of brokers need none."""
+    """The quotas of the workload's own file, unless the command line names others.
+
+    Connections to brokers that limit them need none.
+    """
+    from kquota.core.simulation.workload import CONNECT_API
     from kquota.core.snapshot import QuotaSnapshot
 
     named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
     if file.quotas is not None and not named:
         return file.quotas
     brokers = file.workload.brokers
-    if any((brokers.connection_rate, *brokers.listeners.values())) and not session.names_quotas(options):
+    limited = any((brokers.connection_rate, *brokers.listeners.values()))
+    connects = all(client.api == CONNECT_API for client in file.workload.clients)
+    if limited and connects and not session.names_quotas(options):
         return QuotaSnapshot()
     return session.load_quotas(options)
 

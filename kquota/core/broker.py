@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -67,7 +67,7 @@ class BrokerConfig:
     """A config as it is in effect, and the weaker settings that it hides, the strongest first.
 
     A listener's rate has the broker-wide one among its `shadows`, as `DescribeConfigs` does; but it is not hidden, both
-    hold at once (`hidden`, `beside`).
+    hold at once (`beside`).
     """
 
     name: str
@@ -84,16 +84,22 @@ class BrokerConfig:
         """The weaker settings of the same config, which this one hides."""
         return tuple(each for each in self.shadows if each.name == self.name)
 
-    @property
-    def beside(self) -> Setting | None:
-        """The broker-wide rate that holds beside the rate of a listener (KIP-612); None for other configs."""
-        return next((each for each in self.shadows if each.name != self.name), None)
-
     def value_at(self, source: Source) -> int | str | None:
         """What is set under this very name at that level, else None."""
         if self.source is source:
             return self.value
         return next((each.value for each in self.shadows if each.source is source and each.name == self.name), None)
+
+
+def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfig | None:
+    """The broker-wide rate that holds beside the rate of a listener (KIP-612), out of the broker's configs.
+
+    None for other configs, and where it limits nothing. It does not hold for the inter-broker listener, unless that is
+    the only one.
+    """
+    if listener_of(config.name) is None:
+        return None
+    return next((each for each in configs if each.name == RATE and each.value != UNLIMITED), None)
 
 
 BrokerSnapshot: TypeAlias = Mapping[Broker, tuple[BrokerConfig, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota.core.broker import Broker, BrokerAlterResult, BrokerSnapshot
+from kquota.core.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
 from kquota.core.entity import DEFAULT
 from kquota.documents.encoding import Document
 
@@ -28,8 +28,8 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
                             for each in config.hidden
                         ],
                         "beside": None
-                        if (beside := config.beside) is None
-                        else {"name": beside.name, "value": beside.value, "source": beside.source.value},
+                        if (other := beside(config, configs)) is None
+                        else {"name": other.name, "value": other.value, "source": other.source.value},
                     }
                     for config in configs
                 ],
