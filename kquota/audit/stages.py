@@ -246,6 +246,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
                 noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
+    # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))

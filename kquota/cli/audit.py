@@ -174,7 +174,8 @@ def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSett
     from kquota.cli.report import MOST
 
     settings = usage.settings_of(options)
-    if not any(settings.variants):
+    snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
+    if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     compared = settings.against is not None
     return replace(

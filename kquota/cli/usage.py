@@ -162,9 +162,12 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
     windows = QuotaWindows() if broker is None else broker.windows
     kafka = None if options["topic"] is None else _topic_client(options)
     quotas, against = _quotas(options)
-    if broker is not None:
-        quotas = quotas.each(broker.static.added_to)
-        against = against.each(broker.static.added_to) if against is not None else None
+    enforced = session.enforced_by_brokers(options, broker)
+    quotas = quotas.each(enforced)
+    against = against.each(enforced) if against is not None else None
+    snapshots = (*quotas.snapshots, *(against.snapshots if against is not None else ()))
+    session.warn_approximations(options["kafka_version"])
+    session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings

@@ -86,8 +86,10 @@ def replay(
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(options)
-    if broker is not None:
-        before, after = broker.static.added_to(before), broker.static.added_to(after)
+    enforced = session.enforced_by_brokers(options, broker)
+    before, after = enforced(before), enforced(after)
+    session.warn_approximations(options["kafka_version"])
+    session.warn_ignored((*before.ignored, *after.ignored))
     settings = AuditSettings(
         QuotaHistory.of(after),
         Generation.for_version(options["kafka_version"]),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from kquota.core.version import Version
+from kquota.core.quota import QuotaKey
+from kquota.core.version import KEYS, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def is_exempt(
     API of SASL at any other time is charged. `authorized` is false where the authorization for ClusterAction failed:
     then everything is charged. Before 0.11.0 there is no request quota.
     """
-    if authenticating or version < (0, 11, 0):
+    if authenticating or version < KEYS[QuotaKey.REQUEST_PERCENTAGE].version:
         return True
     if not authorized:
         return False

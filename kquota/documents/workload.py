@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kquota.core.alteration import Alteration
 from kquota.core.enforcement import QuotaWindows
@@ -56,7 +56,11 @@ class WorkloadFile:
     """The quotas in the file itself, where it has any."""
 
 
-def read_workload(path: Path) -> WorkloadFile:
+Configured: TypeAlias = Callable[[Brokers, str | None], Brokers]
+"""Makes of the brokers of a file, and of its Kafka version, those that its clients meet."""
+
+
+def read_workload(path: Path, configured: Configured = lambda brokers, _version: brokers) -> WorkloadFile:
     """Reads a workload document. Raises InputError naming the file and the place in it."""
     document = read_document(path, "workload")
     try:
@@ -71,10 +75,11 @@ def read_workload(path: Path) -> WorkloadFile:
             _at(f"changes[{number}]", lambda entry=entry: _change(entry))
             for number, entry in enumerate(document.get("changes", []))
         ]
+        brokers = _at("brokers", lambda: _brokers(document.get("brokers", {})))
         workload = Workload(
             duration_ms=duration_ms,
             clients=clients,
-            brokers=_at("brokers", lambda: _brokers(document.get("brokers", {}))),
+            brokers=configured(brokers, document.get("kafka_version")),
             changes=tuple(sorted(changes, key=lambda change: change.at_ms)),
             seed=document.get("seed", 1),
             scrape_ms=_scrapes(document.get("metrics_read", "unknown")),
@@ -214,6 +219,10 @@ def _ms(raw: Any, key: str) -> int:
     return number
 
 
+def _timeout(raw: Any, key: str) -> int | None:
+    return None if raw == "never" else _ms(raw, key)
+
+
 def _bytes(raw: Any, key: str) -> int:
     if raw == 0:
         return 0
@@ -262,5 +271,6 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "strict": ("strict", _as_it_is),
     "retry": ("retry", _as_it_is),
     "backoff": ("backoff_ms", _ms),
+    "api_timeout": ("api_timeout_ms", _timeout),
 }
 """The keys of a client that stand for one field each, and how they are read."""
