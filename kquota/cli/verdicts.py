@@ -25,6 +25,9 @@ def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
     for quota in of(Verdict.UNDETERMINED, quotas):
         reasons.setdefault(quota.reason or "", []).append(quota)
     found += [f"undetermined ({reason}): {names(mine)}" for reason, mine in reasons.items()]
+    ignored = [quota for quota in of(Verdict.NOT_THROTTLED, quotas) if quota.reason is not None]
+    for reason in dict.fromkeys(quota.reason for quota in ignored):
+        found.append(f"{reason}: {names([quota for quota in ignored if quota.reason == reason])}")
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     return [*found, f"nobody seen under: {names(nobody)}"] if nobody else found
 

@@ -70,7 +70,7 @@ class QuotaVerdict(NamedTuple):
     """The last one, in a history of quotas."""
     verdict: Verdict
     reason: str | None
-    """Why it is undetermined; else None."""
+    """Why it is undetermined, or why the brokers do not enforce it; else None."""
     counters: Mapping[Verdict, int]
     """How many counters it governed, by what was found of them."""
 
@@ -83,17 +83,24 @@ def verdicts(
 ) -> tuple[QuotaVerdict, ...]:
     """The verdict on each value that is set at any time, in the order of the last snapshot; removed ones come last.
 
-    `hidden` says of each key why the recording may leave out some of its usage; None where it leaves out none.
+    A value that the brokers' version ignores throttles nobody, with the reason. `hidden` says of each key why the
+    recording may leave out some of its usage; None where it leaves out none.
     """
     last: dict[tuple[Entity, QuotaKey], Value] = {}
+    ignored: dict[tuple[Entity, QuotaKey], str] = {}
     for snapshot in reversed(quotas.snapshots):
         for entity, values in snapshot.items():
             for key, value in values.items():
                 last.setdefault((entity, key), value)
+        for each in snapshot.ignored:
+            last.setdefault((each.entity, each.key), each.value)
+            ignored[each.entity, each.key] = each.reason
     nothing = Governed()
     return tuple(
-        _verdict(entity, key, value, governing.get((key.value, str(entity)), nothing), hidden.get(key))
-        for (entity, key), value in last.items()
+        QuotaVerdict(*name, value, Verdict.NOT_THROTTLED, ignored[name], {})
+        if name in ignored
+        else _verdict(*name, value, governing.get((name[1].value, str(name[0])), nothing), hidden.get(name[1]))
+        for name, value in last.items()
     )
 
 

@@ -24,14 +24,17 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, plan_splits, sight_of, usage, usage_topic
 from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.audit.whatif import compare
+from kquota.cli import verdicts as words
 from kquota.cli.main import cli
+from kquota.core.enforced import enforced
 from kquota.core.enforcement import ConnectionManager, MutationSensor
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.exempt import EXEMPTIONS
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.snapshot import Ignored, QuotaSnapshot
 from kquota.core.verdicts import Governed, QuotaVerdict, Verdict, verdicts
+from kquota.core.version import parse_version
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.quotas import quotas_document
 from tests.audit.request_lines import STAMP, fields
@@ -149,13 +152,15 @@ def of_rows(folder: Path, rows: Sequence[Mapping[str, Any]], quotas: Any, **othe
     return audit(plan_splits([str(write(folder / "usage.jsonl", rows))], "usage"), quotas, **others)
 
 
-def lawful(found: Sequence[QuotaVerdict], quotas: QuotaSnapshot) -> None:
-    """Each value has one verdict, and a reason just where that is undetermined."""
+def lawful(found: Sequence[QuotaVerdict], quotas: QuotaSnapshot, ignored: Sequence[Ignored] = ()) -> None:
+    """Each value has one verdict, and a reason just where that is undetermined or the brokers ignore the value."""
+    left_out = {(each.entity, each.key) for each in ignored}
     wanted = [(entity, key) for entity, values in quotas.items() for key in values]
     assert sorted(map(str, found)) == sorted(f"{entity} {key.value}" for entity, key in wanted)
     for quota in found:
         assert quotas[quota.entity][quota.key] == quota.value
-        assert bool(quota.reason) == (quota.verdict is UNDETERMINED), quota
+        reasoned = quota.verdict is UNDETERMINED or (quota.entity, quota.key) in left_out
+        assert bool(quota.reason) == reasoned, quota
         assert (quota.verdict is NOBODY) <= (not quota.counters), quota
 
 
@@ -202,6 +207,22 @@ def test_every_quota_has_a_verdict(tmp_path: Path, dialect: str) -> None:
     assert {quota.key for quota in comparison.unjudged} >= {
         quota.key for quota in result.quotas if quota.verdict is UNDETERMINED
     }
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10.2", "2.5", "2.7"])
+def test_a_quota_that_the_brokers_ignore_has_its_verdict(tmp_path: Path, version: str) -> None:
+    """It throttles nobody, and the reason names the release that enforces it."""
+    quotas = enforced(everything(1), parse_version(version))
+    assert quotas.ignored
+
+    result = of_rows(tmp_path, FULL, quotas)
+
+    lawful(result.quotas, everything(1), quotas.ignored)
+    reasons = {(quota.entity, quota.key): (quota.verdict, quota.reason) for quota in result.quotas}
+    for entity, key, _, reason in quotas.ignored:
+        assert reasons[entity, key] == (FREE, reason)
+        assert f"not enforced by Kafka {version}" in reason
+    assert any("not enforced" in line for line in words.lines(result.quotas))
 
 
 @pytest.mark.parametrize(
