@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 PRODUCE, FETCH, OTHER, MUTATION = 0, 1, 2, 3
 """The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes."""
@@ -70,16 +71,18 @@ class Batch:
     time_ms: Int64s
     bytes: Int64s
     request_ns: Int64s | None = None
-    request_complete: bool = False
-    """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
-    bytes_complete: bool = True
-    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
-    records of a share fetch, nor the partitions of a topic that it shows only when that is deleted."""
+    request_complete: bool | Bools = False
+    """Whether `request_ns` is all the thread time that is charged, of all events or of each; a request log lacks the
+    network threads' share."""
+    bytes_complete: bool | Bools = True
+    """Whether `bytes` is what is charged, of all events or of each; an old request log has a lower bound only, or
+    nothing, and no log tells the records of a share fetch, nor the partitions of a topic that it shows only when that
+    is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
     shows_outcome: bool = False
-    """Whether the export tells which fetches the broker took back: those of UNKNOWN size, and no other."""
+    """Whether the whole input tells which fetches the broker took back: those of UNKNOWN size, and no other."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -92,6 +95,9 @@ class Batch:
         for name in ("kind", "time_ms", "bytes", "request_ns", "throttle_ms", "connection", "detail"):
             column = getattr(self, name)
             taken[name] = None if column is None else column[rows]
+        for name in ("request_complete", "bytes_complete"):
+            column = getattr(self, name)
+            taken[name] = column if isinstance(column, bool) else column[rows]
         return replace(self, **taken)
 
 

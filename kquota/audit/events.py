@@ -89,16 +89,14 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         workload,
         tally.rejected,
         int((~known).sum()),
-        all(batch.request_complete for batch in batches),
+        all(np.all(batch.request_complete) for batch in batches),
         gcd(*map(int, distances)),
     )
 
 
 def _sizes(batch: Batch) -> Int64s:
     """The bytes charged; UNKNOWN where they are not known exactly."""
-    if batch.bytes_complete:
-        return batch.bytes
-    sizes: Int64s = np.where(np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
+    sizes: Int64s = np.where(~np.asarray(batch.bytes_complete) & np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
     return sizes
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit import kernels
+from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Int64s
 from kquota.core.enforcement import replay
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class Retries:
 
     The bytes of a throttled fetch come with a retry. Clients rotate their partitions and a full response holds the
     first ones only, so the next fetch that got through counts if it asked for the same (`detail`); else the next one
-    there at all, else the last one before, else nothing. Next is within RETRY_MS.
+    there at all, else the last one before, else nothing. Next is within RETRY_MS. Fetches without a connection are
+    taken to share one.
     """
 
     def __init__(self) -> None:
@@ -60,18 +62,32 @@ class Retries:
 
     def remember(self, part: Part) -> None:
         """Keeps the last size of each connection, for the parts to come."""
+        fetched = np.flatnonzero((part.kinds == replay.FETCH) & (np.diff(part.offsets) > 0))
+        if len(fetched) == 0:
+            return
         if part.connection is None:
-            return
-        rows = np.flatnonzero(np.repeat(part.kinds == replay.FETCH, np.diff(part.offsets)))
-        owners = part.counters[part.owners(rows)]
-        order = np.lexsort((rows, part.connection[rows], owners))
-        keys = np.column_stack([owners, part.connection[rows]])[order]
-        if len(keys) == 0:
-            return
-        last = np.concatenate([(np.diff(keys, axis=0) != 0).any(axis=1), [True]])
-        sizes = part.values[rows][order][last]
-        for (counter, connection), size in zip(keys[last].tolist(), sizes.tolist(), strict=True):
+            rows = part.offsets[fetched + 1] - 1
+            places, connections = fetched, np.full(len(rows), NO_CONNECTION, np.int64)
+        else:
+            rows = _last_of_each(fetched, part.offsets, part.connection)
+            places, connections = part.owners(rows), part.connection[rows]
+        found = (part.counters[places].tolist(), connections.tolist(), part.values[rows].tolist())
+        for counter, connection, size in zip(*found, strict=True):
             self._last.setdefault(counter, {})[connection] = size
+
+
+def _last_of_each(fetched: Int64s, offsets: Int64s, connections: Int64s) -> Int64s:
+    """The last row of each connection of each of those counters, which own the rows from offset to offset."""
+    owned = np.zeros(len(offsets) - 1, bool)
+    owned[fetched] = True
+    counts = np.diff(offsets)
+    rows = np.flatnonzero(np.repeat(owned, counts))
+    codes, _ = kernels.dense_codes(connections[rows])
+    keys = np.repeat(fetched, counts[fetched]) << 32 | codes.astype(np.int64)
+    codes, keys = kernels.dense_codes(keys)
+    last = np.zeros(len(keys), np.int64)
+    last[codes] = rows  # of those with one code the last is kept
+    return last
 
 
 def _listed(column: Int64s | None, rows: int) -> list[int]:

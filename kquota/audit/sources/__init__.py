@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import IO, Any
@@ -49,6 +49,8 @@ DIALECTS = {
 SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 """The dialects of samples."""
 
+_TABLES = frozenset({"usage", "usage-topic"})
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -77,12 +79,13 @@ class ReadSettings:
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
-    connections: bool = False
-    """Whether the connection of every request is wanted, and not only where a throttled fetch needs it."""
+    shows_outcome: bool = True
+    """Whether request logs are followed in which fetches the broker took back. Beside usage tables, which do not show
+    that, they are not: a counter may have events of both."""
 
-    def with_connections(self) -> ReadSettings:
-        """The same, with every connection."""
-        return replace(self, connections=True)
+    def of(self, splits: Iterable[Split]) -> ReadSettings:
+        """The settings for reading these splits together, the whole of one input."""
+        return replace(self, shows_outcome=all(split.dialect not in _TABLES for split in splits))
 
 
 def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:

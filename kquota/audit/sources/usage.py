@@ -12,14 +12,24 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, SHARE_FETCH_API, UNKNOWN, Batch, Column, Int64s, Tally
+from kquota.audit.batch import (
+    API_KINDS,
+    NO_CONNECTION,
+    OTHER,
+    SHARE_FETCH_API,
+    UNKNOWN,
+    Batch,
+    Bools,
+    Column,
+    Int64s,
+    Tally,
+)
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
 from kquota.core.history import EARLIEST_MS, LATEST_MS
@@ -61,9 +71,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
             batches = _read_csv(split, tally)
         case _:
             batches = json_tables(lines(split, tally), split.path, tally)
-    return to_batches(
-        batches, split.path, settings.broker, folder_of(split.path), tally, connections=settings.connections
-    )
+    return to_batches(batches, split.path, settings.broker, folder_of(split.path), tally)
 
 
 def to_batches(
@@ -72,17 +80,15 @@ def to_batches(
     broker: str | None,
     elsewhere: str,
     tally: Tally,
-    *,
-    connections: bool = False,
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
 
-    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. Unless `connections`
-    are asked for, the batches have them only where they serve to find a retry.
+    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. A row says for itself
+    what is known of it, so that it does not matter which rows are read together.
     """
     row = 0
     for table in tables:
-        yield from _to_batch(table, source, broker, elsewhere, row, tally, connections=connections)
+        yield _to_batch(table, source, broker, elsewhere, row, tally)
         row += table.num_rows
 
 
@@ -289,10 +295,8 @@ def _to_batch(
     elsewhere: str,
     first_row: int,
     tally: Tally,
-    *,
-    connections: bool,
-) -> Iterator[Batch]:
-    """The events of a table: share fetches without their size are a batch of their own."""
+) -> Batch:
+    """The events of a table."""
     rows = table.num_rows
     columns = {name: table.column(name) for name in table.schema.names}
     good = np.ones(rows, bool)
@@ -344,11 +348,13 @@ def _to_batch(
         return result
 
     connection = None
-    if "connection" in columns and (connections or (size == UNKNOWN).any()):
-        # In an open loop only a throttled fetch needs its connection, to find the retry. hash() differs between
-        # processes.
+    if "connection" in columns and columns["connection"].null_count < rows:
+        # The retry of a throttled fetch may be in another batch. hash() differs between processes.
         connection = _fingerprints(_known(_texts(columns["connection"])))[keep]
-    batch = Batch(
+    timed: bool | Bools = False
+    if "request_time_ns" in numbers:
+        timed = numbers["request_time_ns"][2][keep]
+    return Batch(
         broker=brokers.take(keep),
         user=user.take(keep),
         client_id=_known(client).take(keep),
@@ -356,15 +362,11 @@ def _to_batch(
         time_ms=time_ms[keep],
         bytes=size[keep],
         request_ns=optional("request_time_ns", 0),
-        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2].all()),
+        request_complete=timed,
+        bytes_complete=~untold[keep],
         throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
-    hidden = untold[keep]
-    if hidden.any():
-        yield replace(batch.take(hidden), bytes_complete=False)
-        batch = batch.take(~hidden)
-    yield batch
 
 
 def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
