@@ -24,6 +24,15 @@ UNKNOWN = -1
 """The bytes of a throttled fetch: the broker sent, and logged, an empty response."""
 
 
+def is_text(text: str) -> bool:
+    """Whether a string can be written as UTF-8: JSON can hold half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of strings, dictionary-encoded: `values[codes[row]]`."""
@@ -132,6 +141,14 @@ class Exemption:
         return Exemption(self.requests + other.requests, self.request_time_ns + other.request_time_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file that could not be read to its end, or not at all."""
+
+    path: str
+    reason: str
+
+
 @dataclass
 class Tally:
     """What became of the records of a split."""
@@ -143,6 +160,8 @@ class Tally:
     """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
+    unread: dict[str, UnreadFile] = field(default_factory=dict)
+    """Files that were not read to their ends, by their paths."""
     first_ms: int | None = None
     last_ms: int | None = None
 
@@ -156,6 +175,12 @@ class Tally:
         self.rejected += 1
         if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
             self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
+
+    def leave(self, path: str, place: str, reason: str, records: int = 1) -> None:
+        """Counts the rest of a file, from that place on, that cannot be read: so many records, 1 where nobody knows."""
+        self.reject(path, place, reason, "")
+        self.rejected += records - 1
+        self.unread.setdefault(path, UnreadFile(path, reason))
 
     def saw(self, times_ms: Int64s, requests: int) -> None:
         """Counts requests, or samples, and widens the time range."""

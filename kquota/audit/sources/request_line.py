@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from kquota.audit.batch import is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.exempt import exempt_apis
@@ -206,6 +207,9 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         raise ValueError("the principal has no type")
     connection = fields["connection"]
     client_id = header["clientId"]
+    for name in (user, client_id or ""):
+        if not name.isascii() and not is_text(name):
+            raise ValueError("a name is not UTF-8 text")
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
         math.floor(charged_ms),
