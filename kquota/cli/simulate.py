@@ -191,7 +191,10 @@ def _vectors(path: Path) -> dict[str, Any] | None:
     """The document of a file of vectors; None for any other file."""
     import gzip
     import json
+    import zlib
 
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
         with path.open("rb") as stream:
             start = stream.read(2)
@@ -200,7 +203,8 @@ def _vectors(path: Path) -> dict[str, Any] | None:
             stream.seek(0)
             data = stream.read()
         document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
-    except (OSError, ValueError):  # not there, or not one JSON document: whoever reads usage says so
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
+        # Not there, or not one JSON document: whoever reads usage says so.
         return None
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
 
@@ -212,9 +216,11 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", hint="pip install 'kquota[audit]'") from None
+    from kquota.cli import auditing
     from kquota.core.simulation import Brokers
 
-    recording = read_events(paths, "auto", ReadSettings(), Brokers())
+    recording = read_events(paths, "auto", ReadSettings(), Brokers(), auditing.warn_repeated)
+    auditing.warn_unread(recording.unread_files)
     if recording.rejected:
         click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
     if recording.unsized:

@@ -93,6 +93,7 @@ def replay(
         per_client=True,
     )
     result = auditing.audit_files(usage, settings)
+    auditing.warn_unread(result.quality.unread_files)
     rejected = result.quality.rejected
     if rejected:
         reasons = auditing.why(result.rejects)

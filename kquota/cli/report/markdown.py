@@ -46,6 +46,10 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
         lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
     if quality.rejected:
         lines += ["", f"{many(quality.rejected, 'record')} could not be read."]
+    if quality.unread_files:
+        named = [f"{code(file.path)} ({file.reason})" for file in quality.unread_files[:MOST_ROWS]]
+        rest = f" and {len(quality.unread_files) - len(named)} more" if len(quality.unread_files) > len(named) else ""
+        lines += ["", f"Not read to the end: {', '.join(named)}{rest}."]
     return "\n".join(lines)
 
 
