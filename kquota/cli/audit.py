@@ -223,6 +223,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
+        _say_how_on_spark(result)
         for line in _closed_loop_lines(result):
             note(line)
 
@@ -311,8 +312,7 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
-    if result.engine == "local" and not result.closed_loop:
-        note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
+    _say_how_on_spark(result)
     for line in _closed_loop_lines(result):
         note(line)
 
@@ -385,6 +385,12 @@ def _spared(quality: DataQuality) -> str:
         for reason, spared in quality.exemptions.items()
     ]
     return f"; exempt thread time: {', '.join(told)}" if told else ""
+
+
+def _say_how_on_spark(result: AuditResult) -> None:
+    """How the same audit runs on Spark, where it did not."""
+    if result.engine == "local" and not result.closed_loop:
+        note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 
 def _unread(quality: DataQuality) -> str:

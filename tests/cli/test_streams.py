@@ -55,7 +55,8 @@ COLOURED = (
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
         (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
-            "0 of 1 counters throttled; 1 request read, 0 without a quota, 0 exempt (local engine)\n",
+            "0 of 1 counters throttled; 1 request read, 0 without a quota, 0 exempt (local engine)\n"
+            "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),
