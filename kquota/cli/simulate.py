@@ -256,14 +256,17 @@ def _progress() -> Iterator[Callable[[float], None]]:
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
     """Says where a request quota meets clients whose thread time nobody gave."""
+    from kquota.core.exempt import is_spared
     from kquota.core.quota import QuotaKey
     from kquota.core.resolver import Resolver
     from kquota.core.simulation.workload import CONNECT_API
+    from kquota.core.version import NEWEST
 
     resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
     timeless = []
     for client in workload.clients:
-        if client.given is None and client.api != CONNECT_API and not client.has_thread_time:
+        known = client.has_thread_time or is_spared(client.api, NEWEST)
+        if client.given is None and client.api != CONNECT_API and not known:
             user, client_id = client.user.replace("{n}", "0"), client.client_id.replace("{n}", "0")
             if resolver.resolve(user, client_id).limit is not None:
                 timeless.append(client.name)

@@ -29,7 +29,7 @@ def print_result(
         _print_csv(result)
         return
     _print_clients(result)
-    throttled = [counter for counter in result.counters if counter.throttled]
+    throttled = [counter for counter in result.counters if counter.bites]
     if throttled:
         click.echo()
         _print_counters(throttled[:top], several=len(workload.brokers.names) > 1)
@@ -155,8 +155,8 @@ def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None
         return *limits, f"debt {counter.peak:.0f}" if debt else f"peak {rate_text(counter.peak, unit)}"
 
     def bites(counter: CounterResult) -> tuple[str, ...]:
-        assert counter.first_throttled_ms is not None
-        assert counter.throttled_until_ms is not None
+        if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
+            return ("delayed by another quota",)
         when = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
         if counter.recovery_ms is None:
             return (when,)
@@ -165,7 +165,10 @@ def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None
     def time_of(counter: CounterResult) -> tuple[str, ...]:
         least, most = counter.throttle_range_ms
         total = range_text(duration(least), duration(most))
-        return total, f"max {duration(counter.throttle_max_ms)}"
+        longest = f"max {duration(counter.throttle_max_ms)}"
+        if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
+            return total, longest, f"{counter.violated} of {counter.events} topics over the limit"
+        return total, longest
 
     print_table(
         [

@@ -159,6 +159,7 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
             f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
         ) from None
     from kquota.core.enforcement.generation import Generation, QuotaWindows
+    from kquota.core.version import parse_version
 
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
@@ -183,7 +184,13 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         in_force=options.get("in_force", False),
-        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"], kafka),
+        read=ReadSettings(
+            options["broker"],
+            options["log_timezone"],
+            options["num_partitions"],
+            kafka,
+            parse_version(options["kafka_version"]),
+        ),
     )
 
 

@@ -10,6 +10,9 @@ from kquota.errors import InputError
 Version: TypeAlias = tuple[int, int, int]
 """Major, minor and patch; 0.10.1 is (0, 10, 1)."""
 
+NEWEST: Final[Version] = (4, 0, 0)
+"""What brokers are taken to be unless somebody says."""
+
 _VERSION: Final = re.compile(r"v?(?P<numbers>\d+(?:\.\d+)*)(?:[-.](?P<suffix>[A-Za-z].*))?", re.ASCII)
 
 

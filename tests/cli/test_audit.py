@@ -149,6 +149,7 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
     assert rest == (
         [
             "1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt (local engine)",
+            "1 quota set: 1 throttled",
             "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
         ]
         if output == "table"

@@ -114,6 +114,23 @@ def test_fail_on_throttled(kquota: Kquota) -> None:
     assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
 
 
+def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Path) -> None:
+    """A mutation counter that rejects topics of a client that the request quota delays for longer."""
+    (tmp_path / "both.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 30s\nclients:\n"
+        "  - {user: tom, api: create-topics, pace: 10, partitions: 10, request_time: 50ms, retry: false, loop: open}\n"
+        "quotas:\n  - entity: {user: tom}\n"
+        "    values: {request_percentage: 0.01, controller_mutation_rate: 20}\n"
+    )
+    done = kquota("simulate", "both.yaml")
+
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
+    assert re.search(r"\d+ of 300 topics over the limit", line), line
+    assert "delayed by another quota" in line
+    assert "2 of 2 counters throttled" in done.err
+
+
 def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
     """As many as asked for; the line below says that there are more."""
     few = kquota("simulate", "own.yaml", "--top", "2")

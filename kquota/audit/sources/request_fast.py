@@ -19,6 +19,7 @@ from zlib import crc32
 
 from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
+from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.request_line import (
     MOST_MS,
     UNKNOWN,
@@ -69,10 +70,10 @@ _TAGS: Final = frozenset(name for name, _ in PARTITION_TAGS)
 class Names:
     """Numbers for the names of one batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: ConnectionLog | None = None) -> None:
         self.users = _Users()
         self.clients = _Clients()
-        self.connections = _Connections()
+        self.connections = _Connections(log)
 
 
 class _Users(dict[str, int]):
@@ -107,10 +108,27 @@ class _Clients(dict[str | None, int]):
 
 
 class _Connections(dict[str, int]):
-    """An id for each connection, the same in every process: a retry may be in a file that another one reads."""
+    """An id for each connection, the same in every process: a retry may be in a file that another one reads.
+
+    `fresh` are those that the log has not been shown yet; nothing without a log.
+    """
+
+    def __init__(self, log: ConnectionLog | None) -> None:
+        super().__init__()
+        self.log = log
+        self.fresh: list[str] = []
+
+    def first(self, time_ms: int, *, opens: bool) -> None:
+        """Shows the log the first request of the connection that was asked for last."""
+        connection = self.fresh[-1]
+        self.fresh.clear()
+        assert self.log is not None
+        self.log.add(client_address(connection), connection, time_ms, opens=opens)
 
     def __missing__(self, connection: str) -> int:
         client_address(connection)
+        if self.log is not None:
+            self.fresh.append(connection)
         digest = blake2b(connection.encode(), digest_size=8).digest()
         self[connection] = int.from_bytes(digest, "little", signed=True)
         return self[connection]
@@ -155,6 +173,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
     seconds, compact_sizes, lengths = _Seconds(zone), _CompactSizes(), _Lengths()
+    fresh = connections.fresh
 
     def read(line: bytes) -> bytes:
         if line[_OWN_TIME:_OWN_END] == _KAFKAS_OWN:
@@ -247,7 +266,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         time_ms = floor(moment - sent_ms - queued_ms - untold)
         if not EARLIEST_MS <= time_ms < LATEST_MS:
             raise ValueError("out of range")
-        return pack(
+        row = pack(
             time_ms,
             kind,
             users[fields["principal"]],
@@ -259,6 +278,9 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             position,
             exempt_ns,
         )
+        if fresh:
+            connections.first(time_ms, opens=api == "API_VERSIONS")
+        return row
 
     return read
 

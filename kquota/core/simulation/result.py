@@ -132,6 +132,11 @@ class CounterResult:
         return self.throttle_ms / self.throttled if self.throttled else None
 
     @property
+    def bites(self) -> bool:
+        """Whether it delayed somebody, or rejected topics while another quota delayed the client for longer."""
+        return self.throttled > 0 or (self.key is QuotaKey.CONTROLLER_MUTATION_RATE and self.violated > 0)
+
+    @property
     def mbean(self) -> str:
         """The name under which a broker shows this counter over JMX."""
         if self.key is QuotaKey.CONNECTION_CREATION_RATE:
