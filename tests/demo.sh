@@ -28,5 +28,13 @@ run kquota describe
 say "Which quota governs a client, and whose counter is it?"
 run kquota resolve --user alice --client reports
 
-say "Who was throttled on the broker of this recorded request log, and by which quota?"
-run kquota audit tests/data/request_log/kafka-request.log.gz --quotas tests/data/request_log/quotas.json --broker 1 --quarantine "$work/quarantine.jsonl"
+say "Who was throttled on the broker of this recorded request log, and by which quota? A job of Spark finds out"
+log=tests/data/request_log
+audit=(kquota audit $log/kafka-request.log.gz --quotas $log/quotas.json --quarantine "$work/quarantine.jsonl")
+run "${audit[@]}" --engine spark --out "$work/spark"
+
+say "The same without Spark, in one process of this machine"
+run "${audit[@]}" --engine local --out "$work/local" > "$work/table"
+head -n 1 "$work/table"
+diff -r "$work/spark" "$work/local"
+echo "The findings of both are the same, byte for byte."

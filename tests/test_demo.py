@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """It ends with the audit of the recorded log; no process and no file is left."""
+    """It ends with the audit of the recorded log on Spark, and the same without; no process and no file is left."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     before = {item.name for item in ROOT.iterdir()}
 
@@ -23,9 +23,13 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
     )
 
     assert done.returncode == 0, done.stderr
-    audit = done.stdout.split("$ kquota audit")[1]
-    assert all(name in audit for name in ("billing-1", "report-1", "bob:fraud-reader", ":sensor-gw", "bob:etl"))
-    assert "counters throttled" in done.stderr
+    _, on_spark, locally = done.stdout.split("$ kquota audit")
+    assert all(name in on_spark for name in ("billing-1", "report-1", "bob:fraud-reader", ":sensor-gw", "bob:etl"))
+    assert "--engine local" in locally
+    assert "The findings of both are the same" in locally
+    said = [line for line in done.stderr.splitlines() if "counters throttled" in line]
+    assert [line.rpartition("(")[2] for line in said] == ["spark engine)", "local engine)"]
+    assert said[0].replace("spark", "local") == said[1]
     assert list(tmp_path.iterdir()) == []
     assert {item.name for item in ROOT.iterdir()} <= before | {"__pycache__", ".pytest_cache", ".hypothesis"}
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 PRODUCE, FETCH, OTHER, MUTATION, CONNECT = 0, 1, 2, 3, 4
 """The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes, a
@@ -22,6 +23,15 @@ API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
 
 UNKNOWN = -1
 """The bytes of a throttled fetch: the broker sent, and logged, an empty response."""
+
+
+def is_text(text: str) -> bool:
+    """Whether a string can be written as UTF-8: JSON can hold half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +81,18 @@ class Batch:
     time_ms: Int64s
     bytes: Int64s
     request_ns: Int64s | None = None
-    request_complete: bool = False
-    """Whether `request_ns` is all the thread time that is charged; a request log lacks the network threads' share."""
-    bytes_complete: bool = True
-    """Whether `bytes` is what is charged; an old request log has a lower bound only, or nothing, and no log tells the
-    records of a share fetch, nor the partitions of a topic that it shows only when that is deleted."""
+    request_complete: bool | Bools = False
+    """Whether `request_ns` is all the thread time that is charged, of all events or of each; a request log lacks the
+    network threads' share."""
+    bytes_complete: bool | Bools = True
+    """Whether `bytes` is what is charged, of all events or of each; an old request log has a lower bound only, or
+    nothing, and no log tells the records of a share fetch, nor the partitions of a topic that it shows only when that
+    is deleted."""
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
     shows_outcome: bool = False
-    """Whether the export tells which fetches the broker took back: those of UNKNOWN size, and no other."""
+    """Whether the whole input tells which fetches the broker took back: those of UNKNOWN size, and no other."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -104,6 +116,9 @@ class Batch:
         for name in ("kind", "time_ms", "bytes", "request_ns", "throttle_ms", "connection", "detail"):
             column = getattr(self, name)
             taken[name] = None if column is None else column[rows]
+        for name in ("request_complete", "bytes_complete"):
+            column = getattr(self, name)
+            taken[name] = column if isinstance(column, bool) else column[rows]
         return replace(self, **taken)
 
 
@@ -138,6 +153,14 @@ class Exemption:
         return Exemption(self.requests + other.requests, self.request_time_ns + other.request_time_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file that could not be read to its end, or not at all."""
+
+    path: str
+    reason: str
+
+
 @dataclass
 class Tally:
     """What became of the records of a split."""
@@ -149,6 +172,8 @@ class Tally:
     """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
+    unread: dict[str, UnreadFile] = field(default_factory=dict)
+    """Files that were not read to their ends, by their paths."""
     first_ms: int | None = None
     last_ms: int | None = None
     noted: dict[str, set[str]] = field(default_factory=dict)
@@ -168,6 +193,12 @@ class Tally:
         self.rejected += 1
         if len(self.rejects) < MAX_REJECTS_PER_SPLIT:
             self.rejects.append(Reject(source, place, reason, text[:MAX_REJECT_TEXT]))
+
+    def leave(self, path: str, place: str, reason: str, records: int = 1) -> None:
+        """Counts the rest of a file, from that place on, that cannot be read: so many records, 1 where nobody knows."""
+        self.reject(path, place, reason, "")
+        self.rejected += records - 1
+        self.unread.setdefault(path, UnreadFile(path, reason))
 
     def saw(self, times_ms: Int64s, requests: int) -> None:
         """Counts requests, or samples, and widens the time range."""

@@ -75,10 +75,9 @@ def read_recorded(splits: Sequence[Split], settings: AuditSettings) -> Recorded:
 
     Throttled fetches without a size are left out: their retries come with it.
     """
-    settings_of_reading = settings.read.with_connections()
     batches, rows = [], 0
     for split in splits:
-        for batch in read(split, settings_of_reading, Tally()):
+        for batch in read(split, settings.read, Tally()):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, and --closed-loop needs each request")
             if not isinstance(batch, Batch) or batch.only is not None:
@@ -105,11 +104,11 @@ def record(batches: Sequence[Batch]) -> Recorded:
     time_ms = column(batch.time_ms for batch in batches)
     kind = column(batch.kind for batch in batches)
     bytes_ = column(batch.bytes for batch in batches)
-    exact = column(np.full(len(batch), batch.bytes_complete) for batch in batches).astype(bool)
+    exact = column(np.broadcast_to(batch.bytes_complete, len(batch)) for batch in batches).astype(bool)
     nanos = column(
-        batch.request_ns
-        if batch.request_complete and batch.request_ns is not None
-        else np.full(len(batch), UNKNOWN, np.int64)
+        np.full(len(batch), UNKNOWN, np.int64)
+        if batch.request_ns is None
+        else np.where(batch.request_complete, batch.request_ns, UNKNOWN)
         for batch in batches
     )
     throttle = column(

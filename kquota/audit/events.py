@@ -6,14 +6,14 @@ In memory and on one machine, for `kquota simulate --events`; `kquota.audit.spar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally, UnreadFile
 from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
@@ -34,18 +34,27 @@ class Recording:
     """Requests whose size the export does not tell, such as throttled fetches; they are left out."""
     complete: bool
     """Whether all thread time is known; a request log lacks the network threads' share."""
+    unread_files: tuple[UnreadFile, ...]
+    """Files that could not be read to their ends."""
     grid_ms: int
     """What all the times are multiples of, from the first on: the width of the bins of a coarse export."""
 
 
-def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brokers: Brokers) -> Recording:
+def read_events(
+    paths: Sequence[str],
+    dialect: str,
+    settings: ReadSettings,
+    brokers: Brokers,
+    repeated: Callable[[str], None] = lambda path: None,
+) -> Recording:
     """Reads files of usage events. Raises InputError when there are none that can be read.
 
-    `brokers` gives the windows; the names are those of the events.
+    `brokers` gives the windows; the names are those of the events. `repeated` is called with each file that is given
+    more than once, and read once.
     """
     tally = Tally()
     batches = []
-    for split in plan_splits(paths, dialect):
+    for split in plan_splits(paths, dialect, repeated):
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
@@ -89,16 +98,15 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         workload,
         tally.rejected,
         int((~known).sum()),
-        all(batch.request_complete for batch in batches),
+        all(np.all(batch.request_complete) for batch in batches),
+        tuple(tally.unread.values()),
         gcd(*map(int, distances)),
     )
 
 
 def _sizes(batch: Batch) -> Int64s:
     """The bytes charged; UNKNOWN where they are not known exactly."""
-    if batch.bytes_complete:
-        return batch.bytes
-    sizes: Int64s = np.where(np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
+    sizes: Int64s = np.where(~np.asarray(batch.bytes_complete) & np.isin(batch.kind, [*_APIS]), UNKNOWN, batch.bytes)
     return sizes
 
 

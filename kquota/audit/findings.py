@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Exemption, Reject, Tally
+from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
 from kquota.core.quota import QuotaKey
 from kquota.core.verdicts import QuotaVerdict, Verdict
 from kquota.errors import InputError
@@ -106,6 +106,8 @@ class DataQuality:
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    unread_files: tuple[UnreadFile, ...] = ()
+    """Files that were not read to their ends, in the order of their paths: the audit lacks what is in the rest."""
     exemptions: Mapping[str, Exemption] = field(default_factory=dict)
     """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
 
@@ -113,7 +115,14 @@ class DataQuality:
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
         """The account of one task."""
         return cls(
-            tally.events, ungoverned, tally.exempt, tally.rejected, tally.first_ms, tally.last_ms, tally.exemptions
+            tally.events,
+            ungoverned,
+            tally.exempt,
+            tally.rejected,
+            tally.first_ms,
+            tally.last_ms,
+            tuple(tally.unread.values()),
+            tally.exemptions,
         )
 
     def __add__(self, other: DataQuality) -> DataQuality:
@@ -128,6 +137,9 @@ class DataQuality:
             self.rejected + other.rejected,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
+            tuple(
+                one for _, one in sorted({one.path: one for one in (*other.unread_files, *self.unread_files)}.items())
+            ),
             {
                 reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
                 for reason in sorted({*self.exemptions, *other.exemptions})

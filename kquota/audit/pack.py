@@ -7,13 +7,13 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import CONNECT, MUTATION, OTHER, UNKNOWN, Batch, Int64s
+from kquota.audit.batch import CONNECT, MUTATION, OTHER, UNKNOWN, Batch, Bools, Int64s
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
 from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
@@ -144,8 +144,10 @@ class Packer:
         if period.times_requests:
             # An export without thread times still names the clients whose request quota cannot be judged.
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
-            complete = batch.request_ns is not None and batch.request_complete
-            yield from self._segments(batch, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
+            complete = False if batch.request_ns is None else batch.request_complete
+            # Only what is charged in bytes is looked for again on its connection.
+            timed = replace(batch, connection=None, detail=None)
+            yield from self._segments(timed, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
         complete = batch.bytes_complete
         yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
 
@@ -199,7 +201,7 @@ class Packer:
         period: _Period,
         ordinal: tuple[int, int],
         *,
-        complete: bool,
+        complete: bool | Bools,
     ) -> Iterator[tuple[int, Segment]]:
         """Sorts the governed rows of a batch by bucket and counter, and cuts them by bucket."""
         governed = charged >= 0
@@ -226,6 +228,8 @@ class Packer:
         throttle, connection, detail = (
             None if column is None else column[rows] for column in (batch.throttle_ms, batch.connection, batch.detail)
         )
+        told: bool | Bools = False if batch.throttle_ms is None else batch.throttle_ms >= 0
+        whole, answered = ~_any_of(~np.asarray(complete), codes, members), _any_of(np.asarray(told), codes, members)
         shared = self.per_client and len(np.flatnonzero(governed)) > len(numbers)
         member_of = codes[rows] if shared else None
 
@@ -258,7 +262,8 @@ class Packer:
                     connection=None if connection is None else connection[begin:end],
                     detail=None if detail is None else detail[begin:end],
                     member=local,
-                    complete=complete,
+                    complete=~_any_of(~whole[mine], member_rank[mine] - first, its),
+                    answered=_any_of(answered[mine], member_rank[mine] - first, its),
                     shows_outcome=batch.shows_outcome,
                     unsized=bool((values[begin:end] == UNKNOWN).any()),
                     member_ids=member_ids[mine],
@@ -322,3 +327,14 @@ class Packer:
         # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.
         mixed: Int64s = (users * np.int64(-7046029254386353131) ^ clients * np.int64(-4417276706812531889)) & _63_BITS
         return mixed
+
+
+def _any_of(flags: Any, owners: Any, things: Any) -> Bools:
+    """Of each of the things whether one of its rows has the flag: `owners` are the things of the rows.
+
+    `flags` has a value for each row, or one for all; then every thing has it that there is.
+    """
+    if flags.ndim == 0 or flags.all() or not flags.any():
+        return np.full(len(things), bool(flags.any()))
+    found: Bools = np.bincount(owners[flags], minlength=len(things)) > 0
+    return found

@@ -188,9 +188,9 @@ class Replay:
             self._meet(segment.introduction)
         totals = self._totals
         totals["events"][numbers] += segment.counts
-        totals["incomplete"][numbers] |= not segment.complete
+        totals["incomplete"][numbers] |= ~segment.complete
         totals["follows"][numbers] |= segment.shows_outcome
-        totals["told"][numbers] |= segment.throttle_ms is not None
+        totals["told"][numbers] |= segment.answered
         self._members.append(
             np.column_stack(
                 [
@@ -330,6 +330,11 @@ class Replay:
             order = np.argsort(columns["times"][rows], kind="stable")
             for name in names:
                 columns[name][rows] = columns[name][rows][order]
+        if not self.settings.ordered:
+            # A total order: what is equal in all of these is the same to the replay.
+            keys = [columns[name] for name in reversed(names) if name != "times"]
+            order = np.lexsort([*keys, columns["times"], np.repeat(np.arange(len(counters)), np.diff(offsets))])
+            columns = {name: columns[name][order] for name in names}
         columns = {name: columns.get(name) for name in _ROWS}
         return Part(counters, homes, kinds, limits, offsets, **columns)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit import kernels
+from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Int64s
 from kquota.core.enforcement import replay
 
 if TYPE_CHECKING:
@@ -15,18 +16,24 @@ if TYPE_CHECKING:
 RETRY_MS = 600_000
 """How long after a throttled fetch its retry is looked for. Clients retry when the throttle time is over."""
 
+PRUNE_CONNECTIONS = 100_000
+"""When so many connections are remembered, the old ones are forgotten."""
+
 
 class Retries:
     """Sizes for fetches that have none, from others on the same connection.
 
     The bytes of a throttled fetch come with a retry. Clients rotate their partitions and a full response holds the
     first ones only, so the next fetch that got through counts if it asked for the same (`detail`); else the next one
-    there at all, else the last one before, else nothing. Next is within RETRY_MS.
+    there at all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections
+    that are idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
     """
 
     def __init__(self) -> None:
-        self._last: dict[int, dict[int, int]] = {}
-        """Counter → connection → the size of the last fetch there, as far as the replay has come."""
+        self._last: dict[int, dict[int, tuple[int, int]]] = {}
+        """Counter → connection → the time and the size of the last fetch there, as far as the replay has come."""
+        self._known = 0
+        self._prune_at = PRUNE_CONNECTIONS
 
     def fill_in(self, part: Part) -> None:
         """Puts sizes, in place, where the part has UNKNOWN."""
@@ -53,25 +60,52 @@ class Retries:
             before = dict(self._last.get(int(part.counters[place]), {}))
             for row, connection in enumerate(connections):
                 if sizes[row] == UNKNOWN:
-                    sizes[row] = before.get(connection, 0)
-                else:
-                    before[connection] = sizes[row]
+                    time_ms, size = before.get(connection, (0, 0))
+                    sizes[row] = size if times[row] - time_ms <= RETRY_MS else 0
+                before[connection] = (times[row], sizes[row])
             part.values[rows] = sizes
 
     def remember(self, part: Part) -> None:
         """Keeps the last size of each connection, for the parts to come."""
+        fetched = np.flatnonzero((part.kinds == replay.FETCH) & (np.diff(part.offsets) > 0))
+        if len(fetched) == 0:
+            return
         if part.connection is None:
-            return
-        rows = np.flatnonzero(np.repeat(part.kinds == replay.FETCH, np.diff(part.offsets)))
-        owners = part.counters[part.owners(rows)]
-        order = np.lexsort((rows, part.connection[rows], owners))
-        keys = np.column_stack([owners, part.connection[rows]])[order]
-        if len(keys) == 0:
-            return
-        last = np.concatenate([(np.diff(keys, axis=0) != 0).any(axis=1), [True]])
-        sizes = part.values[rows][order][last]
-        for (counter, connection), size in zip(keys[last].tolist(), sizes.tolist(), strict=True):
-            self._last.setdefault(counter, {})[connection] = size
+            rows = part.offsets[fetched + 1] - 1
+            places, connections = fetched, np.full(len(rows), NO_CONNECTION, np.int64)
+        else:
+            rows = _last_of_each(fetched, part.offsets, part.connection)
+            places, connections = part.owners(rows), part.connection[rows]
+        last = zip(part.times[rows].tolist(), part.values[rows].tolist(), strict=True)
+        for counter, connection, seen in zip(part.counters[places].tolist(), connections.tolist(), last, strict=True):
+            self._last.setdefault(counter, {})[connection] = seen
+        self._known += len(rows)
+        if self._known > self._prune_at:
+            self._prune(int(part.times.max()) - RETRY_MS)
+
+    def _prune(self, before_ms: int) -> None:
+        """Forgets the fetches before that time, which are too old for those to come."""
+        self._last = {
+            counter: kept
+            for counter, connections in self._last.items()
+            if (kept := {name: seen for name, seen in connections.items() if seen[0] >= before_ms})
+        }
+        self._known = sum(map(len, self._last.values()))
+        self._prune_at = max(PRUNE_CONNECTIONS, 2 * self._known)
+
+
+def _last_of_each(fetched: Int64s, offsets: Int64s, connections: Int64s) -> Int64s:
+    """The last row of each connection of each of those counters, which own the rows from offset to offset."""
+    owned = np.zeros(len(offsets) - 1, bool)
+    owned[fetched] = True
+    counts = np.diff(offsets)
+    rows = np.flatnonzero(np.repeat(owned, counts))
+    codes, _ = kernels.dense_codes(connections[rows])
+    keys = np.repeat(fetched, counts[fetched]) << 32 | codes.astype(np.int64)
+    codes, keys = kernels.dense_codes(keys)
+    last = np.zeros(len(keys), np.int64)
+    last[codes] = rows  # of those with one code the last is kept
+    return last
 
 
 def _listed(column: Int64s | None, rows: int) -> list[int]:

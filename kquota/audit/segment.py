@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import CONNECT, FETCH, MUTATION, PRODUCE, Column, Int64s
+from kquota.audit.batch import CONNECT, FETCH, MUTATION, PRODUCE, Bools, Column, Int64s
 from kquota.core.quota import QuotaKey
 
 CHARGED_KEYS = {
@@ -104,8 +104,10 @@ class Segment:
     connection: Any
     detail: Any
     member: Any
-    complete: bool
-    """Whether the values are all that a broker charges."""
+    complete: Bools
+    """Of each counter whether the values are all that a broker charges."""
+    answered: Bools
+    """Of each counter whether the export holds what the broker answered to any of its events."""
     shows_outcome: bool
     """Whether the broker took back the fetches of unknown size and no other."""
     unsized: bool

@@ -45,6 +45,8 @@ class AuditSettings:
     """Whether the quotas are those that were in force: what a broker says it throttled is then throttled."""
     question: Question | None = None
     """What to tell of counters without a limit (those that UNLIMITED is set for), and to count the seconds of all."""
+    ordered: bool = True
+    """Whether the events of one ms have an order; else those of smaller values come first, wherever they lie."""
     together: Together = Together.COUNTER
     """A request's counters must be in one task where what one does to it matters to another."""
     read: ReadSettings = field(default_factory=ReadSettings)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +47,7 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     cores = _cores(session)
     tasks = stages.deal(splits, 4 * cores)
     buckets = stages.bucket_count(splits, cores)
+    settings = replace(settings, read=settings.read.of(splits))
     plan = session.createDataFrame(
         [(number, pickle.dumps(task, protocol=5)) for number, task in enumerate(tasks)], "id int, task binary"
     )
@@ -57,10 +59,12 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
     """Audits a DataFrame with the columns of a usage table (`schemas/usage.schema.json`), from whatever Spark reads.
 
-    A DataFrame is slower than files that the executors read themselves, and its rows have no order: that of events of
-    one ms is left to chance. Raises InputError when a column is missing, and as `audit`.
+    A DataFrame is slower than files that the executors read themselves, and its rows have no order: of events of one
+    ms those of smaller values come first, so that the findings do not depend on the partitions. Raises InputError when
+    a column is missing, and as `audit`.
     """
-    usage.require_columns(what, set(frame.columns))
+    usage.require_columns(what, frame.columns)
+    settings = replace(settings, ordered=False)
     session = frame.sparkSession
     buckets = stages.bucket_count([], 2 * _cores(session))
     columns = [name for name in usage.COLUMNS if name in frame.columns]

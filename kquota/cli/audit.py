@@ -90,6 +90,8 @@ def command(
     With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
     by who they are, as a quota on another level gives them another counter.
 
+    A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
+
     With --closed-loop the same requests are also replayed as clients would send them: each connection waits out its
     throttle, so that what comes after it comes later.
 
@@ -136,7 +138,9 @@ def command(
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
         _print_comparison(comparison, result, output, options)
-    return ExitCode.DIFFERENT if set(fail_on) & _answers(result, comparison) else ExitCode.OK
+    if set(fail_on) & _answers(result, comparison):
+        return ExitCode.DIFFERENT
+    return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
 
 
 def _check_closed_loop(options: dict[str, Any]) -> None:
@@ -229,6 +233,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
         _note_quotas(result, counts=False)
+        _say_how_on_spark(result)
         for line in _closed_loop_lines(result):
             note(line)
 
@@ -323,9 +328,11 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
     note(
         f"{summary}; {records_text(quality.events, (row['basis'] for row in rows))} read,"
-        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)"
+        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)}{_unread(quality)}"
+        f" ({result.engine} engine)"
     )
     _note_quotas(result)
+    _say_how_on_spark(result)
     for line in _closed_loop_lines(result):
         note(line)
 
@@ -406,6 +413,19 @@ def _spared(quality: DataQuality) -> str:
         for reason, spared in quality.exemptions.items()
     ]
     return f"; exempt thread time: {', '.join(told)}" if told else ""
+
+
+def _say_how_on_spark(result: AuditResult) -> None:
+    """How the same audit runs on Spark, where it did not."""
+    if result.engine == "local" and not result.closed_loop:
+        note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
+
+
+def _unread(quality: DataQuality) -> str:
+    """How many files could not be read to their ends."""
+    from kquota.cli.text import many
+
+    return f"; {many(len(quality.unread_files), 'file')} not read to the end" if quality.unread_files else ""
 
 
 def _peak(row: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from kquota.cli.streams import console, shows_progress
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Reject
+    from kquota.audit.batch import Reject, UnreadFile
     from kquota.audit.findings import AuditResult
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
@@ -56,7 +56,7 @@ def auditor(options: Mapping[str, Any], settings: AuditSettings, needs: str | No
     with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
         fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
         # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-        splits = plan_splits((*options["paths"], *fetched), options["source"])
+        splits = plan_splits((*options["paths"], *fetched), options["source"], warn_repeated)
         what = ", ".join((*options["paths"], *([url] if url else ())))
         if needs is not None and any(split.dialect in SAMPLED for split in splits):
             raise InputError(f"{what}: there are samples, and {needs} needs each request")
@@ -68,7 +68,7 @@ def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
     """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
     from kquota.audit.sources import plan_splits
 
-    with _audits(plan_splits(paths, "auto"), ", ".join(paths), "auto", None) as audit:
+    with _audits(plan_splits(paths, "auto", warn_repeated), ", ".join(paths), "auto", None) as audit:
         return audit(settings)
 
 
@@ -165,8 +165,29 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
             over.set()
 
 
+def warn_repeated(path: str) -> None:
+    """Says that a file was given more than once."""
+    from kquota.cli.text import safe
+
+    click.echo(f"kquota: warning: {safe(path)}: given more than once, and read once", err=True)
+
+
+_MOST_FILES = 5
+
+
+def warn_unread(files: Sequence[UnreadFile]) -> None:
+    """Names the files that were not read to their ends."""
+    from kquota.cli.text import many, safe
+
+    for file in files[:_MOST_FILES]:
+        click.echo(f"kquota: warning: not read to its end: {safe(file.path)}: {safe(file.reason)}", err=True)
+    if len(files) > _MOST_FILES:
+        click.echo(f"kquota: warning: and {many(len(files) - _MOST_FILES, 'other file')} (all: -o json)", err=True)
+
+
 def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     """Writes the records that cannot be read into that file, and says so; nothing where there are none."""
+    warn_unread(result.quality.unread_files)
     rejected = result.quality.rejected
     if not rejected:
         return

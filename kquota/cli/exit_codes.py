@@ -42,7 +42,7 @@ _MEANINGS = {
     ExitCode.REJECTED: "the cluster said no: unsupported version, migrating cluster, a node that must not be written",
     ExitCode.CONFLICT: "the cluster changed since it was read",
     ExitCode.REFUSED: "a safety guard of kquota, or a part of it that is not installed",
-    ExitCode.PARTIAL: "some entities altered or written, some not; each is listed",
+    ExitCode.PARTIAL: "some entities altered or written, or some files read, and some not; each is listed",
     ExitCode.INTERNAL: "a bug in kquota: run again with --debug",
     ExitCode.OUTPUT: "done, but the output, or the journal's last word, could not be written",
     ExitCode.HANGUP: "the terminal went away during a write: stopped as by Ctrl-C",

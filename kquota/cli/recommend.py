@@ -156,7 +156,7 @@ def command(
     else:
         _print_table(found)
     _summarize(found)
-    return ExitCode.OK
+    return ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK
 
 
 def _print_table(found: Recommendations) -> None:

@@ -236,8 +236,9 @@ def _vectors(path: Path) -> dict[str, Any] | None:
     """The document of a file of vectors; None for any other file."""
     import gzip
     import json
+    import zlib
 
-    if path.is_fifo():  # what is looked at is gone
+    if not path.is_file():  # a pipe is read once, and by nobody who only looks
         return None
     try:
         with path.open("rb") as stream:
@@ -247,7 +248,8 @@ def _vectors(path: Path) -> dict[str, Any] | None:
             stream.seek(0)
             data = stream.read()
         document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
-    except (OSError, ValueError):  # not there, or not one JSON document: whoever reads usage says so
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
+        # Not there, or not one JSON document: whoever reads usage says so.
         return None
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
 
@@ -259,10 +261,12 @@ def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) 
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
+    from kquota.cli import auditing
     from kquota.core.quota import QuotaKey
     from kquota.core.simulation import Brokers
 
-    recording = read_events(paths, "auto", ReadSettings(), Brokers())
+    recording = read_events(paths, "auto", ReadSettings(), Brokers(), auditing.warn_repeated)
+    auditing.warn_unread(recording.unread_files)
     if recording.rejected:
         click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
     if recording.unsized:

@@ -82,7 +82,11 @@ _OF_SAMPLES = (
     ),
 )
 _HOW = (
-    click.option("--broker", metavar="NAME", help="The broker that wrote the files; else the name of a file's folder."),
+    click.option(
+        "--broker",
+        metavar="NAME",
+        help="The broker that wrote the files; else those of several folders are called like these.",
+    ),
     click.option(
         "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
     ),

@@ -101,6 +101,7 @@ def replay(
         read=ReadSettings(version=parse_version(options["kafka_version"])),
     )
     result = auditing.audit_files(usage, settings)
+    auditing.warn_unread(result.quality.unread_files)
     rejected = result.quality.rejected
     if rejected:
         reasons = auditing.why(result.rejects)

@@ -106,13 +106,14 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
     """What was seen, what follows, and how sure it is; in lines for people."""
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     throttled = percent(usage.throttled / usage.seconds)
-    where = f"broker {to_flow(usage.broker)}" + (f", the busiest of {quota.brokers}" if quota.brokers > 1 else "")
+    where = f" on broker {to_flow(usage.broker)}" if usage.broker else ""
+    where += f", the busiest of {quota.brokers}" if quota.brokers > 1 else ""
     lines = [f"{key.value}: {_change(quota)}"]
     if quota.entities is not None:
         lines.append(f"  enough for {quota.covered} of the {quota.entities} without a quota of their own")
     seen = f"p50 {rough(key, told.p50)}, p99 {rough(key, told.p99)}, peak {rough(key, usage.peak)}"
     who = "seen" if quota.entities is None else "the one that decides was seen"
-    lines.append(f"  {who} on {where}: {seen}; throttled {throttled} of {told.seconds} s")
+    lines.append(f"  {who}{where}: {seen}; throttled {throttled} of {told.seconds} s")
     if quota.basis is Basis.CENSORED:
         lines.append(f"  wants at least {rough(key, told.at_least)}: held back whenever it wanted more; measure again")
     else:

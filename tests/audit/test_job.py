@@ -236,9 +236,7 @@ def test_a_throttled_fetch_without_a_size_takes_that_of_its_retry(spark: Any, tm
             for time, size, name in rows
         )
     )
-    full = [
-        Event(oracle.START_MS + time, tmp_path.name, "alice", "", "fetch", size or 8000, 0, 0) for time, size, _ in rows
-    ]
+    full = [Event(oracle.START_MS + time, "", "alice", "", "fetch", size or 8000, 0, 0) for time, size, _ in rows]
 
     (row,) = run(spark, path, AuditSettings(QuotaHistory.of(quotas))).findings.to_pylist()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kquota.audit.batch import API_KINDS, OTHER
 from kquota.audit.sources import request_fast
-from kquota.audit.sources.request_fast import ROW, UNUSUAL, Names, reader
+from kquota.audit.sources.request_fast import ROW, UNSIZED, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import parse_line
 from tests.audit import recorded
 from tests.audit.request_lines import (
@@ -38,13 +38,13 @@ from tests.audit.request_lines import (
 
 def fast(text: bytes, zone: Any = UTC) -> tuple[Any, ...] | None:
     """What is read of a line, with names for the codes; None for what is not usual."""
-    names, unsized = Names(), bytearray()
+    names = Names()
     try:
-        sized = reader(zone, names, unsized)(text)
-        row = ROW.unpack(sized or unsized)
+        row = ROW.unpack(reader(zone, names)(text))
     except UNUSUAL:
         return None
-    return (*row[:2], names.users.names[row[2]], names.clients.names[row[3]], *row[4:], bool(sized))
+    sized = row[1] < UNSIZED
+    return (row[0], row[1] % UNSIZED, names.users.names[row[2]], names.clients.names[row[3]], *row[4:], sized)
 
 
 def slow(text: bytes, zone: Any = UTC) -> tuple[Any, ...]:

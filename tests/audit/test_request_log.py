@@ -62,18 +62,20 @@ def test_what_is_exempt_is_accounted_and_not_charged(tmp_path: Path) -> None:
     assert batch.request_ns.tolist() == [1_250_000, 0, 0]
 
 
-def test_share_fetches_with_records_are_a_batch_without_sizes(tmp_path: Path) -> None:
+def test_share_fetches_with_records_have_no_sizes(tmp_path: Path) -> None:
     """Whichever parser read them; one that found nothing is like a fetch."""
     path = tmp_path / "kafka-request.log"
     usual = map(line, (fetch([PARTITION]), share_fetch([]), share_fetch([SHARED])))
     wrapped = f"{compact({'timeMillis': 1777890030456, 'message': compact(share_fetch([SHARED]))})}\n"
     path.write_text("".join([*usual, wrapped]))
 
-    tally, (sized, unsized) = read(path)
+    tally, (batch,) = read(path)
 
     assert (tally.events, tally.rejected) == (4, 0)
-    assert (sized.bytes.tolist(), sized.kind.tolist(), sized.bytes_complete) == ([1072, 18], [FETCH] * 2, True)
-    assert (unsized.bytes.tolist(), unsized.kind.tolist(), unsized.bytes_complete) == ([0, 0], [FETCH] * 2, False)
+    assert batch.bytes.tolist() == [1072, 18, 0, 0]
+    assert batch.kind.tolist() == [FETCH] * 4
+    assert not isinstance(batch.bytes_complete, bool)
+    assert batch.bytes_complete.tolist() == [True, True, False, False]
 
 
 def test_a_share_fetch_with_records_leaves_its_counter_undetermined(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from jsonschema import Draft202012Validator
 
+from kquota.cli.exit_codes import ExitCode
+from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
 QUOTAS = (
@@ -136,7 +139,7 @@ def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:
 def test_garbage_is_quarantined_and_the_rest_is_audited(
     kquota: Kquota, tmp_path: Path, golden: Callable[[str, str], None], output: str
 ) -> None:
-    """The broker's name is the folder's; the bad line is kept with its reason."""
+    """One folder gives no broker a name; the bad line is kept with its reason; how to do so on Spark is said."""
     done = kquota("audit", "broker-7", "--quotas", "quotas.json", "-o", output)
 
     assert done.code == 0
@@ -147,6 +150,7 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
         [
             "1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt (local engine)",
             "1 quota set: 1 throttled",
+            "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
         ]
         if output == "table"
         else []
@@ -154,3 +158,42 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
     (reject,) = map(json.loads, (tmp_path / "kquota-quarantine.jsonl").read_text().splitlines())
     assert reject["place"] == "line 10"
     assert reject["text"] == "garbage"
+
+
+def test_a_file_that_is_not_read_is_named_and_not_passed_over(kquota: Kquota, tmp_path: Path) -> None:
+    """On stderr, in every output, and by the exit code; `--fail-on` comes first."""
+    (tmp_path / "broker-7" / "bad.parquet").write_bytes(b"PAR1")
+    arguments = ("audit", "broker-7", "--quotas", "quotas.json")
+
+    table, document, markdown = (kquota(*arguments, "-o", output) for output in ("table", "json", "markdown"))
+
+    assert {table.code, document.code, markdown.code} == {ExitCode.PARTIAL}
+    assert "warning: not read to its end: " in table.err
+    assert "broker-7/bad.parquet: not a Parquet file" in table.err
+    assert "; 1 file not read to the end (local engine)" in table.err
+    data = json.loads(document.out)
+    Draft202012Validator(schema("audit")).validate(data)
+    (unread,) = data["data"]["unread_files"]
+    assert (Path(unread["path"]).name, unread["reason"][:18]) == ("bad.parquet", "not a Parquet file")
+    assert "Not read to the end: " in markdown.out
+    assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
+
+
+def test_a_file_that_is_given_twice_is_read_once(kquota: Kquota) -> None:
+    """With a warning."""
+    done = kquota("audit", "broker-7", "broker-7/kafka-request.log", "--quotas", "quotas.json")
+
+    assert "broker-7/kafka-request.log: given more than once, and read once" in done.err
+    assert "9 requests read" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments", ["audit pipe --quotas quotas.json", "simulate --events pipe --quotas quotas.json"], ids=str.split
+)
+def test_a_pipe_is_not_waited_for(kquota: Kquota, tmp_path: Path, arguments: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    done = kquota(*arguments.split())
+
+    assert done.code == ExitCode.INPUT
+    assert "pipe: not a file or a folder" in done.complaint

@@ -57,7 +57,8 @@ COLOURED = (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
             "0 of 1 counters throttled; 1 request read, 0 without a quota, 0 exempt (local engine)\n"
             "2 quotas set: 1 not throttled, 1 nobody seen\n"
-            "nobody seen under: user=<default> consumer_byte_rate\n",
+            "nobody seen under: user=<default> consumer_byte_rate\n"
+            "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),

@@ -7,23 +7,24 @@ Everything about files that dialects share is here.
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import io
 import itertools
 import os
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
+from kquota.audit.sources.unpacked import damage_of
 from kquota.core.quota import QuotaKey
 from kquota.core.verdicts import Need, Sight
 from kquota.core.version import NEWEST, Version
@@ -52,6 +53,8 @@ DIALECTS = {
 
 SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 """The dialects of samples."""
+
+_TABLES = frozenset({"usage", "usage-topic"})
 
 
 Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog
@@ -104,6 +107,10 @@ class Split:
     """An estimate of its events, for sizing the job."""
     size: int = 0
     """Its part of the file, in bytes."""
+    broker: str = ""
+    """The broker that wrote the file, by the name of its folder; empty where the folders do not tell brokers apart."""
+    fault: str = ""
+    """Why the file cannot be read: nothing of it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class ReadSettings:
     """What the export itself does not say."""
 
     broker: str | None = None
-    """The broker's name; None: the name of the file's folder."""
+    """The broker's name; None: as the splits say."""
     zone: str = "UTC"
     """The time zone of log4j's prefix, as an IANA name."""
     num_partitions: int = 1
@@ -122,29 +129,49 @@ class ReadSettings:
     """The brokers' Kafka version: which requests among brokers it does not charge."""
     addresses: bool = False
     """Whether it matters which connections a log shows, as it does where an ip has a quota."""
-    connections: bool = False
-    """Whether the connection of every request is wanted, and not only where a throttled fetch needs it."""
+    shows_outcome: bool = True
+    """Whether request logs are followed in which fetches the broker took back. Beside usage tables, which do not show
+    that, they are not: a counter may have events of both."""
 
-    def with_connections(self) -> ReadSettings:
-        """The same, with every connection."""
-        return replace(self, connections=True)
+    def of(self, splits: Iterable[Split]) -> ReadSettings:
+        """The settings for reading these splits together, the whole of one input."""
+        return replace(self, shows_outcome=all(split.fault or split.dialect not in _TABLES for split in splits))
 
 
-def plan_splits(paths: Sequence[str], dialect: str) -> list[Split]:
+def plan_splits(paths: Sequence[str], dialect: str, repeated: Callable[[str], None] = lambda path: None) -> list[Split]:
     """Cuts files, and the files of folders, into splits, in the order of their names; a path may be a URI.
 
-    `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). Raises InputError for a path that is
-    missing or unreadable, a folder without files, and when everything is empty.
+    `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). A file that is given more than once, also
+    by links, is read once, and `repeated` is called with its path. A file that is not what its name says is a split
+    with a fault, beside others. Raises InputError for a path that is missing or unreadable, a folder without files, and
+    when nothing can be read or everything is empty.
     """
     splits: list[Split] = []
+    faults: list[InputError] = []
+    known: set[object] = set()
     for path in paths:
         for file in find(path):
+            if (file.identity or file.path) in known:
+                repeated(file.path)
+                continue
+            known.add(file.identity or file.path)
             kind = _detect(file) if dialect == "auto" else dialect
-            mine = module(kind).splits(file)
+            try:
+                mine = module(kind).splits(file)
+            except UnreadableFile:
+                raise
+            except InputError as error:
+                faults.append(error)
+                mine = [Split(kind, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
             splits += [replace(split, size=file.size // len(mine)) for split in mine]
     if not splits:
         raise InputError(f"{', '.join(paths)}: empty, no usage events in it")
-    return splits
+    if len(faults) == len(splits):
+        raise faults[0]
+    folders = {split.path: folder_of(split.path) for split in splits}
+    if len(set(folders.values())) == 1:
+        return splits
+    return [replace(split, broker=folders[split.path]) for split in splits]
 
 
 def module(dialect: str) -> ModuleType:
@@ -157,6 +184,9 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
 
     Raises UnreadableFile.
     """
+    if split.fault:
+        tally.leave(split.path, "file", split.fault)
+        return
     batches: Iterator[Piece] = module(split.dialect).read(split, settings, tally)
     before = tally.events + tally.exempt
     try:
@@ -173,7 +203,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
         raise
     except InputError as error:
         # Damage in the middle of a file costs the rest of this split, not the other files.
-        tally.reject(split.path, "file", error.message, "")
+        tally.leave(split.path, "file", error.message.removeprefix(f"{split.path}: "))
     except OSError as error:
         raise UnreadableFile(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
     finally:
@@ -183,8 +213,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:
-    """The broker that wrote the file: as given, else the name of the folder that holds it."""
-    return settings.broker if settings.broker is not None else folder_of(split.path)
+    """The broker that wrote the file: as given, else as the folders tell brokers apart."""
+    return settings.broker if settings.broker is not None else split.broker
 
 
 def _detect(file: File) -> str:
@@ -195,7 +225,7 @@ def _detect(file: File) -> str:
     try:
         with open_text(file.path) as stream:
             head = stream.read(_HEAD_BYTES)
-    except (InputError, OSError, EOFError, zlib.error):
+    except (InputError, OSError):
         head = b""  # the dialect's own reader says what is wrong
     for dialect, sign in _SIGNS.items():
         if sign.search(head):
@@ -230,7 +260,7 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some lines of a split, with their ends; blank ones are among them."""
+    """Some lines of a split, with their ends; blank ones may be among them."""
 
     lines: list[bytes]
     number: int
@@ -239,20 +269,22 @@ class Block:
     """Where the first one begins."""
     whole: bool
     """Whether the split is a whole file, whose lines can be counted."""
-    lengths: list[int]
-    """Those of the lines, when some were cut short; else empty."""
+    starts: Sequence[int] = ()
+    """Where the lines begin, from `offset` on, when some were cut short or blank ones left out; else empty."""
+    numbers: Sequence[int] = ()
+    """How many lines are before each, from `number` on, when blank ones were left out; else empty."""
 
     def place(self, index: int) -> str:
         """Where a line is: its number in a whole file, its byte offset in a piece of one."""
         if self.whole:
-            return f"line {self.number + index + 1}"
-        return f"byte {self.offset + sum(self.lengths[:index] or map(len, self.lines[:index]))}"
+            return f"line {self.number + (self.numbers[index] if len(self.numbers) else index) + 1}"
+        return f"byte {self.offset + (self.starts[index] if len(self.starts) else sum(map(len, self.lines[:index])))}"
 
 
 def blocks(split: Split, tally: Tally) -> Iterator[Block]:
     """The lines that begin inside a split, some thousands at a time.
 
-    A truncated gzip file ends after the lines before the damage, which goes to the tally: the other files count.
+    A damaged gzip file ends after the last line before the damage, which goes to the tally.
     """
     with open_text(split.path) as stream:
         offset = number = 0
@@ -263,17 +295,17 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
             # The line that straddles the cut belongs to the split before.
             stream.seek(split.start - 1)
             offset = split.start - 1 + _skip_line(stream)
-        for lines, lengths in _whole_lines(stream, split.path, tally):
-            size = sum(lengths or map(len, lines))
-            last = not whole and offset + size >= split.end
+        for found in _whole_lines(stream, split.path, tally):
+            lines = found.lines
+            last = not whole and offset + found.size >= split.end
             if last:
-                starts = itertools.accumulate(lengths or map(len, lines), initial=offset)
-                count = sum(start < split.end for start in itertools.islice(starts, len(lines)))
-                lines, lengths = lines[:count], lengths[:count]
-            yield Block(lines, number, offset, whole, lengths)
+                starts = found.starts if len(found.starts) else itertools.accumulate(map(len, lines), initial=0)
+                count = sum(offset + start < split.end for start in itertools.islice(starts, len(lines)))
+                lines = lines[:count]
+            yield Block(lines, number, offset, whole, found.starts, found.numbers)
             if last:
                 return
-            offset, number = offset + size, number + len(lines)
+            offset, number = offset + found.size, number + found.total
 
 
 def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
@@ -294,17 +326,49 @@ def _skip_line(stream: IO[bytes]) -> int:
     return length
 
 
-def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Lines as they come, and their lengths where some were cut short at MAX_LINE_BYTES, else nothing."""
+class _Lines(NamedTuple):
+    """Lines as they come, cut short at MAX_LINE_BYTES; `starts` and `numbers` as in a Block."""
+
+    lines: list[bytes]
+    size: int
+    """Of all that was read, in bytes."""
+    total: int
+    """Of all the lines that were read."""
+    starts: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+
+
+_BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
+_SHORT = 8
+"""Records are longer: where lines are shorter on average, most of them are blank, and not worth a look each."""
+
+
+def _lines_of(data: bytes) -> _Lines:
+    """The lines in a text; of mostly blank ones only the others."""
+    count = data.count(b"\n") + (not data.endswith(b"\n"))
+    if _SHORT * count > len(data) > 1000:
+        text = np.frombuffer(data, np.uint8)
+        ends = np.append(np.flatnonzero(text == ord("\n")) + 1, len(text))[:count]
+        starts = np.concatenate([[0], ends[:-1]])
+        numbers = np.flatnonzero(np.add.reduceat(~_BLANK[text], starts, dtype=np.int64))
+        places = list(zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True))
+        lines = [data[start:end][:MAX_LINE_BYTES] for start, end in places]
+        return _Lines(lines, len(data), count, [start for start, _ in places], numbers.tolist())
+    lines = io.BytesIO(data).readlines()
+    if len(data) <= MAX_LINE_BYTES:
+        return _Lines(lines, len(data), count)
+    begins = list(itertools.accumulate(map(len, lines), initial=0))[:-1]
+    return _Lines([line[:MAX_LINE_BYTES] for line in lines], len(data), count, begins)
+
+
+def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]:
+    """All lines of a stream, some thousands at a time."""
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
     pending, dropped = b"", 0
     while True:
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            tally.reject(path, "file", f"{path}: damaged gzip data after line {number}: {error}", "")
-            return
         except OSError as error:
             # Not what is in the file, but the way to it: the rest is not to be given up in silence.
             raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
@@ -316,15 +380,17 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[l
             continue
         if dropped:
             end = data.find(b"\n") + 1
-            yield [pending], [len(pending) + dropped + end]
+            yield _Lines([pending], len(pending) + dropped + end, 1, [0])
             data, cut, pending, dropped, number = data[end:], cut - end, b"", 0, number + 1
-        lines = io.BytesIO(pending + data[:cut]).readlines()
-        lengths: list[int] = []
-        if len(pending) + cut > MAX_LINE_BYTES:
-            lengths = [len(line) for line in lines]
-            lines = [line[:MAX_LINE_BYTES] for line in lines]
-        if lines:
-            yield lines, lengths
+        damage = None if data else damage_of(stream)
+        if damage is not None and damage.inside:
+            pending = b""  # half a line at best
+        if text := pending + data[:cut]:
+            lines = _lines_of(text)
+            yield lines
+            number += lines.total
+        if damage is not None:
+            tally.leave(path, "file", f"{damage.reason} (after line {number})")
         if not data:
             return
-        pending, number = data[cut:], number + len(lines)
+        pending = data[cut:]

@@ -8,6 +8,7 @@ from typing import Any
 
 from kquota.audit.batch import Tally
 from kquota.audit.sources.files import open_text
+from kquota.audit.sources.unpacked import damage_of
 from kquota.errors import InputError
 
 _DECODER = json.JSONDecoder()
@@ -16,20 +17,25 @@ _DECODER = json.JSONDecoder()
 def documents(path: str, tally: Tally) -> Iterator[tuple[str, Any]]:
     """(place, document) of each; what is not JSON goes to the tally, up to the next line that begins with `{` or `[`.
 
-    Raises InputError for a damaged gzip file.
+    Raises InputError for a file that cannot be read; what is before the damage of a gzip file is.
     """
     try:
         with open_text(path) as stream:
             text = stream.read().decode(errors="replace")
-    except (EOFError, OSError) as error:
+            damage = damage_of(stream)
+    except OSError as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+    if damage is not None:
+        tally.leave(path, "file", damage.reason)
     position = _next(text, 0)
     while position < len(text):
         place = f"line {text.count(chr(10), 0, position) + 1}"
         try:
             document, position = _DECODER.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply"
+            if isinstance(error, ValueError):
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number has too many digits"
             tally.reject(path, place, f"not JSON: {reason}", text[position : position + 500])
             position = _resume(text, position)
         else:

@@ -6,7 +6,6 @@ GOOGLE_APPLICATION_CREDENTIALS, …), never from a URI: those are in messages an
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
 
+from kquota.audit.sources.unpacked import MAGIC, Unpacked
 from kquota.errors import InputError
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -34,6 +34,8 @@ class File:
     """Absolute: executors have another working directory."""
     size: int
     """In bytes."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of a file of this machine: links to it have the same."""
 
     @property
     def name(self) -> str:
@@ -90,10 +92,10 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def open_text(path: str) -> IO[bytes]:
-    """The bytes of a file, unpacked when it is gzip. Raises UnreadableFile."""
+    """The bytes of a file, unpacked when it is gzip (then `damage_of` says how it ended). Raises UnreadableFile."""
     stream: Any = open_binary(path)
-    if stream.peek(2)[:2] == b"\x1f\x8b":
-        return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+    if stream.peek(2)[:2] == MAGIC:
+        return io.BufferedReader(Unpacked(stream))
     return stream  # type: ignore[no-any-return]
 
 
@@ -130,11 +132,19 @@ def _find_local(path: Path) -> list[File]:
         raise InputError(f"{path}: no such file or folder")
     try:
         if not path.is_dir():
-            return [File(str(path.resolve()), path.stat().st_size)]
+            if not path.is_file():
+                # A pipe would be waited for, and cannot be read in pieces, nor by executors.
+                raise InputError(f"{path}: not a file or a folder", hint="write what comes from a pipe to a file first")
+            return [_local_file(path)]
         found = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
-        return [File(str(file.resolve()), file.stat().st_size) for file in found]
+        return [_local_file(file) for file in found]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _local_file(path: Path) -> File:
+    status = path.stat()
+    return File(str(path.resolve()), status.st_size, (status.st_dev, status.st_ino))
 
 
 def _find_remote(uri: SplitResult) -> list[File]:

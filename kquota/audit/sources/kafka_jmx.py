@@ -8,7 +8,7 @@ The names are looked up when the tool starts: a counter that comes later is not 
 rows below a header of `"time","<ObjectName>:<attribute>",…` (`--report-format original`, the default), and a line for
 each attribute, `<ObjectName>:<attribute>,"<value>"`, after a line with the time (`--report-format csv`). Neither is CSV
 as others understand it: names hold commas, and the quotes of an ObjectName stay as they are. Times are epoch ms: do
-without `--date-format`. The broker is what `--broker` says, else the name of the file's folder.
+without `--date-format`. The broker is what `--broker` says, else the name of the file's folder where there are several.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.request_line import (
+    MOST_MS,
     UNKNOWN,
     UNTOLD_FETCH_MS,
     UNTOLD_MS,
@@ -28,6 +29,7 @@ from kquota.audit.sources.request_line import (
     moment_before,
     share_fetch_size,
 )
+from kquota.core.history import EARLIEST_MS, LATEST_MS
 
 try:
     from orjson import loads
@@ -35,11 +37,13 @@ except ImportError:  # slower, and the same
     from json import loads  # type: ignore[assignment]
 
 ROW: Final = Struct("=10q")
-"""A row: time_ms, kind, user and client-id (codes of `Names`), bytes, request_ns, throttle_ms, connection, position, as
-in a `Batch`; and the ns of thread time that are exempt, or NOT_EXEMPT."""
+"""A row: time_ms, kind (and UNSIZED), user and client-id (codes of `Names`), bytes, request_ns, throttle_ms,
+connection, position, as in a `Batch`; and the ns of thread time that are exempt, or NOT_EXEMPT."""
+UNSIZED: Final = 4
+"""Is added to the kind where the line does not hold the size (share fetches, old logs)."""
 NOT_EXEMPT: Final = -1
 
-UNUSUAL: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, StructError)
+UNUSUAL: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, StructError)
 """What `reader` raises for a line that it does not read."""
 
 # Requests that are charged for their time only; an API that is not here is not usual.
@@ -161,11 +165,10 @@ class _Lengths(dict[str | None, int]):
         return self[text]
 
 
-def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], bytes]:
+def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
     """A function that makes a ROW of a line; it raises one of UNUSUAL for what is not usual.
 
-    `zone` is that of the log's times, and `names` takes the names that are met. `unsized` takes the ROW of a line that
-    does not hold the size (share fetches); then nothing is returned.
+    `zone` is that of the log's times, and `names` takes the names that are met.
     """
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
@@ -189,8 +192,17 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
         header = fields["requestHeader"]
         api, version, client_id = header["requestApiKeyName"], header["requestApiVersion"], header["clientId"]
         throttle_ms = fields["throttleTimeMs"]
-        request_ns = round(fields["localTimeMs"] * 1e6)
-        position, exempt_ns, sized = 0, NOT_EXEMPT, True
+        sent_ms, queued_ms, local_ms = fields["sendTimeMs"], fields["responseQueueTimeMs"], fields["localTimeMs"]
+        if not (
+            0 <= sent_ms <= MOST_MS
+            and 0 <= queued_ms <= MOST_MS
+            and 0 <= local_ms <= MOST_MS
+            and 0 <= fields["totalTimeMs"] <= MOST_MS
+            and 0 <= throttle_ms <= MOST_MS
+        ):
+            raise ValueError("out of range")
+        request_ns = round(local_ms * 1e6)
+        position, exempt_ns = 0, NOT_EXEMPT
         if api == "PRODUCE":
             kind = PRODUCE
             if version not in _PRODUCE_VERSIONS:
@@ -242,17 +254,18 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
                 if len(topics) >= 127:
                     raise ValueError("many topics")
         elif api == "SHARE_FETCH":
-            kind = FETCH
             empty = share_fetch_size(version, throttle_ms, fields["response"])
-            size, sized = (0, False) if empty is None else (empty, True)
+            kind, size = (FETCH + UNSIZED, 0) if empty is None else (FETCH, empty)
         elif api in _OTHERS:
             kind, size = OTHER, 0
         else:
             raise ValueError(api)
-        untold = UNTOLD_FETCH_MS if kind == FETCH else UNTOLD_MS
+        untold = UNTOLD_FETCH_MS if kind % UNSIZED == FETCH else UNTOLD_MS
         if type(throttle_ms) is not int or size < UNKNOWN:
             raise ValueError("out of range")
-        time_ms = floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - untold)
+        time_ms = floor(moment - sent_ms - queued_ms - untold)
+        if not EARLIEST_MS <= time_ms < LATEST_MS:
+            raise ValueError("out of range")
         row = pack(
             time_ms,
             kind,
@@ -267,10 +280,7 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
         )
         if fresh:
             connections.first(time_ms, opens=api == "API_VERSIONS")
-        if sized:
-            return row
-        unsized.extend(row)
-        return b""
+        return row
 
     return read
 

@@ -14,18 +14,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from kquota.audit.batch import is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
+from kquota.core.history import EARLIEST_MS, LATEST_MS
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""
+
+MOST_MS: Final = 2**31 - 1
+"""No part of a request takes longer: Kafka's time-outs are ints of ms. Nor is any negative (`nanosToMs`)."""
+_TOOK: Final = ("totalTimeMs", "localTimeMs", "throttleTimeMs", "responseQueueTimeMs", "sendTimeMs")
 
 
 class ControllerLine(NamedTuple):
@@ -129,7 +135,8 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
         return parse_text(line[start:], moment, broker)
     try:
         fields, _ = _DECODE(line, start)
-        return _event(fields, moment, broker)
+        event = _event(fields, moment, broker)
+        check_times([fields[name] for name in _TOOK])
     except json.JSONDecodeError as error:
         raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
     except KeyError as error:
@@ -138,6 +145,20 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
         raise ValueError("a field is not of the type that Kafka logs") from None
     except RecursionError:
         raise ValueError("malformed JSON: nested too deeply") from None
+    return check_moment(event)
+
+
+def check_times(times_ms: Iterable[float]) -> None:
+    """Raises ValueError when a part of a request took less than nothing, or longer than any can."""
+    if not all(0 <= time_ms <= MOST_MS for time_ms in times_ms):
+        raise ValueError("the request's times are out of range")
+
+
+def check_moment(event: UsageEvent) -> UsageEvent:
+    """The event. Raises ValueError when it was charged at no time of Kafka's."""
+    if not EARLIEST_MS <= event.time_ms < LATEST_MS:
+        raise ValueError("the request's time is out of range")
+    return event
 
 
 def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> UsageEvent:
@@ -175,6 +196,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     charged_ms -= UNTOLD_FETCH_MS if api in ("FETCH", "SHARE_FETCH") else UNTOLD_MS
     controller = None
     if api in TOLD_APIS or fields["isForwarded"]:
+        check_times([fields["remoteTimeMs"]])
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
         raise TypeError
@@ -183,6 +205,9 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         raise ValueError("the principal has no type")
     connection = fields["connection"]
     client_id = header["clientId"]
+    for name in (user, client_id or ""):
+        if not name.isascii() and not is_text(name):
+            raise ValueError("a name is not UTF-8 text")
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
         math.floor(charged_ms),

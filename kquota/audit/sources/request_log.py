@@ -14,7 +14,7 @@ from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
-from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
+from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
 from kquota.core.quota import QuotaKey
 from kquota.core.verdicts import ALWAYS, Need
@@ -41,12 +41,12 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
-    rows = _Rows(zone, broker, connections)
+    rows = _Rows(zone, broker, settings, connections)
     for block in blocks(split, tally):
-        read_usual, usual = rows.read_usual, rows.usual
+        read_usual, read_rows = rows.read_usual, rows.rows
         for index, line in enumerate(block.lines):
             try:
-                usual += read_usual(line)
+                read_rows += read_usual(line)
                 continue
             except UNUSUAL:
                 if line.isspace():
@@ -67,59 +67,54 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
                 tally.reject(split.path, block.place(index), reason, line.decode(errors="replace").rstrip("\r\n"))
         if len(rows) >= BATCH_ROWS:
             yield from rows.batches(tally)
-            rows = _Rows(zone, broker, connections)
+            rows = _Rows(zone, broker, settings, connections)
     yield from rows.batches(tally)
     if connections:
         yield connections
 
 
 class _Rows:
-    """The rows of a batch, or of a few: a batch knows its sizes, and what brokers answered, or it does not."""
+    """The rows of a batch."""
 
-    def __init__(self, zone: ZoneInfo, broker: str, connections: ConnectionLog | None) -> None:
-        self._broker = broker
+    def __init__(self, zone: ZoneInfo, broker: str, settings: ReadSettings, connections: ConnectionLog | None) -> None:
+        self._broker, self._settings = broker, settings
         self._names = Names(connections)
-        self.usual = bytearray()
-        """Rows with both."""
-        unsized = bytearray()
-        self._groups = {(True, True): self.usual, (False, True): unsized}
-        self.read_usual = reader(zone, self._names, unsized)
+        self.rows = bytearray()
+        self.read_usual = reader(zone, self._names)
         self.topics = TopicLog(broker)
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values())) // ROW.size + len(self.topics.requests)
+        return len(self.rows) // ROW.size + len(self.topics.requests)
 
     def add(self, event: UsageEvent) -> None:
         """Adds what is not usual. Raises ValueError for a number that is out of range."""
         row = (
             event.time_ms,
-            API_KINDS.get(event.api, OTHER),
+            API_KINDS.get(event.api, OTHER) + (0 if event.sized else UNSIZED),
             self._names.users[f":{event.user}"],
             self._names.clients[event.client_id],
             event.bytes,
             # acks=0: the broker counts the thread time as exempt, the bytes as any other.
             0 if event.acks == 0 else event.request_ns,
-            event.throttle_ms or 0,
+            -1 if event.throttle_ms is None else event.throttle_ms,
             self._names.connections[event.connection],
             event.position,
             event.request_ns if event.acks == 0 else NOT_EXEMPT,
         )
-        group = self._groups.setdefault((event.sized, event.throttle_ms is not None), bytearray())
         try:
-            group += ROW.pack(*row)
+            self.rows += ROW.pack(*row)
         except StructError:
             raise ValueError("a number is out of range") from None
 
     def batches(self, tally: Tally) -> Iterator[Batch | TopicLog]:
         """What was added."""
-        for (sized, answered), rows in self._groups.items():
-            if rows:
-                yield self._batch(rows, sized, answered, tally)
+        if self.rows:
+            yield self._batch(tally)
         if self.topics:
             yield self.topics
 
-    def _batch(self, rows: bytearray, sized: bool, answered: bool, tally: Tally) -> Batch:
-        table = np.frombuffer(rows, np.int64).reshape(-1, ROW.size // 8)
+    def _batch(self, tally: Tally) -> Batch:
+        table = np.frombuffer(self.rows, np.int64).reshape(-1, ROW.size // 8)
         time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
             np.ascontiguousarray(table.T)
         )
@@ -130,14 +125,14 @@ class _Rows:
             broker=Column.constant(self._broker, len(table)),
             user=Column(user.astype(np.int32), self._names.users.names),
             client_id=Column(client.astype(np.int32), self._names.clients.names),
-            kind=kind.astype(np.uint8),
+            kind=(kind % UNSIZED).astype(np.uint8),
             time_ms=time_ms,
             bytes=size,
             request_ns=request_ns,
             request_complete=False,
-            bytes_complete=sized,
-            throttle_ms=throttle_ms if answered else None,
+            bytes_complete=kind < UNSIZED,
+            throttle_ms=throttle_ms,
             connection=connection,
             detail=position,
-            shows_outcome=True,
+            shows_outcome=self._settings.shows_outcome,
         )

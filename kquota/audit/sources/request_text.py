@@ -20,7 +20,14 @@ import re
 from typing import Any, Final
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
-from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, client_address, position_of
+from kquota.audit.sources.request_line import (
+    UNKNOWN,
+    UsageEvent,
+    check_moment,
+    check_times,
+    client_address,
+    position_of,
+)
 from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
 
 _LAST: Final = (2, 7, 0)
@@ -92,6 +99,8 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     tail = _TAIL.fullmatch(message, tail_start) if tail_start >= 0 else None
     if header is None or tail is None:
         raise ValueError("truncated or malformed request")
+    took = ("total", "queue", "local", "remote", "throttle", "answered", "send")
+    check_times(float(tail[name]) for name in took if tail[name] is not None)
     _, colon, user = tail["principal"].partition(":")
     if not colon:
         raise ValueError("the principal has no type")
@@ -118,7 +127,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
             charged, sized = (0, False) if size is None else (size, True)
     else:
         exempt = is_exempt(api, _LAST, authorized=_REFUSED.search(response) is None)
-    return UsageEvent(
+    event = UsageEvent(
         time_ms=math.floor(moment - float(tail["send"]) - float(tail["answered"]) - held_ms),
         broker=broker,
         user=user,
@@ -134,6 +143,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         position=position,
         sized=sized,
     )
+    return check_moment(event)
 
 
 def _throttled(tail: re.Match[str], response: str) -> tuple[int | None, float]:

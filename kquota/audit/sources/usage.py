@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,12 +35,16 @@ from kquota.audit.batch import (
     SHARE_FETCH_API,
     UNKNOWN,
     Batch,
+    Bools,
     Column,
+    Int32s,
     Int64s,
     Tally,
+    is_text,
 )
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
-from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
+from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow, open_text
+from kquota.audit.sources.unpacked import damage_of
 from kquota.core.address import address
 from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.history import EARLIEST_MS, LATEST_MS
@@ -74,8 +78,10 @@ CONNECT_API = "connect"
 _NO_ERROR, _QUOTA_EXCEEDED, _INVALID_REPLICATION_FACTOR = 0, 89, 38
 BATCH_ROWS = 1 << 20
 
-_MAX_BYTES = 2**53
-"""Kafka adds bytes up as doubles: beyond this a sum is not exact, and no request is as large."""
+_MAX_BYTES = _MAX_NS = 2**53
+"""Kafka adds bytes and times up as doubles: beyond this a sum is not exact, and no request is as large."""
+_MAX_THROTTLE_MS = 2**31
+"""Throttle times are ints in Kafka's answers."""
 
 
 def splits(file: File) -> list[Split]:
@@ -94,22 +100,29 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The events of one split."""
     match _format(name_of(split.path)):
         case "parquet":
-            batches = _read_parquet(split)
+            batches = _up_to_the_damage(split, _read_parquet(split), tally)
         case "orc":
-            batches = _read_orc(split)
+            batches = _up_to_the_damage(split, _read_orc(split), tally)
         case "csv":
             batches = _read_csv(split, tally)
         case _:
             batches = json_tables(lines(split, tally), split.path, tally)
-    return to_batches(
-        batches,
-        split.path,
-        settings.broker,
-        folder_of(split.path),
-        tally,
-        connections=settings.connections,
-        version=settings.version,
-    )
+    return to_batches(batches, split.path, settings.broker, split.broker, tally, version=settings.version)
+
+
+def _up_to_the_damage(split: Split, tables: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The tables before the first one that is damaged; the rows behind them are tallied. Raises UnreadableFile."""
+    rows = 0
+    try:
+        for table in tables:
+            yield table
+            rows += table.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise UnreadableFile(f"{split.path}: {os.strerror(error.errno)}") from None
+        what = "row group" if _format(name_of(split.path)) == "parquet" else "stripe"
+        reason = f"{what} {split.start + 1} is damaged: {_first_line(error)}"
+        tally.leave(split.path, f"{what} {split.start + 1}", reason, max(split.rows - rows, 1))
 
 
 def to_batches(
@@ -119,21 +132,18 @@ def to_batches(
     elsewhere: str,
     tally: Tally,
     *,
-    connections: bool = False,
     version: Version = NEWEST,
     dialect: str = DIALECT,
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
 
-    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. Unless `connections`
-    are asked for, the batches have them only where they serve to find a retry. `version` is that of the brokers; what
+    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. A row says for itself
+    what is known of it, so that it does not matter which rows are read together. `version` is that of the brokers; what
     the rows show is noted in the tally under the `dialect`.
     """
     row = 0
     for table in tables:
-        yield from _to_batch(
-            table, source, broker, elsewhere, row, tally, connections=connections, version=version, dialect=dialect
-        )
+        yield from _to_batch(table, source, broker, elsewhere, row, tally, version=version, dialect=dialect)
         row += table.num_rows
 
 
@@ -150,10 +160,11 @@ def _parquet_splits(file: File) -> list[Split]:
 
     try:
         with pq.ParquetFile(open_for_arrow(file.path)) as opened:
-            metadata, names = opened.metadata, set(opened.schema_arrow.names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file}: not a Parquet file: {_first_line(error)}") from None
-    require_columns(file, names)
+            metadata, schema = opened.metadata, opened.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise _not_a(file, "Parquet", error) from None
+    require_columns(file, schema.names)
+    _require_texts(file, schema)
     return [
         Split(DIALECT, file.path, group, group + 1, metadata.row_group(group).num_rows)
         for group in range(metadata.num_row_groups)
@@ -163,15 +174,37 @@ def _parquet_splits(file: File) -> list[Split]:
 def _orc_splits(file: File) -> list[Split]:
     try:
         opened = _open_orc(file.path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file}: not an ORC file: {_first_line(error)}") from None
-    require_columns(file.path, set(opened.schema.names))
+    except (pa.ArrowException, OSError) as error:
+        raise _not_a(file, "ORC", error) from None
+    require_columns(file, opened.schema.names)
+    _require_texts(file, opened.schema)
     stripes = opened.nstripes
     return [Split(DIALECT, file.path, stripe, stripe + 1, opened.nrows // stripes) for stripe in range(stripes)]
 
 
-def require_columns(file: File | str, names: set[str]) -> None:
-    """Raises InputError when a column is missing that a usage table must have."""
+def _not_a(file: File, what: str, error: Exception) -> InputError:
+    """The error for a file that Arrow does not open."""
+    if isinstance(error, OSError) and error.errno:
+        return UnreadableFile(f"{file}: {os.strerror(error.errno)}")
+    return InputError(f"{file}: not {'an' if what == 'ORC' else 'a'} {what} file: {_first_line(error)}")
+
+
+def _require_texts(file: File, schema: pa.Schema) -> None:
+    """Raises InputError when a column that must be text is a list, a struct or a map."""
+    for name in TEXTS:
+        if name in schema.names and pa.types.is_nested(schema.field(name).type):
+            raise _not_text(str(file), name, schema.field(name).type)
+
+
+def _not_text(source: str, name: str, its_type: pa.DataType) -> InputError:
+    return InputError(f"{source}: column {name} is {its_type}, not text")
+
+
+def require_columns(file: File | str, names: Sequence[str]) -> None:
+    """Raises InputError when a column is missing that a usage table must have, or one of it is there twice."""
+    twice = [name for name in COLUMNS if names.count(name) > 1]
+    if twice:
+        raise InputError(f"{file}: column {', '.join(twice)} is there more than once")
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise InputError(
@@ -189,7 +222,8 @@ def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
         names = set(file.schema_arrow.names)
     texts = [name for name in TEXTS if name in names]
     present = texts + [name for name in (*NUMBERS, *FLAGS) if name in names]
-    with pq.ParquetFile(open_for_arrow(split.path), read_dictionary=texts) as file:
+    source = open_for_arrow(split.path)
+    with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
         yield from file.iter_batches(
             BATCH_ROWS, row_groups=list(range(split.start, split.end)), columns=present, use_threads=False
         )
@@ -231,7 +265,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
-        require_columns(split.path, set(reader.schema.names))
+        require_columns(split.path, reader.schema.names)
         try:
             yield from reader
         except pa.ArrowInvalid as error:
@@ -266,6 +300,11 @@ class _Utf8Lines(io.RawIOBase):
     def _next(self) -> bytes:
         """Some whole lines; nothing at the end."""
         block = self._stream.read(_BLOCK) + self._stream.readline(_BLOCK)
+        damage = damage_of(self._stream)
+        if damage is not None and damage.inside:
+            block = block[: block.rfind(b"\n") + 1]  # behind it is half a line at best
+        if damage is not None and not block:
+            self._tally.leave(self._path, "file", f"{damage.reason} (after line {self._lines})")
         if not _is_utf8(block):
             block = b"".join(self._checked(number, line) for number, line in enumerate(io.BytesIO(block), 1))
         self._lines += block.count(b"\n")
@@ -299,8 +338,8 @@ def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally)
     for place, line in records:
         try:
             row = json.loads(line)
-        except ValueError as error:
-            tally.reject(source, place, f"not JSON: {error}", line.decode(errors="replace").rstrip("\n"))
+        except (ValueError, RecursionError) as error:
+            tally.reject(source, place, _why_not_json(error), line.decode(errors="replace").rstrip("\n"))
             continue
         problem = _json_problem(row)
         if problem:
@@ -314,12 +353,23 @@ def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally)
         yield _json_table(rows)
 
 
+def _why_not_json(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "not JSON: nested too deeply"
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return f"not JSON: {error}"
+    return "not JSON: a number has too many digits"
+
+
 def _json_problem(row: Any) -> str | None:
     if not isinstance(row, dict):
         return "not a JSON object"
     for name in TEXTS:
-        if not isinstance(row.get(name), str | None):
+        text = row.get(name)
+        if not isinstance(text, str | None):
             return f"{name} is not a string"
+        if text and not text.isascii() and not is_text(text):
+            return f"{name} is not UTF-8 text"
     for name in NUMBERS:
         value = row.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63):
@@ -345,13 +395,12 @@ def _to_batch(
     first_row: int,
     tally: Tally,
     *,
-    connections: bool,
     version: Version,
     dialect: str,
 ) -> Iterator[Batch]:
-    """The events of a table: share fetches without their size, topics and connections are batches of their own."""
+    """The events of a table: topics and connections are batches of their own."""
     rows = table.num_rows
-    columns = {name: table.column(name) for name in table.schema.names}
+    columns = {name: table.column(name) for name in COLUMNS if name in table.schema.names}
     good = np.ones(rows, bool)
     reasons: list[tuple[Any, str]] = []
 
@@ -366,20 +415,28 @@ def _to_batch(
         check(valid | ~present, f"{name} is not a whole number")
     time_ms, _, has_time = numbers["time_ms"]
     check(has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS), "time_ms is not a time in epoch ms")
-    user = _texts(columns["user"])
-    api = _texts(columns["api"])
+    numbers_or_none = [("request_time_ns", _MAX_NS), ("throttle_time_ms", _MAX_THROTTLE_MS)]
+    for name, most in numbers_or_none:
+        if name in numbers:
+            values, _, present = numbers[name]
+            check(~present | ((values >= 0) & (values < most)), f"{name} is out of range")
+    texts = {name: _texts(columns[name], source, name) for name in TEXTS if name in columns}
+    for name, column in texts.items():
+        check(column.codes != _NOT_TEXT, f"{name} is not UTF-8 text")
+    user, api = texts["user"], texts["api"]
     check(api.codes >= 0, "api is missing")
+    api_codes = np.maximum(api.codes, 0)
     connects = _of_apis(api, lambda name: name.lower() == CONNECT_API)
     check((user.codes >= 0) | connects, "user is missing")
     strict, readable = _flags(columns["strict"], rows) if "strict" in columns else (np.ones(rows, bool), True)
     check(readable, "strict is not true or false")
-    placed = _texts(columns["ip"]) if "ip" in columns else Column(np.full(rows, -1, np.int32), [])
+    placed = texts["ip"] if "ip" in texts else Column(np.full(rows, -1, np.int32), [])
     place = _addresses(placed)
     check((placed.codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
-    kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api.codes]
+    kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api_codes]
     size, _, has_size = numbers["bytes"]
     check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
-    shares = np.array([name.lower() == SHARE_FETCH_API for name in api.values] or [False], np.bool_)[api.codes]
+    shares = np.array([name.lower() == SHARE_FETCH_API for name in api.values] or [False], np.bool_)[api_codes]
     # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
     untold = ~has_size & shares
     size = np.where(has_size, size, np.where((kinds == OTHER) | untold, 0, UNKNOWN))
@@ -388,7 +445,9 @@ def _to_batch(
         check((numbers["partitions"][0] >= 0) | ~numbers["partitions"][2], "partitions is out of range")
     for bad, reason in reasons:
         for row in np.flatnonzero(bad):
-            text = json.dumps(table.slice(int(row), 1).to_pylist()[0], default=str, ensure_ascii=False)
+            text = json.dumps(
+                {name: _cell(columns[name], int(row)) for name in columns}, default=str, ensure_ascii=False
+            )
             tally.reject(source, f"row {first_row + int(row) + 1}", reason, text)
 
     def number(name: str, otherwise: int) -> Int64s:
@@ -421,11 +480,11 @@ def _to_batch(
         if told is not None:
             numbers["request_time_ns"] = (np.where(unacknowledged, 0, told[0]), told[1], told[2] | unacknowledged)
 
-    client = _texts(columns["client_id"]) if "client_id" in columns else Column.constant("", rows)
+    client = texts.get("client_id", Column.constant("", rows))
     if broker is not None:
         brokers = Column.constant(broker, rows)
-    elif "broker" in columns:
-        brokers = _known(_texts(columns["broker"]))
+    elif "broker" in texts:
+        brokers = _known(texts["broker"], elsewhere)
     else:
         brokers = Column.constant(elsewhere, rows)
     opened = good & connects
@@ -443,11 +502,13 @@ def _to_batch(
         return result
 
     connection = None
-    if "connection" in columns and (connections or (size == UNKNOWN).any()):
-        # In an open loop only a throttled fetch needs its connection, to find the retry. hash() differs between
-        # processes.
-        connection = _fingerprints(_known(_texts(columns["connection"])))[keep]
-    batch = Batch(
+    if "connection" in columns and columns["connection"].null_count < rows:
+        # The retry of a throttled fetch may be in another batch. hash() differs between processes.
+        connection = _fingerprints(_known(texts["connection"]))[keep]
+    timed: bool | Bools = False
+    if "request_time_ns" in numbers:
+        timed = numbers["request_time_ns"][2][keep]
+    yield Batch(
         broker=brokers.take(keep),
         user=user.take(keep),
         client_id=_known(client).take(keep),
@@ -455,15 +516,11 @@ def _to_batch(
         time_ms=time_ms[keep],
         bytes=size[keep],
         request_ns=optional("request_time_ns", 0),
-        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2][keep].all()),
+        request_complete=timed,
+        bytes_complete=~untold[keep],
         throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
-    hidden = untold[keep]
-    if hidden.any():
-        yield replace(batch.take(hidden), bytes_complete=False)
-        batch = batch.take(~hidden)
-    yield batch
     asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
     if asked.any():
         charged = np.isin(errors, (_NO_ERROR, _QUOTA_EXCEEDED))
@@ -533,7 +590,7 @@ def _flags(array: pa.Array, rows: int) -> tuple[Any, Any]:
     """(values, readable) of a column of true and false, or their names; null is true."""
     if pa.types.is_boolean(array.type):
         return np.asarray(pc.fill_null(array, True)), np.ones(rows, bool)
-    texts = _texts(array.cast(pa.string()))
+    texts = _texts(array.cast(pa.string()), "", "strict")
     names = [text.strip().lower() for text in texts.values]
     readable = np.array([*(name in _FLAG_NAMES for name in names), True], np.bool_)[texts.codes]
     return np.array([*(_FLAG_NAMES.get(name, True) for name in names), True], np.bool_)[texts.codes], readable
@@ -546,7 +603,7 @@ def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
     """(values, readable, present) of a column of numbers, texts or timestamps."""
     present = np.asarray(pc.is_valid(array))
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        array = _epoch_ms(array)
     elif pa.types.is_string(array.type):
         # At most 18 digits always fit; longer texts are no byte count and no time.
         readable = pc.match_substring_regex(array, r"^\s*[+-]?\d{1,18}\s*$")
@@ -570,22 +627,64 @@ def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
     return values, valid, present
 
 
-def _texts(array: pa.Array) -> Column:
-    """A column of strings; a null has code -1."""
+def _epoch_ms(array: pa.Array) -> pa.Array:
+    """Timestamps in ms; of seconds that are too many for ms as many as are out of range all the same."""
+    ticks = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    if array.type.unit == "s":
+        times = np.clip(ticks, -LATEST_MS, LATEST_MS) * 1000
+    else:
+        times = ticks // {"ms": 1, "us": 1000, "ns": 1_000_000}[array.type.unit]
+    return pa.array(times, mask=~np.asarray(pc.is_valid(array)))
+
+
+_MISSING, _NOT_TEXT = -1, -2
+"""The codes of what is null, and of bytes that are not UTF-8."""
+
+
+def _texts(array: pa.Array, source: str, name: str) -> Column:
+    """A column of strings, some of which may be missing or no text. Raises InputError for a list, a struct or a map."""
     if not pa.types.is_dictionary(array.type):
-        array = array.cast(pa.string()).dictionary_encode()
+        if pa.types.is_nested(array.type):
+            raise _not_text(source, name, array.type)
+        if not any(is_type(array.type) for is_type in _BYTES):
+            array = array.cast(pa.string())
+        array = array.dictionary_encode()
     indices = array.indices
     if indices.null_count:
-        indices = pc.fill_null(indices.cast(pa.int32()), -1)
+        indices = pc.fill_null(indices.cast(pa.int32()), _MISSING)
     codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return Column(codes, array.dictionary.cast(pa.string()).to_pylist())
+    values = array.dictionary
+    values = values if any(is_type(values.type) for is_type in _BYTES) else values.cast(pa.string())
+    try:
+        return Column(codes, values.cast(pa.string()).to_pylist())
+    except (UnicodeDecodeError, pa.ArrowInvalid):
+        return _checked_texts(codes, values.cast(pa.large_binary()).to_pylist())
 
 
-def _known(column: Column) -> Column:
-    """The column with nulls as empty strings."""
+_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+def _checked_texts(codes: Int32s, values: list[bytes]) -> Column:
+    """The column with what is not UTF-8 as such."""
+    bad = np.array([not _is_utf8(value) for value in values])
+    found = np.where((codes >= 0) & bad[codes], _NOT_TEXT, codes).astype(np.int32)
+    return Column(found, [value.decode(errors="replace") for value in values])
+
+
+def _known(column: Column, otherwise: str = "") -> Column:
+    """The column with something else where it is null."""
     if len(column.codes) == 0 or column.codes.min() >= 0:
         return column
-    return Column(np.where(column.codes < 0, len(column.values), column.codes).astype(np.int32), [*column.values, ""])
+    codes = np.where(column.codes < 0, len(column.values), column.codes).astype(np.int32)
+    return Column(codes, [*column.values, otherwise])
+
+
+def _cell(column: pa.Array, row: int) -> Any:
+    """A value for people, whatever it is."""
+    try:
+        return column[row].as_py()
+    except (ValueError, OverflowError, pa.ArrowException):  # no text, or a time beyond Python's
+        return f"({column.type} that cannot be shown)"
 
 
 def _fingerprints(column: Column) -> Int64s:

@@ -48,6 +48,10 @@ def summary(rows: Sequence[Row], quality: DataQuality, quotas: Sequence[QuotaVer
         lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
     if quality.rejected:
         lines += ["", f"{many(quality.rejected, 'record')} could not be read."]
+    if quality.unread_files:
+        named = [f"{code(file.path)} ({file.reason})" for file in quality.unread_files[:MOST_ROWS]]
+        rest = f" and {len(quality.unread_files) - len(named)} more" if len(quality.unread_files) > len(named) else ""
+        lines += ["", f"Not read to the end: {', '.join(named)}{rest}."]
     for line in markdown_lines(quotas):
         lines += ["", line]
     return "\n".join(lines)

@@ -73,7 +73,7 @@ def _values(report: Report) -> dict[str, Any]:
         "period": period,
         "period_length": words.length(last - first),
         "day": day + comma if comma else "",
-        "brokers": sorted({row["broker"] for row in rows}),
+        "brokers": sorted({row["broker"] for row in rows} - {""}),
         "worst": [_counter(report, row) for row in throttled[:MOST]],
         "most": MOST,
         "throttled": [_counter(report, row) for row in throttled[:MOST_ROWS]],
@@ -92,6 +92,7 @@ def _values(report: Report) -> dict[str, Any]:
             for reason, spared in quality.exemptions.items()
         ],
         "reasons": report.reasons,
+        "most_files": MOST_ROWS,
         "quarantine": report.quarantine,
         "estimated": sum(row["estimated_events"] for row in rows),
         "logged": any(row["logged_throttled_events"] is not None for row in rows),

@@ -1,0 +1,432 @@
+"""Files that are damaged, odd, or no files at all: what can be read is read, and the rest is counted and named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from kquota.audit import local
+from kquota.audit import spark as job
+from kquota.audit.batch import Tally
+from kquota.audit.findings import AuditResult
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import Split, lines, plan_splits
+from kquota.audit.sources.files import open_text
+from kquota.audit.sources.request_line import parse_line
+from kquota.audit.sources.unpacked import damage_of
+from kquota.audit.sources.usage import to_batches
+from kquota.core.entity import Entity
+from kquota.core.history import QuotaHistory
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+from tests.audit.oracle import START_MS
+from tests.audit.request_lines import fields, line
+
+SETTINGS = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100}})))
+ROWS = 300
+
+
+def table(rows: int = ROWS) -> pa.Table:
+    """A usage table of random sizes, so that it does not pack to nothing."""
+    sizes = [zlib.crc32(str(number).encode()) % 100_000 for number in range(rows)]
+    return pa.table(
+        {
+            "time_ms": [START_MS + 40 * number for number in range(rows)],
+            "user": ["alice"] * rows,
+            "client_id": [f"app-{size}" for size in sizes],
+            "api": ["produce"] * rows,
+            "bytes": sizes,
+        }
+    )
+
+
+def json_lines(rows: int = ROWS) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in table(rows).to_pylist())
+
+
+def csv_lines() -> bytes:
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(table(), sink)
+    return bytes(sink.getvalue())
+
+
+def audit(*paths: Path, processes: int = 1) -> AuditResult:
+    """What is found in these files."""
+    return local.audit(plan_splits(list(map(str, paths)), "auto"), SETTINGS, "usage", processes=processes)
+
+
+def unread(result: AuditResult) -> dict[str, str]:
+    """The reasons by the names of the files."""
+    return {Path(one.path).name: one.reason for one in result.quality.unread_files}
+
+
+@pytest.mark.parametrize("name", ["usage.jsonl", "kafka-request.log"])
+def test_a_deeply_nested_line_costs_only_itself(tmp_path: Path, name: str) -> None:
+    good = json_lines() if name == "usage.jsonl" else "".join(line(fields()) for _ in range(ROWS)).encode()
+    deep = b'[2026-05-04 10:20:30,456] {"isForwarded":' if name.endswith("log") else b""
+    path = tmp_path / name
+    path.write_bytes(good[: good.index(b"\n") + 1] + deep + b"[" * 5000 + b"\n" + good)
+
+    quality = audit(path).quality
+
+    assert (quality.events, quality.rejected, quality.unread_files) == (ROWS + 1, 1, ())
+
+
+@pytest.mark.parametrize(
+    "value", ["1" + "0" * 5000, '"\\ud800"', "1e400"], ids=["many digits", "half a surrogate", "infinite"]
+)
+def test_a_strange_value_costs_only_its_line(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "usage.jsonl"
+    name = "user" if value.startswith('"') else "bytes"
+    path.write_bytes(json_lines() + b'{"time_ms": 1700000000000, "user": "alice", "api": "fetch", ')
+    with path.open("a") as file:
+        file.write(f'"{name}": {value}}}\n')
+
+    quality = audit(path).quality
+
+    assert (quality.events, quality.rejected) == (ROWS, 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason", "lost"),
+    [
+        (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "checksum", 0),
+        (lambda packed: packed[:-4], "cut off", 0),
+        (lambda packed: packed[:-8], "cut off", 0),
+        (lambda packed: packed + b"and more", "something follows", 0),
+        (lambda packed: packed + packed[:5], "a header is cut off", 0),
+        (lambda packed: packed + packed[: len(packed) // 2], "cut off", 0),
+        (lambda packed: packed + b"\0" * 1024, None, 0),
+        (lambda packed: packed + packed, None, 0),
+        (lambda packed: packed[: len(packed) // 2], "cut off", ROWS * 0.6),
+        (
+            lambda packed: packed[: len(packed) // 2] + b"\xff" * 99 + packed[len(packed) // 2 :],
+            "gzip data",
+            ROWS * 0.6,
+        ),
+    ],
+)
+@pytest.mark.parametrize("content", [json_lines, csv_lines], ids=["JSON lines", "CSV"])
+def test_no_good_line_is_lost_before_the_damage(
+    tmp_path: Path, damage: Callable[[bytes], bytes], reason: str | None, lost: float, content: Callable[[], bytes]
+) -> None:
+    """Neither by a bad checksum, nor a bad end, nor what follows it; the file is named."""
+    name = "usage.csv.gz" if content is csv_lines else "usage.jsonl.gz"
+    (tmp_path / name).write_bytes(damage(gzip.compress(content())))
+
+    result = audit(tmp_path / name)
+
+    assert result.quality.events >= ROWS - lost
+    if reason is None:
+        assert result.quality.unread_files == ()
+    else:
+        assert reason in unread(result)[name]
+        assert result.quality.rejected >= 1
+
+
+@given(text=st.binary(max_size=300), place=st.integers(0, 10_000), byte=st.integers(0, 255), times=st.integers(1, 5))
+@settings(max_examples=200, deadline=None)
+def test_unpacks_what_gzip_unpacks(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, place: int, byte: int, times: int
+) -> None:
+    """Whatever byte is changed: either there is damage, or the text is what Python's gzip makes of it."""
+    packed = bytearray(b"".join(gzip.compress(text * number) for number in range(times)))
+    packed[place % len(packed)] = byte
+    path = tmp_path_factory.mktemp("packed") / "x.gz"
+    path.write_bytes(packed)
+
+    with open_text(str(path)) as stream:
+        found, damage = stream.read(), damage_of(stream)
+
+    if packed[:2] != b"\x1f\x8b":
+        assert found == bytes(packed)
+        return
+    try:
+        expected = gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        assert damage is not None
+    else:
+        assert (found, damage) == (expected, None)
+
+
+def test_blank_lines_cost_next_to_nothing(tmp_path: Path) -> None:
+    """And lines behind them have their numbers; 100 MB of them took more than a minute."""
+    good = json_lines(3).splitlines(keepends=True)
+    text = good[0] + b"\n" * 20_000_000 + good[1] + b" \r\n" * 5_000_000 + b"{\n" + good[2]
+    path = tmp_path / "usage.jsonl.gz"
+    path.write_bytes(gzip.compress(text, 1))
+    tally, before = Tally(), time.process_time()
+
+    found = list(lines(Split("usage", str(path), 0, -1), tally))
+
+    assert time.process_time() - before < 5
+    assert [place for place, _ in found] == ["line 1", "line 20000002", "line 25000003", "line 25000004"]
+    assert [text for _, text in found] == [good[0], good[1], b"{\n", good[2]]
+
+
+@given(parts=st.lists(st.sampled_from([b"\n", b"\r\n", b" \t\n", b"x\n", b"{}\n", b"long enough\n"]), max_size=900))
+@settings(max_examples=50, deadline=None)
+def test_places_are_the_same_among_blank_lines(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
+    """In a whole file and in a piece of one."""
+    path = tmp_path_factory.mktemp("lines") / "usage.jsonl"
+    text = b"".join(parts) * 3
+    path.write_bytes(text)
+    wanted = [(number, part) for number, part in enumerate(text.splitlines(keepends=True), 1) if part.strip()]
+
+    whole = list(lines(Split("usage", str(path), 0, -1), Tally()))
+
+    assert whole == [(f"line {number}", part) for number, part in wanted]
+    cut = len(text) // 2
+    pieces = [Split("usage", str(path), 0, cut), Split("usage", str(path), cut, len(text))]
+    places = [place for piece in pieces for place, _ in lines(piece, Tally())]
+    offsets = [place.start() for place in re.finditer(rb"[^\n]*\S[^\n]*\n", text)]
+    assert len(text) < 2 or places == [f"byte {offset}" for offset in offsets]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"totalTimeMs": 9.2e15},
+        {"sendTimeMs": 9.2e15},
+        {"responseQueueTimeMs": -5.0},
+        {"localTimeMs": -1e9},
+        {"localTimeMs": 1e12},
+        {"throttleTimeMs": -3},
+        {"throttleTimeMs": 2**40},
+    ],
+)
+def test_times_that_no_request_has_are_counted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "kafka-request.log"
+    path.write_text(line(fields()) * 3 + line(fields(**changes)))
+
+    quality = audit(path).quality
+
+    assert (quality.events, quality.rejected) == (3, 1)
+    assert quality.first_ms == quality.last_ms
+
+
+@pytest.mark.parametrize("stamp", ["1970-01-01 00:00:00,000", "0001-01-01 00:00:00,000", "9999-12-31 23:59:59,999"])
+def test_a_time_that_is_none_is_counted(stamp: str) -> None:
+    with pytest.raises(ValueError, match=r"out of range|not a time"):
+        parse_line(line(fields()).replace("2026-05-04 10:20:30,456", stamp), None, UTC)
+
+
+def test_times_in_the_text_form() -> None:
+    """Numbers of any length."""
+    text = (
+        "[2026-05-04 10:20:30,456] DEBUG Completed request:RequestHeader(apiKey=METADATA, apiVersion=8, clientId=app,"
+        " correlationId=1) -- {topics=[]},response:{} from connection 10.0.0.1:9092-10.0.0.2:5000-0;totalTime:{total},"
+        "requestQueueTime:0.1,localTime:0.2,remoteTime:0.0,throttleTime:0,responseQueueTime:0.1,sendTime:{send},"
+        "securityProtocol:PLAINTEXT,principal:User:ann,listener:PLAINTEXT"
+    ).replace("{}", "")
+    assert parse_line(text.replace("{total}", "1.0").replace("{send}", "0.1"), None, UTC).user == "ann"
+    for times in (("9" * 5000, "0.1"), ("1.0", "9" * 5000), ("1.0", "9.2E15")):
+        bad = text.replace("{total}", times[0]).replace("{send}", times[1])
+        with pytest.raises(ValueError, match=r"out of range|truncated or malformed"):
+            parse_line(bad, None, UTC)
+
+
+def damaged_parquet(path: Path) -> None:
+    """Three row groups, of which the data of the second is damaged."""
+    pq.write_table(table(), path, row_group_size=100, compression="zstd", use_dictionary=False)
+    group = pq.ParquetFile(path).metadata.row_group(1)
+    start, data = group.column(4).data_page_offset, bytearray(path.read_bytes())
+    data[start : start + 200] = b"\xff" * 200
+    path.write_bytes(data)
+
+
+def not_parquet(path: Path) -> None:
+    path.write_bytes(b"PAR1 and then something else")
+
+
+def cut_parquet(path: Path) -> None:
+    pq.write_table(table(), path)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def listed_parquet(path: Path) -> None:
+    mine = table()
+    pq.write_table(mine.set_column(1, "user", pa.array([["alice"]] * ROWS)), path)
+
+
+def struct_parquet(path: Path) -> None:
+    mine = table()
+    pq.write_table(mine.set_column(1, "user", pa.array([{"name": "alice"}] * ROWS)), path)
+
+
+def twice_parquet(path: Path) -> None:
+    mine = table()
+    pq.write_table(mine.append_column("user", mine.column("user")), path)
+
+
+def bad_orc(path: Path) -> None:
+    orc.write_table(table(), path)
+    data = bytearray(path.read_bytes())
+    data[3:1500] = b"\xff" * 1497
+    path.write_bytes(data)
+
+
+def not_orc(path: Path) -> None:
+    path.write_bytes(b"ORC and then something else")
+
+
+def other_csv(path: Path) -> None:
+    path.write_text("a,b\n1,2\n")
+
+
+def twice_csv(path: Path) -> None:
+    path.write_text("time_ms,user,user,api,bytes\n1700000000000,alice,bob,produce,5\n")
+
+
+FAULTS = [
+    ("x.parquet", damaged_parquet, "row group 2 is damaged", 100),
+    ("x.parquet", not_parquet, "not a Parquet file", 1),
+    ("x.parquet", cut_parquet, "not a Parquet file", 1),
+    ("x.parquet", listed_parquet, "column user is list", 1),
+    ("x.parquet", struct_parquet, "column user is struct", 1),
+    ("x.parquet", twice_parquet, "column user is there more than once", 1),
+    ("x.orc", bad_orc, "stripe 1 is damaged", ROWS),
+    ("x.orc", not_orc, "not an ORC file", 1),
+    ("x.csv", other_csv, "column time_ms, user, api, bytes is missing", 1),
+    ("x.csv", twice_csv, "column user is there more than once", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "reason", "records"), FAULTS)
+def test_a_file_that_cannot_be_read_does_not_end_the_others(
+    tmp_path: Path, name: str, write: Callable[[Path], None], reason: str, records: int
+) -> None:
+    """It is named, and what it is known to hold is counted; alone, it is an error."""
+    write(tmp_path / name)
+    pq.write_table(table(), tmp_path / "good.parquet")
+    (tmp_path / "good.jsonl").write_bytes(json_lines())
+
+    result = audit(tmp_path)
+
+    assert reason in unread(result)[name]
+    assert result.quality.rejected == records
+    assert result.quality.events == 2 * ROWS + (200 if write is damaged_parquet else 0)
+    if write is not damaged_parquet:
+        with pytest.raises(InputError, match=reason):
+            audit(tmp_path / name)
+
+
+def test_files_that_cannot_be_read_on_every_engine(spark: Any, tmp_path: Path) -> None:
+    """What can be read and what is said of the rest is the same."""
+    for number, (name, write, *_) in enumerate(FAULTS):
+        write(tmp_path / f"{number}-{name}")
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(json_lines())[:-4])
+    splits = plan_splits([str(tmp_path)], "auto")
+
+    expected = local.audit(splits, SETTINGS, "usage", processes=1)
+
+    assert len(expected.quality.unread_files) == len(FAULTS) + 1
+    for result in (local.audit(splits, SETTINGS, "usage", processes=2), job.audit(spark, splits, SETTINGS, "usage")):
+        assert result.findings.equals(expected.findings)
+        assert result.quality == expected.quality
+        assert result.rejects == expected.rejects
+    frame = spark.createDataFrame(
+        [(START_MS, ["alice"], "produce", 5)], "time_ms long, user array<string>, api string, bytes long"
+    )
+    with pytest.raises(InputError, match="column user is list"):
+        job.audit_dataframe(frame, SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["user", "client_id", "api", "broker", "connection"])
+def test_what_is_not_utf_8_costs_its_row(tmp_path: Path, name: str) -> None:
+    """Also in a dictionary, and as bytes."""
+    raw = pa.array([b"alice", b"\xff\xfe", b"alice"])
+    for number, column in enumerate((raw, raw.view(pa.string()))):
+        mine = table(3)
+        mine = (
+            mine.set_column(mine.schema.names.index(name), name, column)
+            if name in mine.schema.names
+            else mine.append_column(name, column)
+        )
+        pq.write_table(mine, tmp_path / f"{number}.parquet")
+
+        result = audit(tmp_path / f"{number}.parquet")
+
+        assert (result.quality.events, result.quality.rejected) == (2, 1)
+        assert [reject.reason for reject in result.rejects] == [f"{name} is not UTF-8 text"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_every_unit(unit: str) -> None:
+    """Those that are out of range are counted."""
+    ticks = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
+    moment = int(datetime(2026, 5, 4, tzinfo=UTC).timestamp())
+    column = pa.array([moment * ticks, 2**63 - 1, -(2**63) + 1, None]).cast(pa.timestamp(unit))
+    mine = table(4).set_column(0, "time_ms", column)
+    tally = Tally()
+
+    (batch,) = to_batches(mine.to_batches(), "a table", "1", "", tally)
+
+    assert batch.time_ms.tolist() == [moment * 1000]
+    assert tally.rejected == 3
+    assert {reject.reason for reject in tally.rejects} == {"time_ms is not a time in epoch ms"}
+
+
+@pytest.mark.parametrize("name", ["request_time_ns", "throttle_time_ms"])
+@pytest.mark.parametrize("value", [-1, 2**62])
+def test_negative_and_huge_times_cost_their_row(tmp_path: Path, name: str, value: int) -> None:
+    path = tmp_path / "usage.parquet"
+    pq.write_table(table(3).append_column(name, pa.array([5, value, None])), path)
+
+    result = audit(path)
+
+    assert (result.quality.events, [reject.reason for reject in result.rejects]) == (2, [f"{name} is out of range"])
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """It would be waited for."""
+    os.mkfifo(tmp_path / "pipe.log")
+
+    with pytest.raises(InputError, match="not a file or a folder"):
+        plan_splits([str(tmp_path / "pipe.log")], "auto")
+
+
+def test_a_file_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
+    """By its path, its folder, a link, or another name of it."""
+    path = tmp_path / "logs" / "usage.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(json_lines())
+    (tmp_path / "link.jsonl").symlink_to(path)
+    (tmp_path / "hard.jsonl").hardlink_to(path)
+    again: list[str] = []
+
+    given = [path, path.parent, tmp_path / "link.jsonl", tmp_path / "hard.jsonl", tmp_path / "logs" / ".." / "logs"]
+    splits = plan_splits(list(map(str, given)), "auto", again.append)
+
+    assert local.audit(splits, SETTINGS, "usage", processes=1).quality.events == ROWS
+    assert [Path(one).name for one in again] == ["usage.jsonl"] * 2 + ["hard.jsonl", "usage.jsonl"]
+
+
+def test_a_broker_is_named_by_its_folder_where_there_are_several(tmp_path: Path) -> None:
+    """A single one has no name, unless one is given."""
+    for number in (1, 2):
+        folder = tmp_path / f"broker-{number}"
+        folder.mkdir()
+        (folder / "usage.jsonl").write_bytes(json_lines(5))
+
+    both, one = audit(tmp_path), audit(tmp_path / "broker-1")
+
+    assert set(both.findings.column("broker").to_pylist()) == {"broker-1", "broker-2"}
+    assert set(one.findings.column("broker").to_pylist()) == {""}
