@@ -226,7 +226,8 @@ def _alter(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> N
         return after
 
     try:
-        raw.change(_entity_of(levels), merged)
+        # Kafka deletes nodes that hold nothing any more since 3.5 (KAFKA-14285).
+        raw.change(_entity_of(levels), merged, delete_empty=not options.tool.writes_quotas_to_zookeeper)
     except InputError as error:
         raise Refusal(error.message) from None
     except Unauthorized:
