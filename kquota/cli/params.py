@@ -260,7 +260,7 @@ def cluster_options(function: F) -> F:
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for the cluster.",
+            help="How long to wait for the cluster; where it is given, also for one that is not up yet.",
         ),
     )(function)
 
@@ -278,7 +278,7 @@ def journal_option(function: F) -> F:
     return click.option(
         "--journal",
         type=click.Path(path_type=Path, file_okay=False),
-        default=_journal_folder,
+        default=journal_folder,
         envvar="KQUOTA_JOURNAL",
         show_envvar=True,
         show_default="~/.local/state/kquota/journal",
@@ -287,7 +287,7 @@ def journal_option(function: F) -> F:
     )(function)
 
 
-def _journal_folder() -> Path:
+def journal_folder() -> Path:
     """Beside the state of other programs (XDG base directories)."""
     from kquota.cli.contexts import xdg_directory
 

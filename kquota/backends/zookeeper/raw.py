@@ -22,12 +22,21 @@ from kquota.errors import InputError
 class RawConfigs(ClosesOnExit):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
-    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. A chroot that does not exist reads
+    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
+    not up yet are waited for as long. A chroot that does not exist reads
     as empty (`has_chroot` tells). Raises InputError for a malformed address, Unreachable and Unauthorized.
     """
 
-    def __init__(self, connect: str, *, timeout_s: float = 30.0, security: ZooKeeperSecurity | None = None) -> None:
-        self._address = Address.parse(connect)
+    def __init__(
+        self,
+        connect: str | Address,
+        *,
+        timeout_s: float = 30.0,
+        security: ZooKeeperSecurity | None = None,
+        patient: bool = False,
+    ) -> None:
+        self._address = Address.parse(connect) if isinstance(connect, str) else connect
+        self._patient = patient
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
         self.has_chroot = True
@@ -79,7 +88,7 @@ class RawConfigs(ClosesOnExit):
         return result
 
     def _open(self) -> Session:
-        session = Session(self._address, self._timeout_s, self._security)
+        session = Session(self._address, self._timeout_s, self._security, patient=self._patient)
         try:
             session.open()
             return session
