@@ -261,15 +261,17 @@ def execute(case: Case, server: Server) -> Outcome:
 def run_as(tool: str, argv: Sequence[str]) -> tuple[int, str, str]:
     """Runs a command line in this process as a tool of Kafka's: the exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
-    before = os.environ.get("KQUOTA_KAFKA_CONFIGS")
-    os.environ["KQUOTA_KAFKA_CONFIGS"] = tool
+    settings = {"KQUOTA_KAFKA_CONFIGS": tool, "KQUOTA_KAFKA_CONFIGS_JOURNAL": "off"}
+    before = {name: os.environ.pop(name, None) for name in settings}
+    os.environ.update(settings)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(argv)
     finally:
-        os.environ.pop("KQUOTA_KAFKA_CONFIGS")
-        if before is not None:
-            os.environ["KQUOTA_KAFKA_CONFIGS"] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
     return code, out.getvalue(), err.getvalue()
 
 
