@@ -151,11 +151,6 @@ _BLANKS = re.compile(
     r'((?:(?:producer|consumer)_byte_rate|connection_creation_rate)(?:=|":"))\s*([^,"\n]*?)[ \t]+(?=[,"\n])'
 )
 """Kafka 2.8 checks whole numbers trimmed and stores them untrimmed, which stops brokers that start with them."""
-_NEWER = {
-    # 4.x says more; the recorded cases have the older words.
-    'in the format "key=val" or  "key=[val1,val2]" to group values which contain commas.': 'in the format "key=val".',
-    "ips, client-metrics, groups, broker-loggers with": "ips, broker-loggers, client-metrics, groups with",
-}
 
 
 def without_chance(text: str, address: str) -> str:
@@ -173,8 +168,6 @@ def complaint(stderr: str, argv: Sequence[str]) -> str:
         first = first.replace(" ".join(argv), shown_arguments(argv))
     if first.startswith("Error while executing"):
         first += "\n" + rest.partition("\n")[0]
-    for newer, recorded in _NEWER.items():
-        first = first.replace(newer, recorded)
     return _CREDENTIAL.sub(r"\1********", first)
 
 
