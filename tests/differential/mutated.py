@@ -122,7 +122,7 @@ def _started(release: str, stack: contextlib.ExitStack) -> Iterator[Job]:
             yield Job(release, chroots, tool.run, _as("2.8"), scripts.ON_ZOOKEEPER, on_brokers=False)
             return
         corpus = scripts.CREDENTIALS_ON_ZOOKEEPER
-        yield Job(f"{release} --zookeeper", chroots, tool.run, _as("current"), corpus, on_brokers=False)
+        yield Job(f"{release} --zookeeper", chroots, tool.run, _as("3.9"), corpus, on_brokers=False)
         older = servers.enter_context(ZooKeeperModeBroker(f"{sandbox.connect}/kafka"))
         cluster = servers.enter_context(contextlib.closing(BrokersInZooKeeperMode(older)))
         name = f"{release} --bootstrap-server"

@@ -4,7 +4,7 @@ It takes Kafka's command line as it is, and answers with Kafka's stdout, first l
 of 2.8, the last one that writes quotas to ZooKeeper, when `--zookeeper` is the connection, else as the current one.
 `KQUOTA_KAFKA_CONFIGS=2.8`, `=3.9` or `=current` chooses the tool, whatever the connection.
 
-Where it differs from Kafka on purpose, the README has a table ("kafka-configs"). Above all: a write to ZooKeeper is a
+docs/kafka-configs.md has a table of what differs from Kafka on purpose. Above all: a write to ZooKeeper is a
 compare-and-set together with its change notification; a cluster on its way to KRaft, where such a write is lost, is
 refused; what is altered is written down in kquota's journal; passwords are shown as asterisks; and SCRAM keys in
 ZooKeeper are not shown on a terminal, which is shared, recorded and pasted.
@@ -107,15 +107,13 @@ class _Untouched(click.Command):
 def command(argv: tuple[str, ...]) -> int:
     """Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.
 
+    With --zookeeper it is the tool of Kafka 2.8.2, else that of 4.3.1. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current chooses
+    the tool, whatever the connection. What is altered is written down for 'kquota history' and 'kquota undo', in the
+    folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
+
     \b
     Examples:
       kquota kafka-configs --zookeeper localhost:2181 --describe --entity-type users
       kquota kafka-configs --bootstrap-server localhost:9092 --alter --user alice --add-config producer_byte_rate=1024
-
-    \b
-    Environment:
-      KQUOTA_KAFKA_CONFIGS          which tool it is: 2.8, 3.9 or current (4.3); else 2.8 with --zookeeper
-      KQUOTA_KAFKA_CONFIGS_JOURNAL  off: do not write down what is altered, for 'kquota history' and 'kquota undo'
-      KQUOTA_JOURNAL                the folder of the journal
     """
     return run(argv)

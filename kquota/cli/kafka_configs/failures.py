@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_PASSWORD = re.compile(r"(password=).*?(?=\](?:,|\Z)|\Z)", re.IGNORECASE | re.DOTALL)
+_PASSWORD = re.compile(r"(password=)(?!\*{8}).*?(?=\](?:,|\Z)|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 class Refusal(Exception):

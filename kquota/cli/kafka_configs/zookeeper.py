@@ -80,8 +80,8 @@ def run(options: Options, write: Callable[[str], None]) -> None:
     connect = options.value("zookeeper") or ""
     from kquota.backends.zookeeper.raw import RawConfigs
 
-    address = _address(connect)
     security = _security(options)
+    address = _address(connect)
     try:
         raw = RawConfigs(address, timeout_s=_TIMEOUT_S, security=security, patient=_PATIENT)
     except Unauthorized as error:
