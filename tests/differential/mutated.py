@@ -110,6 +110,7 @@ def jobs(releases: Sequence[str]) -> Iterator[Iterator[Job]]:
 def _started(release: str, stack: contextlib.ExitStack) -> Iterator[Job]:
     with contextlib.ExitStack() as servers:
         tool = servers.enter_context(ConfigCommand(release))
+        tool.run(["--help"])  # log4j of 3.9 complains once on stderr
         if release == VERSION:
             broker = servers.enter_context(KafkaBroker(settings=AT_ONCE))
             _add_credentials(tool, broker.bootstrap)
