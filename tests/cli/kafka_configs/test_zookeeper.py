@@ -310,3 +310,21 @@ def test_nothing_is_written_while_migrating(tool: Tool, chroot: str, znodes: Any
     assert znodes.exists("/config") is None
     with RawConfigs(chroot) as raw, pytest.raises(Rejected):
         raw.change(Entity(user="u"), lambda _: {})
+
+
+def test_a_byte_order_mark_hides_nothing(tool: Tool, chroot: str, znodes: Any) -> None:
+    """Jackson skips it; an alter keeps the other keys."""
+    znodes.create("/config/users/u", b"\xef\xbb\xbf" + node(producer_byte_rate="1"), makepath=True)
+    line = f"--zookeeper {chroot} --user u"
+    assert tool(f"{line} --describe").out == f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n"
+    assert tool(f"{line} --alter --add-config consumer_byte_rate=2").code == 0
+    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1", consumer_byte_rate="2")
+
+
+@pytest.mark.parametrize("form", [",{}/{}", "{},/{}", " {} ,,/{}"])
+def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: Any, form: str) -> None:
+    """As where a variable before a comma is empty."""
+    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
+    hosts, _, path = chroot.partition("/")
+    ran = tool("--zookeeper", form.format(hosts, path), "--user", "u", "--describe")
+    assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")
