@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import TextIO
 
-import click
+from kquota.cli.text import safe
 
 
 def out(line: str) -> None:
@@ -31,7 +32,12 @@ def _print(line: str, stream: TextIO) -> None:
     # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error.
     text = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
-        click.echo(text, file=stream)
+        if stream.isatty():  # scripts get what Kafka's tool gives them, but a name must not drive a terminal
+            text = re.sub(r"[^\n\t]+", lambda match: safe(match[0]), text)
+        encoding = stream.encoding or "utf-8"
+        # Not click's echo, which cuts colours out of names. What the locale does not have is a question mark to Java.
+        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.flush()
     except (OSError, ValueError):
         _silence(stream)
 

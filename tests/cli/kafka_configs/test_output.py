@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kquota.cli.kafka_configs import output
 
 
 def run(shell: str, chroot: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -44,3 +47,22 @@ def test_an_error_is_one_all_the_same(shell: str, chroot: str, znodes: Any, tmp_
     assert done.returncode == 1
     assert done.stderr.startswith("requirement failed: Invalid entity config") or "2>&-" in shell
     assert znodes.exists("/config") is None
+
+
+def test_a_name_does_not_drive_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pipe or a file it is as Kafka's tool prints it."""
+    output.out("\x1b[2J\tx\ny")
+    assert capsys.readouterr().out == "\x1b[2J\tx\ny\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.out("\x1b[2J\tx\ny")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.endswith("[2J\tx\ny\n")
+
+
+def test_what_a_locale_does_not_have_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+    output.out("é日")
+    output.out("x")
+    assert stream.buffer.getvalue() == b"\xe9?\nx\n"
