@@ -36,7 +36,7 @@ SCRIPTED = 12
 """How many sequences of mutated lines each cluster sees."""
 MARKER = {"user": "marker"}
 """An entity that no command line names: once it shows what was written last, everything before it shows as well."""
-_VISIBLE_S = 10.0
+_VISIBLE_S = 60.0
 Nodes = Mapping[str, str | None]
 Run = Callable[[Sequence[str]], tuple[int, str, str]]
 
