@@ -140,11 +140,16 @@ class ZooKeeper:
         self._client._call(request, handle)
         handle.get()
 
-    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+    def nodes(self) -> dict[str, str | None]:
+        """The config nodes of all entities, by path, with their data."""
         nodes: dict[str, str | None] = {}
         for root in znode.ENTITY_ROOTS.values():
             self._collect(root, nodes)
             nodes.pop(root, None)
+        return nodes
+
+    def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
+        nodes = self.nodes()
         changes = self._changes()
         new = [changes[path] for path in sorted(changes) if path not in self._known_changes]
         return {"znodes": nodes, "new_notifications": new}

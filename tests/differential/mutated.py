@@ -31,7 +31,7 @@ from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 from tests.differential import scripts
 from tests.differential.command_lines import Words
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand
-from tests.differential.test_config_command import Brokers, Chroots, Cluster, Nodes, Run, Step, steps, with_files
+from tests.differential.test_config_command import Brokers, Chroots, Cluster, Run, Step, steps, with_files
 from tests.kafka_configs import ZooKeeper, run_as
 
 
@@ -63,12 +63,8 @@ class BrokersInZooKeeperMode(Brokers):
         hosts, _, path = broker.zookeeper.partition("/")
         self._nodes = ZooKeeper(hosts, f"/{path}")
 
-    def reset(self, before: Nodes) -> None:
-        super().reset(before)
-        self._nodes.clear()
-
     def state(self) -> object:
-        nodes = self._nodes.state({})["znodes"]
+        nodes = self._nodes.nodes()
         return super().state(), {path: data for path, data in nodes.items() if "marker" not in path}
 
 
