@@ -13,7 +13,6 @@ from kquota.cli.kafka_configs.options import Options
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
 _COMMA = re.compile("," + _OUTSIDE)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE, re.ASCII)
-_KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 _FORMAT_VERSION = "message.format.version"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -31,9 +30,9 @@ def to_add(options: Options, write: Callable[[str], None]) -> dict[str, str]:
     if text is not None:
         pairs |= parse_pairs(text, options.tool.pair_format)
     ordered = {key: pairs[key] for key in java.properties_order(pairs)}
-    if options.tool.checks_keys:
+    if options.tool.key_characters:
         for key in ordered:
-            if not _KEY.fullmatch(key):
+            if not re.fullmatch(f"[{options.tool.key_characters}]*", key):
                 raise Refusal(f"Invalid character found for config key: {key}")
     if _FORMAT_VERSION in ordered and options.tool.format_version_warning:
         write(options.tool.format_version_warning.format(ordered[_FORMAT_VERSION]))

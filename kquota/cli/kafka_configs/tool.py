@@ -59,7 +59,8 @@ class Tool:
     needs_connection_first: bool = False
     """Whether a missing connection is complained about before a wrong entity type."""
     checks_tls_file: bool = False
-    checks_keys: bool = False
+    key_characters: str = ""
+    """What a key to be set may consist of, as inside the brackets of a pattern; anything where it is empty."""
     checks_default_of: bool = False
     checks_addresses: bool = False
     """Whether an empty item in the list of brokers is refused."""
@@ -111,7 +112,7 @@ KAFKA_3_9 = Tool(
     format_version_warning=f"{_WARNING} or if the inter.broker.protocol.version is 3.0 or newer. This configuration is"
     " deprecated and it will be removed in Apache Kafka 4.0.",
     checks_tls_file=True,
-    checks_keys=True,
+    key_characters="a-zA-Z0-9._-",
 )
 CURRENT = Tool(
     version="4.3.1",
@@ -129,7 +130,7 @@ CURRENT = Tool(
     nothing_named="An entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
     pair_format='"key=val" or  "key=[val1,val2]" to group values which contain commas',
     needs_connection_first=True,
-    checks_keys=True,
+    key_characters="$a-zA-Z0-9._-",
     checks_default_of=True,
     checks_addresses=True,
     takes_default_for_ip=False,

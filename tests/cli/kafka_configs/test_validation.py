@@ -198,6 +198,7 @@ def test_refuses_with_kafkas_words(tool: Tool, line: str, message: str) -> None:
         ),
         (f"{B} --force --group g --describe", "group is not a recognized option"),
         (f"{B} --alter --user u --add-config a==", FORMAT),
+        (f"{B} --alter --user u --add-config a$b=1", "Invalid character found for config key: a$b"),
     ],
 )
 def test_the_words_of_3_9(tool: Tool, monkeypatch: pytest.MonkeyPatch, line: str, message: str) -> None:
