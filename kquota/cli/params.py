@@ -180,7 +180,10 @@ def selected_entity(options: dict[str, Any]) -> Entity:
     names: dict[EntityType, Name] = {}
     for kind, match in chosen.items():
         if match is ANY:
-            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+            raise click.UsageError(
+                "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the name "
+                "out for the default, which Kafka never took: give --entity-default)"
+            )
         names[kind] = match
     return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
 

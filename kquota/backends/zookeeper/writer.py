@@ -24,7 +24,7 @@ from kquota.backends.zookeeper.limits import (
     WINDOW,
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
-from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
+from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Outcome, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -58,6 +58,8 @@ class _Task:
     entity: Entity
     path: str
     change: Change
+    check: Callable[[int], None] = lambda _revision: None
+    """Raises Conflict where the node's revision is not the one that is expected."""
     conflicts: int = 0
     version: int | None = None
     """The version that was read; None where there is no node."""
@@ -67,8 +69,10 @@ class _Task:
     deletes: bool = False
     unusable: frozenset[QuotaKey] = frozenset()
 
-    def done(self) -> AlterResult:
-        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable)
+    def done(self, zxid: int | None = None) -> AlterResult:
+        """`zxid` is that of the transaction that wrote it, None where nothing was written."""
+        revision = 0 if zxid is not None and self.deletes else zxid
+        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable, revision=revision)
 
     def failed(self, error: KquotaError) -> AlterResult:
         return AlterResult(self.entity, self.before, self.before, error)
@@ -156,7 +160,7 @@ class Writer:
             except KquotaError as error:
                 self._results[entity] = AlterResult(entity, {}, {}, error)
                 continue
-            tasks.append(_Task(entity, path, _changing(alteration)))
+            tasks.append(_Task(entity, path, _changing(alteration), alteration.check_revision))
         # Users before pairs: where both are new, the user's node is created with its data, not as an empty parent.
         return sorted(tasks, key=lambda task: len(task.entity.parts))
 
@@ -213,6 +217,7 @@ class Writer:
             node = nodes.get(task.path)
             data = None if node is None else node.data
             try:
+                task.check(0 if node is None else node.mzxid)
                 change = task.change(data)
                 if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
                     raise Rejected(
@@ -232,7 +237,7 @@ class Writer:
             writes.append(task)
         return writes
 
-    def _conclude(self, session: Session, batch: _Batch, outcome: Sequence[Any]) -> None:
+    def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
         from kazoo import exceptions as kazoo
 
@@ -240,7 +245,7 @@ class Writer:
         errors = [(index, error) for index, error in enumerate(outcome) if isinstance(error, BaseException)]
         if not errors:
             for task in batch.tasks:
-                self._results[task.entity] = task.done()
+                self._results[task.entity] = task.done(outcome.zxid)
             return
         index, error = next((pair for pair in errors if not isinstance(pair[1], followers)), errors[0])
         task = batch.owners[index]
@@ -273,12 +278,14 @@ class Writer:
                     self._results[task.entity] = task.failed(_uncertain(session, task, error.message))
             return
         for batch in batches:
-            verdicts = {_verdict(task, nodes.get(task.path)) for task in batch.tasks}
+            judged = [(_verdict(task, node), node) for task in batch.tasks for node in [nodes.get(task.path)]]
+            verdicts = {verdict for verdict, _ in judged}
+            zxid = next((node.mzxid for verdict, node in judged if verdict and node is not None), 0)
             if False in verdicts:
                 continue
             for task in batch.tasks:
                 self._results[task.entity] = (
-                    task.done()
+                    task.done(zxid)
                     # Whoever else deleted the node told the brokers.
                     if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))
