@@ -10,15 +10,18 @@ from typing import Self
 
 
 class Relay:
-    """Passes connections on to a server, as a context manager; `cut` ends them and refuses new ones until `mend`."""
+    """Passes connections on to a server, as a context manager; `cut` ends them and refuses new ones until `mend`.
 
-    def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+    It listens on the port, or on any that is free.
+    """
+
+    def __init__(self, target: str, port: int = 0) -> None:
+        host, _, target_port = target.rpartition(":")
+        self._target = (host, int(target_port))
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._is_cut = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:

@@ -174,21 +174,27 @@ class BrokerConfigs(Protocol):
 
 
 @overload
-def connect(*, zookeeper: str, timeout_s: float = ..., security: ZooKeeperSecurity | None = ...) -> QuotaBackend: ...
+def connect(
+    *, zookeeper: str, timeout_s: float = ..., security: ZooKeeperSecurity | None = ..., patient: bool = ...
+) -> QuotaBackend: ...
 @overload
-def connect(*, bootstrap_server: str, timeout_s: float = ..., security: KafkaSecurity | None = ...) -> QuotaBackend: ...
+def connect(
+    *, bootstrap_server: str, timeout_s: float = ..., security: KafkaSecurity | None = ..., patient: bool = ...
+) -> QuotaBackend: ...
 def connect(
     *,
     zookeeper: str | None = None,
     bootstrap_server: str | None = None,
     timeout_s: float = 10.0,
     security: ZooKeeperSecurity | KafkaSecurity | None = None,
+    patient: bool = False,
 ) -> QuotaBackend:
     """The backend of a cluster, by its ZooKeeper (`host:port[,host:port][/chroot]`) or by its brokers.
 
     Exactly one of `zookeeper` and `bootstrap_server` (`host:port[,host:port]`, Kafka 2.6 and later) is given. The
-    connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. Raises
-    InputError for a malformed address.
+    connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. A server that
+    refuses connections is an error at once; with `patient` it is waited for, as one that comes up. Raises InputError
+    for a malformed address.
     """
     if (zookeeper is None) == (bootstrap_server is None):
         raise InputError("give either zookeeper or bootstrap_server")
@@ -196,9 +202,9 @@ def connect(
         from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 
         assert security is None or isinstance(security, ZooKeeperSecurity)
-        return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security)
+        return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security, patient=patient)
     from kquota.backends.kafka import KafkaBackend, KafkaSecurity
 
     assert bootstrap_server is not None
     assert security is None or isinstance(security, KafkaSecurity)
-    return KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=security)
+    return KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=security, patient=patient)

@@ -208,9 +208,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def _parse(data: bytes | None) -> object:
     """The first JSON value of the data, None for no data; raises ValueError.
 
-    Jackson, too, ignores trailing text.
+    Jackson, too, ignores trailing text, and a byte order mark.
     """
-    text = (data or b"").decode().strip(" \t\r\n")
+    text = (data or b"").decode("utf-8-sig").strip(" \t\r\n")
     if not text:
         return None
     try:

@@ -263,7 +263,7 @@ def cluster_options(function: F) -> F:
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for the cluster.",
+            help="How long to wait for the cluster; where it is given, also for one that is not up yet.",
         ),
     )(function)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kquota.cli.contexts import ADDRESSES, NAMED, settled
 from kquota.cli.streams import note
@@ -43,18 +44,28 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
         from kquota.backends.kafka.controller import ControllerBackend
 
         login = _kafka_security(options["command_config"])
-        return ControllerBackend(controller, timeout_s=options["timeout"], security=login)
+        return ControllerBackend(controller, timeout_s=options["timeout"], security=login, patient=_patient())
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
             bootstrap_server=bootstrap_server,
             timeout_s=options["timeout"],
             security=_kafka_security(options["command_config"]),
+            patient=_patient(),
         )
     if zookeeper:
         security = _zookeeper_security(options)
-        return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security)
+        return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security, patient=_patient())
     raise click.UsageError(_NO_CLUSTER)
+
+
+def _patient() -> bool:
+    """Whether a server that is not up yet is waited for: where the command line says how long.
+
+    A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
+    """
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source("timeout") is ParameterSource.COMMANDLINE
 
 
 _NO_CLUSTER = (

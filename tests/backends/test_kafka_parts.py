@@ -70,6 +70,7 @@ def test_names_of_error_codes_are_kafkas() -> None:
         ("a:9092", ["a:9092"]),
         (" a:9092 , [::1]:9093,a:9092,", ["a:9092", "[::1]:9093"]),
         ("kafka-1.example.com:1", ["kafka-1.example.com:1"]),
+        ("PLAINTEXT://a:9092,SASL_SSL://[::1]:1", ["a:9092", "[::1]:1"]),
     ],
 )
 def test_bootstrap_servers(text: str, servers: list[str]) -> None:
@@ -77,7 +78,8 @@ def test_bootstrap_servers(text: str, servers: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a:0", "a:65536", ":9092", "a:9092,,b:9092", "PLAINTEXT://a:9092", "a b:1", "::1:9092"]
+    "text",
+    ["", "a", "a:0", "a:65536", ":9092", "a:9092,,b:9092", "PLAINTEXT://:9092", "http://a:9092/", "a b:1", "::1:9092"],
 )
 def test_malformed_bootstrap_servers(text: str) -> None:
     with pytest.raises(InputError, match="malformed bootstrap server"):

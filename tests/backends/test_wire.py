@@ -36,6 +36,8 @@ REFERENCE: dict[type, Any] = {
     wire.DescribeClientQuotasResponse: admin.DescribeClientQuotasResponse,
     wire.AlterClientQuotasRequest: admin.AlterClientQuotasRequest,
     wire.AlterClientQuotasResponse: admin.AlterClientQuotasResponse,
+    wire.DescribeUserScramCredentialsRequest: admin.DescribeUserScramCredentialsRequest,
+    wire.DescribeUserScramCredentialsResponse: admin.DescribeUserScramCredentialsResponse,
 }
 REQUESTS = {api.request for api in wire.APIS}
 API_OF = {kind: api for api in wire.APIS for kind in (api.request, api.response)}
@@ -147,6 +149,25 @@ messages: st.SearchStrategy[Message] = st.one_of(
         wire.AlterClientQuotasResponse,
         ids,
         st.lists(st.builds(wire.AlterEntryResult, shorts, nullable_texts, entities)),
+    ),
+    st.builds(
+        wire.DescribeUserScramCredentialsRequest, st.none() | st.lists(st.builds(wire.UserName, texts), max_size=3)
+    ),
+    st.builds(
+        wire.DescribeUserScramCredentialsResponse,
+        ids,
+        shorts,
+        nullable_texts,
+        st.lists(
+            st.builds(
+                wire.DescribeUserScramCredentialsResult,
+                texts,
+                shorts,
+                nullable_texts,
+                st.lists(st.builds(wire.CredentialInfo, bytes_, ids), max_size=3),
+            ),
+            max_size=3,
+        ),
     ),
 )
 

@@ -72,7 +72,7 @@ class Nodes(Processes):
         assert self._jars is not None, f"no {self._name} is started"
         return [java(), "-Xmx256m", *base, *options, "-cp", f"{self._jars}/*", main, *args]
 
-    def _run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
+    def run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
         """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
         command = self.command(main, *args, options=options)
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -81,7 +81,7 @@ class Nodes(Processes):
 
     def _format_storage(self, properties: Path, cluster_id: str, options: Sequence[str] = ()) -> None:
         """Prepares the log directories of a KRaft node."""
-        self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), options=options)
+        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), options=options)
 
     def _launch_node(self, name: str, properties: Path, options: Sequence[str]) -> None:
         """Starts a node in the folder of its properties."""

@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
                 word for kind, name in entity.items() for word in ("--entity-type", _TYPES[kind], "--entity-name", name)
             ]
             added = ",".join(f"{key}={value}" for key, value in values.items())
-            broker._run_tool(
+            broker.run_tool(
                 "kafka.admin.ConfigCommand", "--zookeeper", zookeeper.connect, "--alter", "--add-config", added, *where
             )
         admin = AdminClient(broker.client("admin"))

@@ -141,7 +141,7 @@ class ZooKeeperModeBroker(KafkaBroker):
             credentials = f"SCRAM-SHA-256=[iterations=4096,password={password_of(user)}]"
             entity = ("--entity-type", "users", "--entity-name", user)
             change = ("--zookeeper", self.zookeeper, "--alter", "--add-config", credentials, *entity)
-            self._run_tool("kafka.admin.ConfigCommand", *change)
+            self.run_tool("kafka.admin.ConfigCommand", *change)
 
     def _start_broker(self) -> None:
         self._run(self.folder / "server.properties", self._options())

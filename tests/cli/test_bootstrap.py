@@ -101,7 +101,7 @@ def test_what_the_broker_refuses(kquota: Kquota, broker: KafkaBroker) -> None:
 
 def test_unreachable(kquota: Kquota) -> None:
     """As for ZooKeeper."""
-    done = kquota("describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "3")
+    done = kquota("describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5")
 
     assert (done.code, done.out) == (4, "")
     assert "127.0.0.1:1" in done.complaint

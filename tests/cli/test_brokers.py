@@ -168,7 +168,7 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
 
 
 def test_unreachable(kquota: Kquota) -> None:
-    done = kquota("describe", "--broker-defaults", "--bootstrap-server", "127.0.0.1:1", "--timeout", "3")
+    done = kquota("describe", "--broker-defaults", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5")
 
     assert (done.code, done.out) == (4, "")
     assert "127.0.0.1:1" in done.complaint

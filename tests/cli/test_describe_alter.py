@@ -412,7 +412,7 @@ def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -
 def test_unreachable(kquota: Kquota) -> None:
     """Nobody listens: one line, within the time-out."""
     for command in (["describe"], ["alter", "--user", "a", "--add-config", "producer_byte_rate=1"]):
-        done = kquota(*command, "--zookeeper", "127.0.0.1:1", "--timeout", "3")
+        done = kquota(*command, "--zookeeper", "127.0.0.1:1", "--timeout", "0.5")
 
         assert (done.code, done.out) == (4, "")
         assert "127.0.0.1:1" in done.complaint

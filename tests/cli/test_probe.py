@@ -195,7 +195,7 @@ def test_without_confluent_kafka(kquota: Kquota, tmp_path: Path) -> None:
 
 def test_nobody_there(kquota: Kquota) -> None:
     done = kquota(
-        *("probe", "connection", "--yes", "--bootstrap-server", "127.0.0.1:1", "--timeout", "2"),
+        *("probe", "connection", "--yes", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"),
     )
     assert (done.code, done.out) == (4, "")
 

@@ -258,20 +258,18 @@ ON_ZOOKEEPER = _command_lines(
 """What the tool of 2.8 is told, credentials included."""
 
 ON_BROKERS = _command_lines(
-    _to("bootstrap-server"),
-    _IPS.filter(lambda ip: ip != "<default>"),
+    _to("bootstrap-server", _NOTHING),
+    _IPS,
     _weighted(
         (4, st.integers(1_000, 2**31 - 1).map(str)),
         (1, st.sampled_from(["0", "-1", "1e4", "+5000", "5000.5", "[5000]", "Infinity", *_TOO_LARGE, *_NO_NUMBERS])),
     ),
-    st.sampled_from([*_HARMLESS, *_HARMLESS, *_HARMFUL, ["--all"], ["--command-config", "/nowhere"]]),
+    st.sampled_from([*_HARMLESS, *_HARMLESS, *_HARMFUL, ["--all"], ["--force"], ["--command-config", "/nowhere"]]),
     scram=False,
 )
 """What the current tool is told.
 
-The recorded cases are of a build between 3.9 and 4.0, and the drop-in answers as that one did where 4.3 differs, which
-has no --zookeeper, no --zk-tls-config-file and no --force, knows no ip `<default>`, and has new words for a missing
-connection. None of these is generated here. Quotas of connections are so large that they do not hold up the tools.
+Quotas of connections are so large that they do not hold up the tools.
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from tests.brokers import zookeeper_mode
 from tests.brokers.kafka import COORDINATES, VERSION
 from tests.brokers.maven import class_path, retrieve
 from tests.processes import java
@@ -24,6 +25,7 @@ _JARS = {
         # Without a binding slf4j 1.7 complains on stderr, in the middle of the first command.
         (f"org.apache.kafka:kafka_2.13:{LAST_WITH_ZOOKEEPER}", "org.slf4j:slf4j-nop:1.7.30"),
     ),
+    zookeeper_mode.VERSION: (f"kafka-{zookeeper_mode.VERSION}-zookeeper", zookeeper_mode.COORDINATES),
 }
 _QUIET = ("-Dlog4j2.level=OFF", "-Dzookeeper.sasl.client=false")
 _SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

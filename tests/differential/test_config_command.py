@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +25,15 @@ from kquota.core.entity import EntityType
 from kquota.core.filter import QuotaFilter
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import VERSION, KafkaBroker
+from tests.differential import scripts
 from tests.differential.command_lines import ADDRESS, ON_BROKERS, ON_ZOOKEEPER, Words, nodes
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand
 from tests.kafka_configs import ZooKeeper, run_as
 
 SEQUENCES = settings().max_examples * 2 // 5
 """How many sequences of command lines each cluster sees."""
+SCRIPTED = 12
+"""How many sequences of mutated lines each cluster sees."""
 MARKER = {"user": "marker"}
 """An entity that no command line names: once it shows what was written last, everything before it shows as well."""
 _VISIBLE_S = 60.0
@@ -147,15 +152,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 _KEYS = re.compile(r"(salt|stored_key|server_key)=[A-Za-z0-9+/=]+")
 _CREDENTIAL = re.compile(r"(Invalid credential property [A-Z0-9_]+=).*")
+_PASSWORD = re.compile(r"(password=)[^],}]*")
+_CHROOT = re.compile(r"/case-\d+")
 _BLANKS = re.compile(
     r'((?:(?:producer|consumer)_byte_rate|connection_creation_rate)(?:=|":"))\s*([^,"\n]*?)[ \t]+(?=[,"\n])'
 )
 """Kafka 2.8 checks whole numbers trimmed and stores them untrimmed, which stops brokers that start with them."""
-_NEWER = {
-    # 4.x says more; the recorded cases have the older words.
-    'in the format "key=val" or  "key=[val1,val2]" to group values which contain commas.': 'in the format "key=val".',
-    "ips, client-metrics, groups, broker-loggers with": "ips, broker-loggers, client-metrics, groups with",
-}
 
 
 def without_chance(text: str, address: str) -> str:
@@ -173,9 +175,7 @@ def complaint(stderr: str, argv: Sequence[str]) -> str:
         first = first.replace(" ".join(argv), shown_arguments(argv))
     if first.startswith("Error while executing"):
         first += "\n" + rest.partition("\n")[0]
-    for newer, recorded in _NEWER.items():
-        first = first.replace(newer, recorded)
-    return _CREDENTIAL.sub(r"\1********", first)
+    return _PASSWORD.sub(r"\1********", _CREDENTIAL.sub(r"\1********", _CHROOT.sub("/case", first)))
 
 
 def steps(cluster: Cluster, run: Run, before: Nodes, lines: Sequence[Words]) -> list[Step]:
@@ -215,6 +215,22 @@ sequences = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )
+
+
+def scripted(corpus: scripts.Corpus, *, on_brokers: bool) -> list[list[Words]]:
+    """Mutated lines of scripts; `tests.differential.mutated` runs thousands of them."""
+    return list(itertools.islice(scripts.sequences("ci", corpus, on_brokers=on_brokers), SCRIPTED))
+
+
+def test_scripts_on_brokers(brokers: Brokers, current: ConfigCommand, folder: Path) -> None:
+    for lines in scripted(scripts.ON_BROKERS, on_brokers=True):
+        compare(brokers, current.run, lambda argv: run_as("current", argv), {}, with_files(lines, folder))
+
+
+def test_scripts_on_zookeeper(chroots: Chroots, older: ConfigCommand, folder: Path) -> None:
+    rng = random.Random("ci")
+    for lines in scripted(scripts.ON_ZOOKEEPER, on_brokers=False):
+        compare(chroots, older.run, lambda argv: run_as("2.8", argv), scripts.nodes(rng), with_files(lines, folder))
 
 
 @sequences

@@ -22,6 +22,7 @@ import pytest
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.writer import Writer
+from kquota.cli import kafka_configs
 from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -312,6 +313,19 @@ def test_a_covered_trace_is_reported_as_uncertain(chroot: str, znodes: Any, monk
         (result,) = backend.alter([Alteration(Entity(user="u"), {QuotaKey.PRODUCER_BYTE_RATE: 2})])
     assert isinstance(result.error, Unreachable)
     assert "may or may not" in result.error.message
+
+
+def test_kafka_configs_goes_the_same_way(
+    chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The drop-in has no writer of its own: a covered trace is uncertain there, too."""
+    znodes.create("/config/users/u", OLD, makepath=True)
+    argv = ["--zookeeper", chroot, "--user", "u", "--alter", "--add-config", "producer_byte_rate=2"]
+    break_connection(monkeypatch, "after", then=lambda: znodes.set("/config/users/u", b'{"version":1,"config":{}}'))
+    assert kafka_configs.run(argv) == 1
+    failure = capsys.readouterr().err.splitlines()[1]
+    assert failure.startswith("kquota.errors.Uncertain: user=u may or may not")
+    assert changes_of(znodes) == 1
 
 
 def test_a_server_that_never_comes_back_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:

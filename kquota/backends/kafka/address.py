@@ -27,7 +27,10 @@ class Servers:
 
     @classmethod
     def parse(cls, bootstrap: str) -> Servers:
-        """Reads `host:port[,host:port]`; as in Kafka the port is needed. Raises InputError for anything else."""
+        """Reads `host:port[,host:port]`; as in Kafka the port is needed, and a protocol before a host means nothing.
+
+        Raises InputError for anything else.
+        """
         servers = []
         # As Kafka's ConfigDef has it, blanks around a comma and a comma at the end are nothing.
         for part in re.split(r"\s*,\s*", bootstrap.strip().removesuffix(",")):
@@ -42,4 +45,6 @@ class Servers:
         return ",".join(map(str, self.servers))
 
 
-_SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s,/:@\[\]]+):(?P<port>\d{1,5})\Z", re.ASCII)
+_SERVER = re.compile(
+    r"(?:[0-9A-Za-z_-]+://)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s,/:@\[\]]+):(?P<port>\d{1,5})\Z", re.ASCII
+)

@@ -40,7 +40,8 @@ class KafkaBackend(ClosesOnExit):
 
     `bootstrap` is `host:port[,host:port]`; one server is enough, the others are tried in turn when it cannot be
     reached. Connects at the first use; connecting and authenticating takes at most `timeout_s` seconds, and so does
-    waiting for any answer. Raises InputError for a malformed address.
+    waiting for any answer. With `patient`, servers that are not up yet are waited for as long. Raises InputError for a
+    malformed address.
 
     A KRaft broker answers from its own copy of the metadata, which lags behind an acknowledged alter (20 ms on an idle
     broker, 0.3 s after 9,000 entities). Reads of the same backend wait up to 2 s until they show what it wrote; use
@@ -50,10 +51,17 @@ class KafkaBackend(ClosesOnExit):
     that expect something take turns on one host (`alone`); any other write may fall in between.
     """
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout_s: float = 10.0,
+        security: KafkaSecurity | None = None,
+        patient: bool = False,
+    ) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
-        self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+        self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
         self._bootstrap = bootstrap
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
         self._turns = Turns(self._cluster_name)

@@ -1,6 +1,6 @@
 """Error codes of brokers → kquota's errors, with Kafka's names and texts.
 
-Source: `org.apache.kafka.common.protocol.Errors`; the codes that the five messages can answer with.
+Source: `org.apache.kafka.common.protocol.Errors`; the codes that the messages can answer with.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NONE: Final = 0
 UNKNOWN: Final = -1
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 NOT_CONTROLLER: Final = 41
+RESOURCE_NOT_FOUND: Final = 91
 CODES: Final = {
     -1: Code(
         "UNKNOWN_SERVER_ERROR", "The server experienced an unexpected error when processing the request.", Rejected
@@ -50,6 +51,7 @@ CODES: Final = {
     44: Code("POLICY_VIOLATION", "Request parameters do not satisfy the configured policy.", Rejected),
     58: Code("SASL_AUTHENTICATION_FAILED", "SASL Authentication failed.", Unauthorized),
     89: Code("THROTTLING_QUOTA_EXCEEDED", "The throttling quota has been exceeded.", Unreachable, is_transient=True),
+    91: Code("RESOURCE_NOT_FOUND", "A request illegally referred to a resource that does not exist.", Rejected),
 }
 
 

@@ -35,6 +35,7 @@ _TURNED_AWAY_S = 0.05
 _SINCE = {
     wire.ApiKey.DESCRIBE_CLIENT_QUOTAS: "brokers of Kafka 2.6 and later do, KRaft controllers do not",
     wire.ApiKey.ALTER_CLIENT_QUOTAS: "Kafka does since 2.6",
+    wire.ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "Kafka does since 2.7",
     wire.ApiKey.DESCRIBE_CLUSTER: "brokers of Kafka 2.8 and later do, KRaft controllers of 3.7 and later",
     wire.ApiKey.DESCRIBE_CONFIGS: "Kafka does since 1.1",
     wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
@@ -63,7 +64,8 @@ class Lost(Exception):
     """The connection failed, or never was: why, in a few words, and what to do about it.
 
     `turned_away` is set where the broker kept it waiting and closed it unheard, as it does with one connection too many
-    from an ip (KIP-612): another one may be let in. `closed` is set where the other end closed it, however soon.
+    from an ip (KIP-612): another one may be let in. `closed` is set where the other end closed it, however soon, and
+    `refused` where nobody takes connections (yet).
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Lost(Exception):
         timed_out: bool = False,
         closed: bool = False,
         turned_away: bool = False,
+        refused: bool = False,
     ) -> None:
         super().__init__(why)
         self.why = why
@@ -81,6 +84,7 @@ class Lost(Exception):
         self.timed_out = timed_out
         self.closed = closed
         self.turned_away = turned_away
+        self.refused = refused
 
 
 class Connection:
@@ -330,7 +334,7 @@ def _connect(server: Server, deadline: Deadline) -> socket.socket:
             return connected
     if isinstance(failure, TimeoutError):
         raise Lost(f"no connection within {deadline.seconds:.3g} s", "check the address", timed_out=True)
-    raise Lost(reason_of(failure), "check the address, and that a broker listens there")
+    raise Lost(reason_of(failure), "check the address, and that a broker listens there", refused=True)
 
 
 def _positive(deadline: Deadline) -> float:

@@ -33,14 +33,23 @@ R = TypeVar("R", bound=wire.Response)
 class ControllerBackend(ClosesOnExit):
     """Writes quotas through a controller; see `QuotaBackend`, of which `describe` and `wait_visible` raise Rejected.
 
-    `bootstrap` is `host:port[,host:port]` of controllers, active or not. Each wait is at most `timeout_s` seconds.
-    Raises InputError for a malformed address.
+    `bootstrap` is `host:port[,host:port]` of controllers, active or not. Each wait is at most `timeout_s` seconds; with
+    `patient`, controllers that are not up yet are waited for as long. Raises InputError for a malformed address.
     """
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout_s: float = 10.0,
+        security: KafkaSecurity | None = None,
+        patient: bool = False,
+    ) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
-        self._session = _ControllerSession(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+        self._session = _ControllerSession(
+            Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient
+        )
         self._bootstrap = bootstrap
         self._turns = Turns(self._cluster_name)
 

@@ -110,7 +110,7 @@ def describe_request(filter: QuotaFilter) -> wire.DescribeClientQuotasRequest | 
             components.append(wire.ComponentData(entity_type.value, wire.MATCH_ANY, None))
         elif match is DEFAULT:
             components.append(wire.ComponentData(entity_type.value, wire.MATCH_DEFAULT, None))
-        elif _is_sendable(match):
+        elif is_sendable(match):
             components.append(wire.ComponentData(entity_type.value, wire.MATCH_EXACT, match))
         else:
             return None
@@ -133,7 +133,7 @@ def entity_data(entity: Entity) -> list[wire.EntityData]:
 def check_names(entity: Entity) -> None:
     """Raises InputError for a name that no frame can carry."""
     for entity_type, name in entity.parts:
-        if name is not DEFAULT and not _is_sendable(name):
+        if name is not DEFAULT and not is_sendable(name):
             raise InputError(
                 f"the {entity_type.value} cannot be sent to Kafka: it is longer than {wire.LONGEST_STRING} bytes,"
                 " or not Unicode"
@@ -160,7 +160,7 @@ def _text_of(types: Iterable[str], names: Iterable[str | None]) -> str:
     return ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
 
 
-def _is_sendable(name: str) -> bool:
+def is_sendable(name: str) -> bool:
     try:
         return len(name.encode()) <= wire.LONGEST_STRING
     except UnicodeEncodeError:

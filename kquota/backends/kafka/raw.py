@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
-from kquota.backends.kafka.codes import CODES, NONE, is_transient
-from kquota.backends.kafka.quotas import describe_request
+from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND, is_transient
+from kquota.backends.kafka.quotas import describe_request, is_sendable
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.core.filter import EVERYTHING, QuotaFilter
@@ -29,6 +29,14 @@ class RawQuota(NamedTuple):
     values: Mapping[str, float]
 
 
+class ScramUser(NamedTuple):
+    """What a broker says of one user's SCRAM credentials: (mechanism, iterations) each, or why it does not."""
+
+    name: str
+    credentials: Sequence[tuple[str, int]]
+    error: BrokerError | None
+
+
 class BrokerError(Rejected):
     """What a broker answered instead of doing it: the code of the error and the text that came with it, if any did."""
 
@@ -40,13 +48,22 @@ class BrokerError(Rejected):
 class RawQuotas(ClosesOnExit):
     """The quotas of a cluster through its brokers; a context manager that connects at the first request.
 
-    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. Nothing is remembered: a broker
+    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
+    not up yet are waited for as long. Nothing is remembered: a broker
     shows what was written when its own copy of the metadata has it. Raises InputError for a malformed address; every
     request raises Unreachable, Unauthorized, Rejected where the broker serves no such request, and BrokerError.
     """
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = 30.0, security: KafkaSecurity | None = None) -> None:
-        self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+    def __init__(
+        self,
+        bootstrap: str | Servers,
+        *,
+        timeout_s: float = 30.0,
+        security: KafkaSecurity | None = None,
+        patient: bool = False,
+    ) -> None:
+        servers = Servers.parse(bootstrap) if isinstance(bootstrap, str) else bootstrap
+        self._session = Session(servers, timeout_s, security or KafkaSecurity(), patient=patient)
 
     def close(self) -> None:
         """Ends the connection; a second call does nothing."""
@@ -76,6 +93,31 @@ class RawQuotas(ClosesOnExit):
             return failed[0] if failed else (NONE, None)
 
         self._ask(wire.AlterClientQuotasRequest([entry], False), wire.AlterClientQuotasResponse, outcome)
+
+    def scram_users(self, names: Sequence[str] = ()) -> list[ScramUser]:
+        """The users that have SCRAM credentials, of those named or of all, in the order of the broker.
+
+        Brokers since Kafka 2.7 (KIP-554). Raises InputError for a name that cannot be sent.
+        """
+        if not all(map(is_sendable, names)):
+            raise InputError("a name that is not Unicode, or too long for a request, is no entity's")
+        answer = self._ask(
+            wire.DescribeUserScramCredentialsRequest([wire.UserName(name) for name in names]),
+            wire.DescribeUserScramCredentialsResponse,
+            lambda answer: (answer.error_code, answer.error_message),
+        )
+        return [
+            ScramUser(
+                result.user,
+                [
+                    (wire.SCRAM_MECHANISMS.get(info.mechanism, "UNKNOWN"), info.iterations)
+                    for info in result.credential_infos
+                ],
+                BrokerError(result.error_code, result.error_message) if result.error_code else None,
+            )
+            for result in answer.results
+            if result.error_code != RESOURCE_NOT_FOUND
+        ]
 
     def _ask(self, request: wire.Request, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
         """The answer, once it is none that may pass."""

@@ -14,6 +14,8 @@ from kquota.errors import Unreachable
 
 _ATTEMPTS = 3
 _BACK_OFF_S = 0.1
+_LONGEST_BACK_OFF_S = 1.0
+"""As Java's client has it (reconnect.backoff.max.ms)."""
 _DESCRIBE_QUORUM = 55
 """The number of a message that brokers serve in KRaft clusters only (KIP-595; production-ready since 3.3)."""
 R = TypeVar("R", bound=wire.Response)
@@ -26,13 +28,16 @@ class Unanswered(Unreachable):
 class Session:
     """Requests to any one of the servers; every broker serves both messages, and forwards what is not its own.
 
-    Connecting, authentication included, takes at most `timeout_s` seconds, and so does waiting for an answer.
+    Connecting, authentication included, takes at most `timeout_s` seconds, and so does waiting for an answer. With
+    `patient` a server that is not up yet (it refuses connections, or closes them) is tried again for as long; without,
+    each server has one try.
     """
 
-    def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity) -> None:
+    def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity, *, patient: bool = False) -> None:
         self._servers = servers.servers
         self._timeout_s = timeout_s
         self._security = security
+        self._patient = patient
         self._connection: Connection | None = None
 
     def close(self) -> None:
@@ -85,6 +90,7 @@ class Session:
     def _open(self, deadline: Deadline) -> Connection:
         if self._connection is not None:
             return self._connection
+        pause = _BACK_OFF_S
         while True:
             failures: list[tuple[Server, Lost]] = []
             for index, server in enumerate(self._servers):
@@ -95,9 +101,12 @@ class Session:
                     failures.append((server, lost))
                     continue
                 return self._connection
-            if not any(lost.turned_away for _, lost in failures) or deadline.left <= _BACK_OFF_S:
+            waits = any(lost.turned_away or (self._patient and (lost.refused or lost.closed)) for _, lost in failures)
+            if not waits or deadline.left <= pause:
                 break
-            time.sleep(_BACK_OFF_S)
+            time.sleep(pause)
+            if self._patient:
+                pause = min(2 * pause, _LONGEST_BACK_OFF_S)
         last, cause = failures[-1]
         if len(failures) == 1:
             raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=cause.hint)

@@ -1,9 +1,10 @@
 """Pure codec of the Kafka messages that quotas need.
 
 ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas; for the limits of brokers
-DescribeCluster, DescribeConfigs and IncrementalAlterConfigs. Both directions of requests and responses, from one schema
-a message. Sources: the message definitions `ApiVersionsRequest.json` … `DescribeClusterResponse.json`, `RequestHeader`
-and `ResponseHeader` of Kafka's clients; KIP-35, 152, 226, 339, 511, 546, 700, 919.
+DescribeCluster, DescribeConfigs and IncrementalAlterConfigs; for kafka-configs DescribeUserScramCredentials. Both
+directions of requests and responses, from one schema a message. Sources: the message definitions
+`ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`, `RequestHeader` and `ResponseHeader` of Kafka's
+clients; KIP-35, 152, 226, 339, 511, 546, 554, 700, 919.
 """
 
 from kquota.backends.wire.frames import (
@@ -23,6 +24,7 @@ from kquota.backends.wire.messages import (
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
+    SCRAM_MECHANISMS,
     SET,
     UNSUPPORTED_VERSION,
     AlterableConfig,
@@ -37,6 +39,7 @@ from kquota.backends.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     ComponentData,
+    CredentialInfo,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClusterBroker,
@@ -49,6 +52,9 @@ from kquota.backends.wire.messages import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
     DescribedRows,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
     EntityData,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -61,6 +67,7 @@ from kquota.backends.wire.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    UserName,
     ValueData,
 )
 from kquota.backends.wire.rows import Row
@@ -76,6 +83,7 @@ __all__ = [
     "MATCH_ANY",
     "MATCH_DEFAULT",
     "MATCH_EXACT",
+    "SCRAM_MECHANISMS",
     "SET",
     "UNSUPPORTED_VERSION",
     "AlterClientQuotasRequest",
@@ -91,6 +99,7 @@ __all__ = [
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "ComponentData",
+    "CredentialInfo",
     "DescribeClientQuotasRequest",
     "DescribeClientQuotasResponse",
     "DescribeClusterBroker",
@@ -102,6 +111,9 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeConfigsResult",
     "DescribeConfigsSynonym",
+    "DescribeUserScramCredentialsRequest",
+    "DescribeUserScramCredentialsResponse",
+    "DescribeUserScramCredentialsResult",
     "DescribedRows",
     "EntityData",
     "FrameError",
@@ -117,6 +129,7 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "UserName",
     "ValueData",
     "api_of",
     "decode_request",

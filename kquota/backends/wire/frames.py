@@ -19,6 +19,7 @@ from kquota.backends.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     ComponentData,
+    CredentialInfo,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClusterBroker,
@@ -31,6 +32,9 @@ from kquota.backends.wire.messages import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
     DescribedRows,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
     EntityData,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -43,6 +47,7 @@ from kquota.backends.wire.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    UserName,
     ValueData,
 )
 from kquota.backends.wire.rows import rows
@@ -216,6 +221,24 @@ _SCHEMAS: Mapping[type, Schema] = {
         INT32,
         array_of(struct_of(AlterEntryResult, INT16, NULLABLE_STRING, _ENTITY)),
     ),
+    DescribeUserScramCredentialsRequest: struct_of(
+        DescribeUserScramCredentialsRequest, array_of(struct_of(UserName, STRING), nullable=True)
+    ),
+    DescribeUserScramCredentialsResponse: struct_of(
+        DescribeUserScramCredentialsResponse,
+        INT32,
+        INT16,
+        NULLABLE_STRING,
+        array_of(
+            struct_of(
+                DescribeUserScramCredentialsResult,
+                STRING,
+                INT16,
+                NULLABLE_STRING,
+                array_of(struct_of(CredentialInfo, INT8, INT32)),
+            )
+        ),
+    ),
 }
 
 
@@ -253,6 +276,13 @@ APIS: Final = (
     Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 1, 0),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 1, 1),
+    Api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+        0,
+        0,
+    ),
 )
 _BY_KEY = {api.key: api for api in APIS}
 _BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)} | {

@@ -22,6 +22,10 @@ CONTROLLERS: Final = 2
 """Which nodes a DescribeCluster asks for (KIP-919)."""
 
 
+SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""`ScramMechanism` by its number; another number is UNKNOWN to Kafka's client."""
+
+
 class ApiKey(enum.IntEnum):
     """The messages, by Kafka's number and name."""
 
@@ -32,6 +36,7 @@ class ApiKey(enum.IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
 
 
@@ -308,6 +313,43 @@ class AlterClientQuotasResponse(NamedTuple):
     entries: Sequence[AlterEntryResult]
 
 
+class UserName(NamedTuple):
+    """A user."""
+
+    name: str
+
+
+class DescribeUserScramCredentialsRequest(NamedTuple):
+    """The users; null or none at all asks for every user (KIP-554)."""
+
+    users: Sequence[UserName] | None
+
+
+class CredentialInfo(NamedTuple):
+    """A mechanism by its number (`SCRAM_MECHANISMS`), and how many iterations its keys were made with."""
+
+    mechanism: int
+    iterations: int
+
+
+class DescribeUserScramCredentialsResult(NamedTuple):
+    """The credentials of one user; RESOURCE_NOT_FOUND for a user that has none."""
+
+    user: str
+    error_code: int
+    error_message: str | None
+    credential_infos: Sequence[CredentialInfo]
+
+
+class DescribeUserScramCredentialsResponse(NamedTuple):
+    """One result a user."""
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: Sequence[DescribeUserScramCredentialsResult]
+
+
 Request: TypeAlias = (
     ApiVersionsRequest
     | SaslHandshakeRequest
@@ -317,6 +359,7 @@ Request: TypeAlias = (
     | DescribeClusterRequest
     | DescribeClientQuotasRequest
     | AlterClientQuotasRequest
+    | DescribeUserScramCredentialsRequest
 )
 Response: TypeAlias = (
     ApiVersionsResponse
@@ -328,4 +371,5 @@ Response: TypeAlias = (
     | DescribeClientQuotasResponse
     | DescribedRows
     | AlterClientQuotasResponse
+    | DescribeUserScramCredentialsResponse
 )

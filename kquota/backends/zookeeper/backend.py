@@ -23,16 +23,25 @@ class ZooKeeperBackend(ClosesOnExit):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
 
     `connect` is `host:port[,host:port][/chroot]`, as in the brokers' zookeeper.connect. Connects at the first use;
-    connecting takes at most `timeout_s` seconds, and so does waiting for any answer of the servers. Raises InputError
-    for a malformed address; later also for a chroot that does not exist.
+    connecting takes at most `timeout_s` seconds, and so does waiting for any answer of the servers. With `patient`,
+    servers that are not up yet are waited for as long. Raises InputError for a malformed address; later also for a
+    chroot that does not exist.
     """
 
-    def __init__(self, connect: str, *, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None) -> None:
+    def __init__(
+        self,
+        connect: str,
+        *,
+        timeout_s: float = 10.0,
+        security: ZooKeeperSecurity | None = None,
+        patient: bool = False,
+    ) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._address = Address.parse(connect)
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
+        self._patient = patient
         self._session: Session | None = None
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
@@ -64,7 +73,7 @@ class ZooKeeperBackend(ClosesOnExit):
         if self._session is not None and not self._session.is_open:
             self.close()
         if self._session is None:
-            session = Session(self._address, self._timeout_s, self._security)
+            session = Session(self._address, self._timeout_s, self._security, patient=self._patient)
             session.open()
             self._session = session
         return self._session

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kquota.backends.zookeeper.address import Address
-from kquota.errors import InputError, Unauthorized, Unreachable
+from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     import ssl
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kquota.backends.tls import Tls
 
 SCHEMES: Final = ("sasl", "digest")
+_PAUSE_S: Final = 0.5
+"""Between two tries of a handshake."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,21 @@ class ZooKeeperSecurity:
         return self.uses_sasl or (self.tls is not None and self.tls.identity is not None)
 
 
-def check_tls(address: Address, tls: Tls, context: ssl.SSLContext, deadline: float) -> None:
-    """Shakes hands with one of the hosts, because kazoo reports every TLS failure as a time-out."""
+def check_tls(address: Address, tls: Tls, context: ssl.SSLContext, deadline: float, *, patient: bool = False) -> None:
+    """Shakes hands with one of the hosts, because kazoo reports every TLS failure as a time-out.
+
+    With `patient` a host that refuses connections is tried again until the deadline.
+    """
+    cause = _tls_failure(address, context, deadline)
+    while patient and isinstance(cause, ConnectionRefusedError) and time.monotonic() + _PAUSE_S < deadline:
+        time.sleep(_PAUSE_S)
+        cause = _tls_failure(address, context, deadline)
+    if cause is not None:
+        raise _blame(cause, address, tls)
+
+
+def _tls_failure(address: Address, context: ssl.SSLContext, deadline: float) -> BaseException | None:
+    """Why no host shook hands, as the last of them failed; None where one did."""
     import ssl
 
     cause: BaseException | None = None
@@ -72,23 +87,28 @@ def check_tls(address: Address, tls: Tls, context: ssl.SSLContext, deadline: flo
                 # four-letter command, a refusal included, says that it did not.
                 connection.sendall(b"ruok")
                 connection.recv(64)
-                return
+                return None
         except ssl.SSLCertVerificationError as error:
             cause = error
         except (OSError, UnicodeError) as error:
             cause = error
-    assert cause is not None
+    return cause
+
+
+def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
+    """The error for a handshake that failed."""
+    import ssl
+
     message = f"cannot reach ZooKeeper at {address}: {reason(cause)}"
     if isinstance(cause, ssl.SSLCertVerificationError):
-        raise Unreachable(
-            message, hint="trust its authority (truststore), or check the host name in its certificate"
-        ) from None
+        hint = "trust its authority (truststore), or check the host name in its certificate"
+        return Unreachable(message, hint=hint)
     if isinstance(cause, ssl.SSLError) and re.search("CERTIFICATE|HANDSHAKE_FAILURE|UNKNOWN_CA", cause.reason or ""):
         hint = "the server wants a client certificate" if tls.identity is None else "the server refuses the certificate"
-        raise Unauthorized(message, hint=hint) from None
+        return Unauthorized(message, hint=hint)
     if isinstance(cause, ssl.SSLError | ConnectionResetError):
-        raise Unreachable(message, hint="is that the TLS port (secureClientPort)?") from None
-    raise Unreachable(message, hint="check the address, and that ZooKeeper runs there") from None
+        return Unreachable(message, hint="is that the TLS port (secureClientPort)?")
+    return Unreachable(message, hint="check the address, and that ZooKeeper runs there")
 
 
 def reason(error: BaseException) -> str:

@@ -59,13 +59,17 @@ class Session:
     """One kazoo client, quiet, with waits that end.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. Once one did not come in time the
-    session is over: nothing more is sent, and nothing more is waited for.
+    session is over: nothing more is sent, and nothing more is waited for. With `patient`, connecting waits that long
+    also for servers that are not up yet; without, each has one try.
     """
 
-    def __init__(self, address: Address, timeout_s: float, security: ZooKeeperSecurity) -> None:
+    def __init__(
+        self, address: Address, timeout_s: float, security: ZooKeeperSecurity, *, patient: bool = False
+    ) -> None:
         self.address = address
         self._timeout_s = timeout_s
         self._security = security
+        self._patient = patient
         self._trouble = Trouble()
         self._auth_failed = False
         self._silent = False
@@ -85,13 +89,13 @@ class Session:
         deadline = time.monotonic() + self._timeout_s
         if security.tls is not None:
             self._tls_context = client_context(security.tls)
-            check_tls(self.address, security.tls, self._tls_context, deadline)
+            check_tls(self.address, security.tls, self._tls_context, deadline, patient=self._patient)
         self._check_names()
         self._client = quiet_client(self.address, self._timeout_s, security, self._tls_context, self._trouble)
         self._client.add_listener(self._on_state)
         try:
             self._client.start_async()
-            self._await_connection(deadline, patient=False)
+            self._await_connection(deadline, patient=self._patient)
             if self.address.chroot and self.read([(GET_DATA, "/")]) == [None]:
                 raise InputError(
                     f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",

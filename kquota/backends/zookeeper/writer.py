@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kquota.backends import znode
-from kquota.backends.znode import NodeConfig
+from kquota.backends.znode import NodeChange, NodeConfig
 from kquota.backends.zookeeper.limits import (
     ENTITIES_PER_TRANSACTION,
     MAX_CONFLICTS,
@@ -47,12 +47,19 @@ _RESOLVER_THREADS = 16
 _OP_OVERHEAD = 160
 
 
+Change = Callable[[bytes | None], NodeChange]
+"""What a write makes of a node's data, None for no node. It may be asked again, after another writer came first."""
+
+
 @dataclass(slots=True, eq=False)
 class _Task:
     """One entity on its way through an alter."""
 
-    alteration: Alteration
+    entity: Entity
     path: str
+    change: Change
+    check: Callable[[int], None] = lambda _revision: None
+    """Raises Conflict where the node's revision is not the one that is expected."""
     conflicts: int = 0
     version: int | None = None
     """The version that was read; None where there is no node."""
@@ -61,10 +68,6 @@ class _Task:
     data: bytes = field(default=b"", repr=False)
     deletes: bool = False
     unusable: frozenset[QuotaKey] = frozenset()
-
-    @property
-    def entity(self) -> Entity:
-        return self.alteration.entity
 
     def done(self, zxid: int | None = None) -> AlterResult:
         """`zxid` is that of the transaction that wrote it, None where nothing was written."""
@@ -103,8 +106,18 @@ class Writer:
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
         merged = merge(alterations)
+        return self._run([alteration.entity for alteration in merged], self._tasks(merged))
+
+    def change(self, entity: Entity, change: Change) -> AlterResult:
+        """The result of writing what `change` makes of the entity's node, without a look at the entity's name.
+
+        Raises what `change` raises beside errors of kquota's own, and what `alter` raises.
+        """
+        (result,) = self._run([entity], [_Task(entity, znode.znode_path(entity), change)])
+        return result
+
+    def _run(self, entities: Sequence[Entity], pending: list[_Task]) -> tuple[AlterResult, ...]:
         results = self._results
-        pending = self._tasks(merged)
         if pending:
             try:
                 self._write(self._connect(), pending)
@@ -115,7 +128,7 @@ class Writer:
                     raise
                 for task in pending:
                     results.setdefault(task.entity, task.failed(error))
-        ordered = tuple(results[alteration.entity] for alteration in merged)
+        ordered = tuple(results[entity] for entity in entities)
         errors = [result.error for result in ordered]
         if errors and all(isinstance(error, Unauthorized | NoQuorum) for error in errors) and errors[0] is not None:
             raise errors[0]
@@ -147,7 +160,7 @@ class Writer:
             except KquotaError as error:
                 self._results[entity] = AlterResult(entity, {}, {}, error)
                 continue
-            tasks.append(_Task(alteration, path))
+            tasks.append(_Task(entity, path, _changing(alteration), alteration.check_revision))
         # Users before pairs: where both are new, the user's node is created with its data, not as an empty parent.
         return sorted(tasks, key=lambda task: len(task.entity.parts))
 
@@ -202,16 +215,16 @@ class Writer:
         writes = []
         for task in tasks:
             node = nodes.get(task.path)
-            config = NodeConfig.decode(None if node is None else node.data)
+            data = None if node is None else node.data
             try:
-                task.alteration.check_revision(0 if node is None else node.mzxid)
-                change = config.change(task.alteration)
+                task.check(0 if node is None else node.mzxid)
+                change = task.change(data)
                 if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
                     raise Rejected(
                         f"{task.entity}: its znode would have {len(change.data)} bytes, too many for ZooKeeper"
                     )
             except KquotaError as error:
-                task.before = task.after = config.values(task.entity)
+                task.before = task.after = NodeConfig.decode(data).values(task.entity)
                 self._results[task.entity] = task.failed(error)
                 continue
             task.before, task.after, task.unusable = change.before, change.after, change.unusable
@@ -219,7 +232,8 @@ class Writer:
                 self._results[task.entity] = task.done()
                 continue
             task.version, task.data = None if node is None else node.version, change.data
-            task.deletes = change.deletes
+            # A user's node stays for the sake of the pairs below it.
+            task.deletes = change.deletes and node is not None and not node.children
             writes.append(task)
         return writes
 
@@ -235,7 +249,7 @@ class Writer:
             return
         index, error = next((pair for pair in errors if not isinstance(pair[1], followers)), errors[0])
         task = batch.owners[index]
-        if isinstance(error, kazoo.BadVersionError | kazoo.NoNodeError | kazoo.NodeExistsError):
+        if isinstance(error, kazoo.BadVersionError | kazoo.NoNodeError | kazoo.NodeExistsError | kazoo.NotEmptyError):
             task.conflicts += 1
             if task.conflicts > MAX_CONFLICTS:
                 self._results[task.entity] = task.failed(
@@ -276,6 +290,10 @@ class Writer:
                     if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))
                 )
+
+
+def _changing(alteration: Alteration) -> Change:
+    return lambda data: NodeConfig.decode(data).change(alteration)
 
 
 def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node], size: int) -> Iterator[_Batch]:

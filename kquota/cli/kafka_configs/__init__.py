@@ -2,38 +2,29 @@
 
 It takes Kafka's command line as it is, and answers with Kafka's stdout, first line on stderr and exit code: as the tool
 of 2.8, the last one that writes quotas to ZooKeeper, when `--zookeeper` is the connection, else as the current one.
-`KQUOTA_KAFKA_CONFIGS=2.8` or `=current` chooses the tool, whatever the connection.
+`KQUOTA_KAFKA_CONFIGS=2.8`, `=3.9` or `=current` chooses the tool, whatever the connection.
 
-Where it differs from Kafka on purpose:
-
-- A write to ZooKeeper is a compare-and-set together with its change notification; Kafka's last writer wins. A cluster
-  on its way to KRaft, where such a write is lost, is refused.
-- Passwords of the command line are shown as asterisks in error messages.
-- `--describe` on ZooKeeper prints stored SCRAM keys as Kafka does, which no other command of kquota does, but not on a
-  terminal: there it prints `SCRAM-SHA-256=[hidden]`. Scripts that compare or parse the line, in a pipe or a file, get
-  what Kafka's tool gave them; people only want to know that a credential is there, and a screen is shared, recorded
-  and pasted. Through brokers no credentials are listed or altered.
-- A stack trace is its first line only; a line of kquota's own may say more. What cannot be reached is reported at once,
-  not after 30 s.
-- Topics, brokers and the like are none of kquota's business: one line on stderr, and 1.
+docs/kafka-configs.md has a table of what differs from Kafka on purpose. Above all: a write to ZooKeeper is a
+compare-and-set together with its change notification; a cluster on its way to KRaft, where such a write is lost, is
+refused; what is altered is written down in kquota's journal; passwords are shown as asterisks; and SCRAM keys in
+ZooKeeper are not shown on a terminal, which is shared, recorded and pasted.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
 import click
 
-from kquota.cli.kafka_configs import java
+from kquota.cli.kafka_configs import java, output
 from kquota.cli.kafka_configs.failures import Failure, Refusal, shown_arguments, without_secrets
 from kquota.cli.kafka_configs.options import Options, parse, tool_of
-from kquota.cli.kafka_configs.tool import CURRENT, KAFKA_2_8, QUOTA_TYPES, USAGE, Tool
+from kquota.cli.kafka_configs.tool import CURRENT, KAFKA_2_8, KAFKA_3_9, QUOTA_TYPES, USAGE, Tool
 from kquota.cli.kafka_configs.validation import check
 from kquota.errors import KquotaError
 
-_TOOLS = {"2.8": KAFKA_2_8, "current": CURRENT}
+_TOOLS = ("2.8", "3.9", "current")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -44,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
         if not argv or options.has("help"):
             raise Refusal(tool.title, usage=True)
         if options.has("version"):
-            _print(tool.version)
+            output.out(tool.version)
             return 0
         check(options)
         _execute(options)
@@ -60,19 +51,25 @@ def run(argv: Sequence[str]) -> int:
         lines = [f"kquota: {error.message}" + (f" ({error.hint})" if error.hint else "")]
     else:
         return 0
-    sys.stdout.flush()
     for line in lines:
-        _print(line, sys.stderr)
+        output.err(line)
     return 1
 
 
 def _tool(argv: Sequence[str]) -> Tool:
+    """The tool that the environment names, else the last one that does to that connection what the command line says.
+
+    Where the current one is asked for and the connection is ZooKeeper, it is the last one that has it.
+    """
     chosen = os.environ.get("KQUOTA_KAFKA_CONFIGS")
+    by_connection = tool_of(argv)
     if not chosen:
-        return tool_of(argv)
+        return by_connection
     if chosen not in _TOOLS:
         raise Refusal(f"kquota: KQUOTA_KAFKA_CONFIGS is {chosen!r}, not one of {', '.join(_TOOLS)}")
-    return _TOOLS[chosen]
+    if chosen == "current":
+        return CURRENT if by_connection is CURRENT else KAFKA_3_9
+    return KAFKA_2_8 if chosen == "2.8" else KAFKA_3_9
 
 
 def _execute(options: Options) -> None:
@@ -84,16 +81,11 @@ def _execute(options: Options) -> None:
     if options.has("zookeeper"):
         from kquota.cli.kafka_configs import zookeeper
 
-        zookeeper.run(options, _print)
+        zookeeper.run(options, output.out)
     else:
         from kquota.cli.kafka_configs import bootstrap
 
-        bootstrap.run(options, _print)
-
-
-def _print(line: str, file: object = None) -> None:
-    # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error.
-    click.echo(line.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), file=file)  # type: ignore[arg-type]
+        bootstrap.run(options, output.out)
 
 
 class _Untouched(click.Command):
@@ -114,6 +106,10 @@ class _Untouched(click.Command):
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[KAFKA'S OWN OPTIONS]...")
 def command(argv: tuple[str, ...]) -> int:
     """Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.
+
+    With --zookeeper it is the tool of Kafka 2.8.2, else that of 4.3.1. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current chooses
+    the tool, whatever the connection. What is altered is written down for 'kquota history' and 'kquota undo', in the
+    folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
 
     \b
     Examples:

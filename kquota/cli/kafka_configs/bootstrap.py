@@ -11,19 +11,23 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kquota.cli.kafka_configs import configs, java
+from kquota.cli.kafka_configs import adminclient, configs, java, journal
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
-from kquota.core.entity import DEFAULT, EntityType
+from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.filter import ANY, Match, QuotaFilter
 from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import Values
 from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.kafka.raw import RawQuota
+    from kquota.backends.kafka.raw import BrokerError, RawQuota, ScramUser
 
-_TIMEOUT_S = 30.0
+_PATIENT = True
+"""Whether brokers that are not up yet are waited for."""
+_DESCRIBE_MS = 30_000
+"""How long Kafka's tool waits for a describe; of a client that waits less, the client's own error comes first."""
 _TYPES = {kind.plural: kind for kind in EntityType}
 _IP_KEYS = frozenset({QuotaKey.CONNECTION_CREATION_RATE.value})
 _QUOTA_KEYS = frozenset(key.value for key in QuotaKey) - _IP_KEYS
@@ -42,6 +46,10 @@ _EXCEPTIONS = {
 }
 
 
+_UNCERTAIN = (-1, 7, 13)
+"""The errors that leave open whether the request was carried out."""
+
+
 def run(options: Options, write: Callable[[str], None]) -> None:
     """Executes a checked command; `write` prints a line. Raises Refusal and Failure."""
     with _Cluster(options) as cluster:
@@ -57,20 +65,24 @@ class _Cluster:
     """The brokers. Nothing is connected before the first request, as in Kafka's AdminClient."""
 
     def __init__(self, options: Options) -> None:
-        from kquota.backends.kafka import Servers
         from kquota.backends.kafka.raw import RawQuotas
 
-        security = _security(options.value("command-config"))
         self._to_controllers = options.has("bootstrap-controller")
         address = options.value("bootstrap-controller" if self._to_controllers else "bootstrap-server") or ""
-        exception, message = "org.apache.kafka.common.KafkaException", "Failed to create new KafkaAdminClient"
-        try:
-            servers = Servers.parse(address)
-        except InputError as error:
-            raise Failure(exception, message, note=error.message) from None
+        self.name = f"kafka://{address}"
+        """As the journal has it."""
+        file = options.value("command-config")
+        properties = {} if file is None else configs.load_properties(file)
+        if options.tool.checks_addresses:
+            adminclient.check_list(address)
+        adminclient.check_settings(properties)
+        servers = adminclient.servers(address)
         if not any(_is_known(server.host, server.port) for server in servers.servers):
-            raise Failure(exception, message, note=f"no host of {address} is known")
-        self._raw = RawQuotas(address, timeout_s=_TIMEOUT_S, security=security)
+            raise adminclient.not_created(f"no host of {address} is known")
+        self._timeout_ms = adminclient.api_timeout_ms(properties)
+        self._raw = RawQuotas(
+            servers, timeout_s=max(self._timeout_ms, 1) / 1000, security=_security(file), patient=_PATIENT
+        )
 
     def __enter__(self) -> _Cluster:
         return self
@@ -80,18 +92,24 @@ class _Cluster:
 
     def describe(self, filter: QuotaFilter) -> list[RawQuota]:
         """The entities that match, in the broker's order."""
-        with self._failures():
+        with self._failures("describeClientQuotas"):
             return self._raw.describe(filter)
+
+    def scram_users(self, names: Sequence[str]) -> list[ScramUser]:
+        """The users with SCRAM credentials, of those named or of all."""
+        with self._failures("describeUserScramCredentials"):
+            return self._raw.scram_users(names)
 
     def alter(self, entity: Mapping[str, str | None], values: Mapping[str, float], remove: Sequence[str]) -> None:
         """Changes one entity, all of it or nothing."""
-        with self._failures():
+        with self._failures("alterClientQuotas"):
             self._raw.alter(entity, values, remove)
 
     @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Turns an error of a request into the exception of Java's that it stands for."""
+    def _failures(self, call: str) -> Iterator[None]:
+        """Turns an error of a request into the exception of Java's that it stands for; `call` is Kafka's name of it."""
         from kquota.backends.kafka.raw import BrokerError
+        from kquota.backends.kafka.session import Unanswered
 
         if self._to_controllers:
             raise Failure(
@@ -102,14 +120,24 @@ class _Cluster:
         try:
             yield
         except BrokerError as error:
-            exception = _EXCEPTIONS.get(error.code, "UnknownServerException")
-            raise Failure(_EXECUTION, f"{_ERRORS}{exception}: {error.message}") from None
+            raise Failure(_EXECUTION, _answer(error), uncertain=error.code in _UNCERTAIN) from None
         except Unreachable as error:
-            raise Failure("java.util.concurrent.TimeoutException", note=error.message) from None
+            uncertain = isinstance(error, Unanswered)
+            if self._timeout_ms >= _DESCRIBE_MS:
+                exception, why = "java.util.concurrent.TimeoutException", None
+            else:
+                exception = _EXECUTION
+                why = f"{_ERRORS}TimeoutException: Timed out waiting for a node assignment. Call: {call}"
+            raise Failure(exception, why, note=error.message, uncertain=uncertain) from None
         except Unauthorized as error:
             raise Failure(_EXECUTION, f"{_ERRORS}SaslAuthenticationException: {error.message}") from None
         except Rejected as error:
             raise Failure(_EXECUTION, f"{_ERRORS}UnsupportedVersionException: {error.message}") from None
+
+
+def _answer(error: BrokerError) -> str:
+    """The exception of Java's for what a broker answered."""
+    return f"{_ERRORS}{_EXCEPTIONS.get(error.code, 'UnknownServerException')}: {error.message}"
 
 
 def _security(file: str | None) -> KafkaSecurity:
@@ -117,12 +145,14 @@ def _security(file: str | None) -> KafkaSecurity:
 
     if file is None:
         return KafkaSecurity()
-    configs.load_properties(file)  # for Java's own errors
     from pathlib import Path
 
     from kquota.cli.security import kafka_security
 
-    return kafka_security(Path(file))
+    try:
+        return kafka_security(Path(file))
+    except InputError as error:
+        raise adminclient.not_created(error.message) from None
 
 
 def _is_known(host: str, port: int) -> bool:
@@ -154,6 +184,22 @@ def _describe(cluster: _Cluster, options: Options, write: Callable[[str], None])
         keys = java.hash_map_order((key, java.string_hash(key)) for key in values)
         pairs = ", ".join(f"{key}={java.double_text(values[key])}" for key in keys)
         write(f"Quota configs for {_title(entity)} are {pairs}")
+    # Kafka's tool knows credentials of named users only, so it does not ask where a default or a client is named.
+    if "users" in options.entity_types and "clients" not in options.entity_types and "" not in options.entity_names:
+        _describe_credentials(cluster, options.entity_names, write)
+
+
+def _describe_credentials(cluster: _Cluster, names: Sequence[str], write: Callable[[str], None]) -> None:
+    """A line for each user that has SCRAM credentials, without their keys, which no broker shows."""
+    for user in cluster.scram_users(names):
+        principal = f"user-principal '{user.name}'"
+        if user.error is not None:
+            write(
+                f"Error retrieving SCRAM credential configs for {principal}: ExecutionException: {_answer(user.error)}"
+            )
+            continue
+        pairs = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in user.credentials)
+        write(f"SCRAM credential configs for {principal} are {pairs}")
 
 
 def _entity_hash(entity: Mapping[str, str | None]) -> int:
@@ -177,7 +223,7 @@ def _title(entity: Mapping[str, str | None]) -> str:
 
 def _alter(cluster: _Cluster, options: Options, write: Callable[[str], None]) -> None:
     types, names = options.entity_types, options.entity_names
-    adding, deleting = configs.to_add(options), configs.to_delete(options)
+    adding, deleting = configs.to_add(options, write), configs.to_delete(options)
     if types[0] == "ips":
         unknown = java.immutable_order(key for key in (*adding, *deleting) if key not in _IP_KEYS)
         if unknown:
@@ -255,7 +301,28 @@ def _alter_quotas(cluster: _Cluster, options: Options, adding: dict[str, str], d
             raise Refusal(f"Cannot parse quota configuration value for {key}: {adding[key]}")
         values[key] = number
     pairs = zip(options.entity_types, options.entity_names, strict=True)
-    cluster.alter({_TYPES[kind].value: name or None for kind, name in pairs}, values, deleting)
+    entity = {_TYPES[kind].value: name or None for kind, name in pairs}
+    after = {key: value for key, value in {**stored, **values}.items() if key not in deleting}
+    with journal.recording(cluster.name) as begin:
+        with contextlib.suppress(InputError):  # a name that kquota does not take is no reason not to alter
+            begin(_entity_of(entity), _values_of(stored), _values_of(after))
+        cluster.alter(entity, values, deleting)
+
+
+def _entity_of(entity: Mapping[str, str | None]) -> Entity:
+    names = {kind: DEFAULT if name is None else name for kind, name in entity.items()}
+    return Entity(user=names.get("user"), client_id=names.get("client-id"), ip=names.get("ip"))
+
+
+def _values_of(quotas: Mapping[str, float]) -> Values:
+    """The quotas that are in a unit of kquota's: what no broker could use is left out."""
+    from kquota.backends.kafka.quotas import value_of
+
+    return {
+        key: value
+        for key in QuotaKey
+        if key.value in quotas and (value := value_of(key, quotas[key.value])) is not None
+    }
 
 
 def _done(kind: str, name: str) -> str:

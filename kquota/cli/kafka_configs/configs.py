@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from kquota.cli.kafka_configs import java
 from kquota.cli.kafka_configs.failures import Failure, Refusal, without_secrets
@@ -12,34 +13,42 @@ from kquota.cli.kafka_configs.options import Options
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
 _COMMA = re.compile("," + _OUTSIDE)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE, re.ASCII)
-_KEY = re.compile(r"[$a-zA-Z0-9._-]*")
+_FORMAT_VERSION = "message.format.version"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def to_add(options: Options) -> dict[str, str]:
-    """What is to be set, in the order in which Java's Properties hand it out. Raises Refusal and Failure."""
+def to_add(options: Options, write: Callable[[str], None]) -> dict[str, str]:
+    """What is to be set, in the order in which Java's Properties hand it out; `write` prints a warning.
+
+    Raises Refusal and Failure.
+    """
     pairs: dict[str, str] = {}
     file = options.value("add-config-file")
     if file is not None:
         pairs = load_properties(file)
     text = options.value("add-config")
     if text is not None:
-        pairs |= parse_pairs(text)
+        pairs |= parse_pairs(text, options.tool.pair_format)
     ordered = {key: pairs[key] for key in java.properties_order(pairs)}
-    if options.tool.checks_keys:
+    if options.tool.key_characters:
         for key in ordered:
-            if not _KEY.fullmatch(key):
+            if not re.fullmatch(f"[{options.tool.key_characters}]*", key):
                 raise Refusal(f"Invalid character found for config key: {key}")
+    if _FORMAT_VERSION in ordered and options.tool.format_version_warning:
+        write(options.tool.format_version_warning.format(ordered[_FORMAT_VERSION]))
     return ordered
 
 
-def parse_pairs(text: str) -> dict[str, str]:
-    """Reads `k=v,k=[v,v]` as Kafka does; brackets vanish from values. Raises Refusal for anything else."""
+def parse_pairs(text: str, form: str = '"key=val"') -> dict[str, str]:
+    """Reads `k=v,k=[v,v]` as Kafka does; brackets vanish from values.
+
+    Raises Refusal for anything else; `form` is how it describes the items.
+    """
     pieces = java.split(text, _COMMA, keep_trailing=False)
     pairs = [java.split(piece, _EQUALS, keep_trailing=True) for piece in pieces]
     if any(len(pair) != 2 for pair in pairs):
         raise Refusal(
-            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+            f"requirement failed: Invalid entity config: all configs to be added must be in the format {form}."
         )
     return {java.trim(key): java.trim(value.replace("[", "").replace("]", "")) for key, value in pairs}
 
@@ -54,7 +63,7 @@ def load_properties(path: str) -> dict[str, str]:
     import javaproperties
 
     try:
-        with open(path, "rb") as file:
+        with open(path or ".", "rb") as file:  # to Java an empty path is the folder that it works in
             properties: dict[str, str] = javaproperties.load(file)
     except FileNotFoundError:
         raise Failure("java.nio.file.NoSuchFileException", path) from None

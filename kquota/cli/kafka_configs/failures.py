@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_PASSWORD = re.compile(r"(password=).*?(?=\](?:,|\Z)|\Z)", re.IGNORECASE | re.DOTALL)
+_PASSWORD = re.compile(r"(password=)(?!\*{8}).*?(?=\](?:,|\Z)|\Z)", re.IGNORECASE | re.DOTALL)
 
 
 class Refusal(Exception):
@@ -23,14 +23,18 @@ class Refusal(Exception):
 class Failure(Exception):
     """Anything else: the command line on stderr, and then what Java would throw, class and message.
 
-    `note` is a line of kquota's own after that: where the trouble is, which Java's message does not say.
+    `note` is a line of kquota's own after that: where the trouble is, which Java's message does not say. With
+    `uncertain` a change may have been made all the same.
     """
 
-    def __init__(self, exception: str, message: str | None = None, *, note: str | None = None) -> None:
+    def __init__(
+        self, exception: str, message: str | None = None, *, note: str | None = None, uncertain: bool = False
+    ) -> None:
         super().__init__(exception if message is None else f"{exception}: {message}")
         self.exception = exception
         self.message = message
         self.note = note
+        self.uncertain = uncertain
 
     @property
     def line(self) -> str:

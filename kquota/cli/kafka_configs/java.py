@@ -9,6 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ipaddress import IPv6Address
 
 _BLANKS = "".join(map(chr, range(0x21)))
 
@@ -282,4 +287,25 @@ def _is_ipv6(text: str) -> bool:
         return False
     if not percent or zone.isdecimal():
         return not percent or bool(zone)
-    return any(name == zone for _, name in socket.if_nameindex())
+    return any(name == zone for _, name in socket.if_nameindex()) and _has_zone_for(
+        zone, ipaddress.IPv6Address(address)
+    )
+
+
+_ADDRESSES = Path("/proc/net/if_inet6")
+"""A line an IPv6 address of this host: it in 32 digits, and at the end its interface."""
+
+
+def _has_zone_for(interface: str, address: IPv6Address) -> bool:
+    """Whether `Inet6Address` finds a scope on the interface: an IPv6 address as local as the one that is asked for."""
+    from ipaddress import IPv6Address
+
+    try:
+        lines = [line.split() for line in _ADDRESSES.read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return True  # no Linux: nobody to ask
+    there = [IPv6Address(bytes.fromhex(line[0])) for line in lines if line[-1] == interface]
+    return any(
+        (other.is_link_local or not address.is_link_local) and (other.is_site_local or not address.is_site_local)
+        for other in there
+    )

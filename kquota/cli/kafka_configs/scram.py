@@ -18,7 +18,7 @@ def stored_credential(mechanism: str, given: str) -> str:
     name = mechanism.replace("-", "_")
     match = _GIVEN.fullmatch(given)
     if match is None:
-        raise Refusal(f"Invalid credential property {name}=********")
+        raise Refusal(f"Invalid credential property {name}={_without_password(given)}")
     digits, password = match.groups()
     if digits == "":
         raise Refusal('For input string: ""')
@@ -28,6 +28,9 @@ def stored_credential(mechanism: str, given: str) -> str:
         raise Refusal(f'For input string: "{digits}"')
     if iterations < _LEAST_ITERATIONS:
         raise Refusal(f"Iterations {iterations} is less than the minimum {_LEAST_ITERATIONS} required for {name}")
+    if not password:
+        # A key of no bytes is none to Java (`SecretKeySpec`); here it would let anybody in.
+        raise Refusal("Empty key")
     import base64
     import hashlib
     import hmac
@@ -40,6 +43,16 @@ def stored_credential(mechanism: str, given: str) -> str:
     server_key = hmac.digest(salted, b"Server Key", digest)
     texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
     return f"salt={texts[0]},stored_key={texts[1]},server_key={texts[2]},iterations={iterations}"
+
+
+def _without_password(given: str) -> str:
+    """The text with asterisks for what is, or may be meant as, the password."""
+    name, equals, _ = given.rpartition("password=")
+    known = re.match(r"iterations=[^,]*,?", given)
+    beginning = known[0] if known else ""
+    if given == beginning:
+        return given
+    return f"{beginning}password=********" if equals and name == beginning else f"{beginning}********"
 
 
 def shown(key: str, value: str) -> str:

@@ -1,6 +1,7 @@
-"""Kafka's tools that kquota stands in for: what differs between their texts.
+"""Kafka's tools that kquota stands in for: what differs between them.
 
-2.8 is the last one that writes quotas to ZooKeeper; the current one (as of October 2024) talks to brokers.
+2.8 is the last one that writes quotas to ZooKeeper, 3.9 the last one that talks to ZooKeeper at all; the current one
+talks to brokers only. Its words are those of 4.3.1, the newest release whose tool is on Maven Central.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ DEFAULTS = {"client-defaults": "clients", "user-defaults": "users", "broker-defa
 QUOTA_TYPES = ("users", "clients", "ips")
 
 _ONE_ARGUMENT = frozenset(
-    {"zookeeper", "bootstrap-server", "command-config", "zk-tls-config-file", "entity-type", "entity-name"}
-    | {"add-config", "add-config-file", "delete-config", "topic", "client", "user", "broker", "broker-logger", "ip"}
+    {"bootstrap-server", "command-config", "entity-type", "entity-name", "add-config", "add-config-file"}
+    | {"delete-config", "topic", "client", "user", "broker", "broker-logger", "ip"}
 )
-_NO_ARGUMENT = frozenset(
-    ("alter", "describe", "all", "entity-default", "force", "help", "version", *DEFAULTS),
-)
+_OF_ZOOKEEPER = frozenset({"zookeeper", "zk-tls-config-file"})
+_SINCE_3_7 = frozenset({"bootstrap-controller", "client-metrics"})
+_NO_ARGUMENT = frozenset(("alter", "describe", "all", "entity-default", "help", "version", *DEFAULTS))
+_TYPES_2_8 = ("topics", "clients", "users", "brokers", "ips", "broker-loggers")
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,20 @@ class Tool:
     no_connection: str
     many_connections: str
     nothing_named: str
+    pair_format: str = '"key=val"'
+    """How a message about `--add-config` describes the items."""
+    format_version_warning: str = ""
+    """What is printed about the key message.format.version; nothing since 4.0, which has no such key."""
+    needs_connection_first: bool = False
+    """Whether a missing connection is complained about before a wrong entity type."""
     checks_tls_file: bool = False
-    checks_keys: bool = False
+    key_characters: str = ""
+    """What a key to be set may consist of, as inside the brackets of a pattern; anything where it is empty."""
     checks_default_of: bool = False
+    checks_addresses: bool = False
+    """Whether an empty item in the list of brokers is refused."""
+    takes_default_for_ip: bool = True
+    """Whether the ip `<default>` passes for a host."""
     writes_quotas_to_zookeeper: bool = False
 
     @property
@@ -61,39 +74,66 @@ class Tool:
         return {flag: kind for flag, kind in TYPES.items() if flag in self.with_argument}
 
 
+_WARNING = (
+    "WARNING: The configuration message.format.version={} is specified. This configuration will be ignored if the"
+    " version is newer than the inter.broker.protocol.version specified in the broker"
+)
 KAFKA_2_8 = Tool(
-    version="2.8.0 (Commit:ebb1d6e21cc92130)",
+    version="2.8.2 (Commit:3146c6ff4a24cc24)",
     title="This tool helps to manipulate and describe entity config for a topic, client, user, broker or ip",
-    with_argument=_ONE_ARGUMENT,
-    without_argument=_NO_ARGUMENT,
+    with_argument=_ONE_ARGUMENT | _OF_ZOOKEEPER,
+    without_argument=_NO_ARGUMENT | {"force"},
     zookeeper_types=("topics", "clients", "users", "brokers", "ips"),
-    broker_types=("topics", "clients", "users", "brokers", "ips", "broker-loggers"),
+    broker_types=_TYPES_2_8,
     separator=",",
     zookeeper_option="the --zookeeper argument",
     broker_option="the --bootstrap-server argument",
     no_connection="One of the required --bootstrap-server or --zookeeper arguments must be specified",
     many_connections="Only one of --bootstrap-server or --zookeeper must be specified",
     nothing_named="an entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
+    format_version_warning=f"{_WARNING}.",
     writes_quotas_to_zookeeper=True,
 )
-CURRENT = Tool(
-    version="4.0.0",
-    title="This tool helps to manipulate and describe entity config for "
-    "a topic, client, user, broker, ip, client-metrics or group",
-    with_argument=_ONE_ARGUMENT | {"bootstrap-controller", "client-metrics", "group"},
-    without_argument=_NO_ARGUMENT,
+KAFKA_3_9 = Tool(
+    version="3.9.1",
+    title="This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip or"
+    " client-metrics",
+    with_argument=_ONE_ARGUMENT | _OF_ZOOKEEPER | _SINCE_3_7,
+    without_argument=_NO_ARGUMENT | {"force"},
     zookeeper_types=("users", "brokers"),
-    broker_types=("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics", "groups"),
+    broker_types=(*_TYPES_2_8, "client-metrics"),
     separator=", ",
     zookeeper_option="a --zookeeper argument",
     broker_option="a --bootstrap-server or --bootstrap-controller argument",
     no_connection="One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be "
     "specified",
     many_connections="Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be specified",
-    nothing_named="An entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
+    nothing_named="an entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
+    format_version_warning=f"{_WARNING} or if the inter.broker.protocol.version is 3.0 or newer. This configuration is"
+    " deprecated and it will be removed in Apache Kafka 4.0.",
     checks_tls_file=True,
-    checks_keys=True,
+    key_characters="a-zA-Z0-9._-",
+)
+CURRENT = Tool(
+    version="4.3.1",
+    title="This tool helps to manipulate and describe entity config for "
+    "a topic, client, user, broker, ip, client-metrics or group",
+    with_argument=_ONE_ARGUMENT | _SINCE_3_7 | {"group"},
+    without_argument=_NO_ARGUMENT,
+    zookeeper_types=(),
+    broker_types=("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers"),
+    separator=", ",
+    zookeeper_option="",
+    broker_option="a --bootstrap-server or --bootstrap-controller argument",
+    no_connection="Either --bootstrap-server or --bootstrap-controller must be specified.",
+    many_connections="Only one of --bootstrap-server or --bootstrap-controller can be specified",
+    nothing_named="An entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
+    pair_format='"key=val" or  "key=[val1,val2]" to group values which contain commas',
+    needs_connection_first=True,
+    key_characters="$a-zA-Z0-9._-",
     checks_default_of=True,
+    checks_addresses=True,
+    takes_default_for_ip=False,
 )
 
 USAGE = """\
@@ -115,4 +155,10 @@ Option                                Meaning
 --entity-default                      The default that goes with an --entity-type.
 --all, --force                        Accepted, without effect on quotas.
 --help, --version                     Print this text, or the version.
+
+Environment                           Meaning
+KQUOTA_KAFKA_CONFIGS                  Whose tool this is: 2.8, 3.9 or current (4.3). Without it: 2.8 with --zookeeper,
+                                      else the current one.
+KQUOTA_KAFKA_CONFIGS_JOURNAL          off: do not write down what is altered for 'kquota history' and 'kquota undo'.
+KQUOTA_JOURNAL                        The folder of that journal.
 """

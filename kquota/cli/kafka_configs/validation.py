@@ -35,6 +35,8 @@ def _check_types(options: Options) -> None:
     surplus = [kind for kind in types if kind in seen or seen.add(kind)]  # type: ignore[func-returns-value]
     if surplus:
         raise Refusal(f"Duplicate entity type(s) specified: {','.join(surplus)}")
+    if tool.needs_connection_first and not options.has(*_CONNECTIONS):
+        raise Refusal(tool.no_connection)
     by_broker = options.has("bootstrap-server", "bootstrap-controller")
     allowed = tool.broker_types if by_broker else tool.zookeeper_types
     for kind in types:
@@ -74,7 +76,7 @@ def _check_names(options: Options, named: bool) -> None:
                 raise Refusal(f"The entity name for {types[0]} must be a valid integer broker id, but it is: {broker}")
     if "ips" in types:
         for ip in _given(options, "entity-name", "ip"):
-            if ip != "<default>" and not java.resolves(ip):
+            if not (ip == "<default>" and options.tool.takes_default_for_ip) and not java.resolves(ip):
                 raise Refusal(f"The entity name for ips must be a valid IP or resolvable host, but it is: {ip}")
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
-from kquota.cli.kafka_configs import configs, java
+from kquota.cli.kafka_configs import configs, java, journal
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
 from kquota.cli.kafka_configs.scram import shown, stored_credential
@@ -24,13 +25,18 @@ from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.backends.zookeeper.address import Address
     from kquota.backends.zookeeper.raw import RawConfigs
 
 _TIMEOUT_S = 30.0
+_PATIENT = True
+"""Whether servers that are not up yet are waited for."""
 _WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
     "Use --bootstrap-server instead to specify a broker to connect to."
 )
+_BRACKETED = re.compile(r"\[(?P<host>[^]]*)\](?::(?P<port>.*))?")
+"""`NetUtils.getIPV6HostAndPort`."""
 _DEFAULT = "<default>"
 _TITLES = {"users": "user-principal", "clients": "client-id"}
 _QUOTAS = tuple(key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
@@ -75,8 +81,9 @@ def run(options: Options, write: Callable[[str], None]) -> None:
     from kquota.backends.zookeeper.raw import RawConfigs
 
     security = _security(options)
+    address = _address(connect)
     try:
-        raw = RawConfigs(connect, timeout_s=_TIMEOUT_S, security=security)
+        raw = RawConfigs(address, timeout_s=_TIMEOUT_S, security=security, patient=_PATIENT)
     except Unauthorized as error:
         exception = "kafka.zookeeper.ZooKeeperClientAuthFailedException"
         message = "Auth failed either before or while waiting for connection"
@@ -88,12 +95,38 @@ def run(options: Options, write: Callable[[str], None]) -> None:
     with raw:
         try:
             if options.has("alter"):
-                _alter(raw, options, write)
+                _alter(raw, options, f"zookeeper://{connect}", write)
             else:
                 _describe(raw, options, write)
         except Unauthorized as error:
             exception = "org.apache.zookeeper.KeeperException$NoAuthException"
             raise Failure(exception, "KeeperErrorCode = NoAuth", note=error.message) from None
+
+
+def _address(connect: str) -> Address:
+    """The connect string as ZooKeeper's client reads it (`ConnectStringParser`). Raises java.IllegalArgument."""
+    from kquota.backends.zookeeper.address import DEFAULT_PORT, Address
+
+    text, slash, chroot = connect.partition("/")
+    if chroot:
+        if chroot.endswith("/"):
+            raise java.IllegalArgument("Path must not end with / character")
+        java.check_path(slash + chroot)
+    hosts = []
+    for part in filter(None, map(java.trim, text.split(","))):
+        match = _BRACKETED.fullmatch(part)
+        host, _, digits = part.rpartition(":") if match is None and ":" in part else (part, "", "")
+        if match is not None:
+            host, digits = match["host"], match["port"] or ""
+        port = java.parse_integer(digits, 2**31 - 1) if digits else DEFAULT_PORT
+        if port is None:
+            raise java.IllegalArgument(f'For input string: "{digits}"')
+        if not 0 <= port <= 65_535:
+            raise java.IllegalArgument(f"port out of range:{port}")
+        hosts.append((host, port))
+    if not hosts:
+        raise java.IllegalArgument("A HostProvider may not be empty!")
+    return Address(tuple(hosts), slash + chroot if chroot else "")
 
 
 def _security(options: Options) -> ZooKeeperSecurity:
@@ -200,8 +233,8 @@ def _decode(data: bytes | None) -> dict[str, str]:
 # --- Alter -------------------------------------------------------------------------------------------------------
 
 
-def _alter(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> None:
-    adding, deleting = configs.to_add(options), configs.to_delete(options)
+def _alter(raw: RawConfigs, options: Options, cluster: str, write: Callable[[str], None]) -> None:
+    adding, deleting = configs.to_add(options, write), configs.to_delete(options)
     levels = _entity(options)
     if levels[0].kind == "users":
         if not options.tool.writes_quotas_to_zookeeper:
@@ -223,10 +256,14 @@ def _alter(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> N
         after |= {key: java.trim(after[key]) for key in _WHOLE & after.keys()}
         if not raw.has_chroot:
             raise Refusal("Path length must be > 0")
+        entity = _entity_of(levels)
+        begin(entity, NodeConfig.decode(data).values(entity), NodeConfig(after).values(entity))
         return after
 
     try:
-        raw.change(_entity_of(levels), merged)
+        # Kafka deletes nodes that hold nothing any more since 3.5 (KAFKA-14285).
+        with journal.recording(cluster) as begin:
+            raw.change(_entity_of(levels), merged, delete_empty=not options.tool.writes_quotas_to_zookeeper)
     except InputError as error:
         raise Refusal(error.message) from None
     except Unauthorized:

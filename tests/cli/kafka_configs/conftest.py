@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from kquota.cli.kafka_configs import run
+from kquota.cli.kafka_configs import bootstrap, run, zookeeper
 
 WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -36,10 +37,24 @@ Tool = Callable[..., Ran]
 
 
 @pytest.fixture
-def tool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Runs a command line in this process; one text is split at blanks."""
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the journal."""
+    folder = tmp_path / "journal"
+    monkeypatch.setenv("KQUOTA_JOURNAL", str(folder))
+    return folder
+
+
+@pytest.fixture
+def tool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, journal: Path) -> Tool:
+    """Runs a command line in this process; one text is split at blanks.
+
+    Servers that are not there are not waited for.
+    """
     for name in ("KQUOTA_KAFKA_CONFIGS", "KQUOTA_ZOOKEEPER_USERNAME", "KQUOTA_ZOOKEEPER_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("KQUOTA_KAFKA_CONFIGS_JOURNAL", raising=False)
+    monkeypatch.setattr(bootstrap, "_PATIENT", False)
+    monkeypatch.setattr(zookeeper, "_PATIENT", False)
 
     def execute(*argv: str) -> Ran:
         words = argv[0].split() if len(argv) == 1 else argv

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
+from kquota.backends import wire
+from tests.backends.test_kafka_peers import Peer
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.kafka_configs.conftest import Ran, Tool
 
@@ -78,3 +81,78 @@ def test_values_as_the_broker_keeps_them(tool: Tool, bootstrap: str) -> None:
     assert settled(tool, f"{line} --describe", shown).out == shown
     bad = tool(f"{line} --alter --add-config producer_byte_rate=10MB")
     assert bad == Ran(1, "", "Cannot parse quota configuration value for producer_byte_rate: 10MB\n")
+
+
+@pytest.mark.parametrize("prefix", ["PLAINTEXT://", "SASL_SSL://", "http://", "://"])
+def test_an_address_with_a_protocol(tool: Tool, bootstrap: str, prefix: str) -> None:
+    """As it is in advertised.listeners: only the host and the port of it count."""
+    assert tool(f"--bootstrap-server {prefix}{bootstrap} --describe --user nobody") == Ran(0, "", "")
+
+
+def test_an_address_without_a_host(tool: Tool, bootstrap: str) -> None:
+    assert tool(f"--bootstrap-server :{bootstrap.partition(':')[2]} --describe --user nobody") == Ran(0, "", "")
+
+
+def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) -> None:
+    """A line after those of quotas, for users alone; their keys no broker shows."""
+    line = f"--bootstrap-server {bootstrap}"
+    for user, mechanisms in (
+        ("s1", "SCRAM-SHA-256=[iterations=4096,password=x]"),
+        ("s1", "SCRAM-SHA-512=[iterations=5000,password=x]"),
+        ("s2", "SCRAM-SHA-512=[password=x]"),
+    ):
+        kraft.run_tool("kafka.admin.ConfigCommand", *f"{line} --alter --user {user} --add-config {mechanisms}".split())
+    assert tool(f"{line} --alter --user s1 --add-config producer_byte_rate=7").code == 0
+    try:
+        # The order of the mechanisms is the broker's, and another one in each of its lives.
+        title = "SCRAM credential configs for user-principal 's1' are "
+        pairs = ["SCRAM-SHA-256=iterations=4096", "SCRAM-SHA-512=iterations=5000"]
+        either = [f"{title}{', '.join(each)}\n" for each in (pairs, pairs[::-1])]
+        second = "SCRAM credential configs for user-principal 's2' are SCRAM-SHA-512=iterations=4096\n"
+        quota = "Quota configs for user-principal 's1' are producer_byte_rate=7.0\n"
+        deadline = time.monotonic() + 10
+        while (shown := tool(f"{line} --describe --user s1").out) not in [quota + each for each in either]:
+            assert time.monotonic() < deadline, shown
+        assert settled(tool, f"{line} --describe --user s2", second).out == second
+        everybody = tool(f"{line} --describe --entity-type users").out
+        assert any(each in everybody for each in either)
+        assert second in everybody
+        for other in (
+            "--user s3",
+            "--user-defaults",
+            "--user s1 --client c",
+            "--entity-type users --entity-type clients",
+        ):
+            assert "SCRAM" not in tool(f"{line} --describe {other}").out
+    finally:
+        tool(f"{line} --alter --user s1 --delete-config producer_byte_rate")
+        for user, mechanisms in (("s1", "SCRAM-SHA-256"), ("s1", "SCRAM-SHA-512"), ("s2", "SCRAM-SHA-512")):
+            argv = f"{line} --alter --user {user} --delete-config {mechanisms}"
+            kraft.run_tool("kafka.admin.ConfigCommand", *argv.split())
+
+
+def test_credentials_that_a_broker_does_not_show(tool: Tool) -> None:
+    """One user's error is a line, as with Kafka, and no error of the command; that of all is."""
+    results = [
+        wire.DescribeUserScramCredentialsResult("a", 0, None, [wire.CredentialInfo(9, 1)]),
+        wire.DescribeUserScramCredentialsResult("b", 42, "no", []),
+        wire.DescribeUserScramCredentialsResult("c", 91, "none", []),
+    ]
+    codes = iter([0, 31])
+
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeUserScramCredentialsRequest):
+            return wire.DescribeUserScramCredentialsResponse(0, next(codes), None, results)
+        return ...
+
+    with Peer(answer) as peer:
+        ran = tool(f"--bootstrap-server {peer.bootstrap} --describe --entity-type users")
+        assert ran.out.splitlines() == [
+            "SCRAM credential configs for user-principal 'a' are UNKNOWN=iterations=1",
+            "Error retrieving SCRAM credential configs for user-principal 'b': ExecutionException:"
+            " org.apache.kafka.common.errors.InvalidRequestException: no",
+        ]
+        assert (ran.code, ran.err) == (0, "")
+        refused = tool(f"--bootstrap-server {peer.bootstrap} --describe --entity-type users")
+    exception = "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization failed."
+    assert refused.err.splitlines()[1] == f"java.util.concurrent.ExecutionException: {exception}"

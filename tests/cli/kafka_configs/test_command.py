@@ -6,7 +6,9 @@ import click
 import pytest
 
 from kquota.cli.kafka_configs import command
+from tests.brokers.kafka import VERSION
 from tests.cli.kafka_configs.conftest import B, Ran, Tool, Z
+from tests.differential.config_command import LAST_WITH_ZOOKEEPER
 
 
 @pytest.mark.parametrize("line", ["", "--help", f"{Z} --describe --user u --help"])
@@ -17,8 +19,11 @@ def test_help_is_an_error(tool: Tool, line: str) -> None:
     assert "--entity-default" in ran.err
 
 
-@pytest.mark.parametrize(("line", "version"), [("--version", "4."), (f"{Z} --version", "2.8.0 (Commit:")])
+@pytest.mark.parametrize(
+    ("line", "version"), [("--version", VERSION), (f"{Z} --version", f"{LAST_WITH_ZOOKEEPER} (Commit:")]
+)
 def test_version(tool: Tool, line: str, version: str) -> None:
+    """The releases that the tests compare with."""
     ran = tool(line)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(version)
@@ -29,7 +34,20 @@ def test_the_environment_chooses_the_tool(tool: Tool, monkeypatch: pytest.Monkey
     refused = "Invalid entity type ips, the entity type must be one of users, brokers with a --zookeeper argument\n"
     assert tool(f"{Z} --describe --entity-type ips") == Ran(1, "", refused)
     monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "1.0")
-    assert tool("--version").first == "kquota: KQUOTA_KAFKA_CONFIGS is '1.0', not one of 2.8, current"
+    assert tool("--version").first == "kquota: KQUOTA_KAFKA_CONFIGS is '1.0', not one of 2.8, 3.9, current"
+    for chosen, line, version in (
+        ("current", "--version", VERSION),
+        ("current", f"{Z} --version", "3.9.1"),
+        ("3.9", "--version", "3.9.1"),
+        ("2.8", f"{B} --version", "2.8.2 (Commit:3146c6ff4a24cc24)"),
+    ):
+        monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", chosen)
+        assert tool(line).out == f"{version}\n"
+
+
+def test_the_environment_is_explained(tool: Tool) -> None:
+    for name in ("KQUOTA_KAFKA_CONFIGS ", "KQUOTA_KAFKA_CONFIGS_JOURNAL "):
+        assert name in tool("--help").err
 
 
 def test_click_leaves_the_words_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +135,23 @@ def test_hosts(host: str, known: bool) -> None:
             raise OSError(name)
 
     assert java.resolves(host, resolve) == known
+
+
+@pytest.mark.parametrize(
+    ("host", "addresses", "known"),
+    [
+        ("fe80::1%lo", [], False),
+        ("fe80::1%lo", ["::1"], False),
+        ("fe80::1%lo", ["fe80::9"], True),
+        ("::1%lo", ["::1"], True),
+        ("fec0::1%lo", ["fe80::9"], False),
+    ],
+)
+def test_a_zone_needs_an_address_as_local(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, addresses: list[str], known: bool
+) -> None:
+    """`Inet6Address.deriveNumericScope`: of the interface, one that is as local as the one asked for."""
+    file = tmp_path / "if_inet6"
+    file.write_text("".join(f"{IPv6Address(each).packed.hex()} 01 80 10 80       lo\n" for each in addresses))
+    monkeypatch.setattr(java, "_ADDRESSES", file)
+    assert java.resolves(host) == known

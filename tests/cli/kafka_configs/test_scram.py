@@ -25,11 +25,26 @@ def test_credentials_are_made_as_kafka_makes_them(tool: Tool, chroot: str, znode
     assert stored_credential("SCRAM-SHA-256", "password=s").endswith(",iterations=4096")
     for wrong, message in (
         ("pasword=s", "Invalid credential property SCRAM_SHA_256=********"),
+        ("iterations=abc", "Invalid credential property SCRAM_SHA_256=iterations=abc"),
+        ("iterations=8192", "Invalid credential property SCRAM_SHA_256=iterations=8192"),
+        ("iterations=8192,pasword=s", "Invalid credential property SCRAM_SHA_256=iterations=8192,********"),
+        ("iterations=8k,password=s", "Invalid credential property SCRAM_SHA_256=iterations=8k,password=********"),
+        ("", "Invalid credential property SCRAM_SHA_256="),
         ("iterations=,password=s", 'For input string: ""'),
+        ("password=", "Empty key"),
+        ("iterations=8192,password=", "Empty key"),
+        ("iterations=1,password=", "Iterations 1 is less than the minimum 4096 required for SCRAM_SHA_256"),
         ("iterations=99999999999,password=s", 'For input string: "99999999999"'),
     ):
-        with pytest.raises(Refusal, match=re.escape(message)):
+        with pytest.raises(Refusal, match=f"^{re.escape(message)}$"):
             stored_credential("SCRAM-SHA-256", wrong)
+
+
+def test_an_empty_password_is_no_credential(tool: Tool, chroot: str, znodes: Any) -> None:
+    """As where the variable of a script is empty."""
+    line = f"--zookeeper {chroot} --user u --alter --add-config SCRAM-SHA-256=[password=]"
+    assert tool(line) == Ran(1, WARNING, "Empty key\n")
+    assert znodes.exists("/config") is None
 
 
 def test_keys_of_credentials_are_hidden_on_a_terminal(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.kafka_configs.conftest import FORMAT, B, Tool, Z
+from tests.cli.kafka_configs.conftest import FORMAT, B, Ran, Tool, Z
 
 ACTION = "Command must include exactly one action: --describe, --alter"
 USAGE_FOLLOWS = frozenset({ACTION, 'Option "[describe]" can\'t be used with option "[add-config]"'})
 ZK_TYPES = "the entity type must be one of topics,clients,users,brokers,ips with the --zookeeper argument"
 BROKER_TYPES = (
-    "the entity type must be one of topics, clients, users, brokers, ips, broker-loggers, client-metrics, groups"
+    "the entity type must be one of topics, clients, users, brokers, ips, client-metrics, groups, broker-loggers"
     " with a --bootstrap-server or --bootstrap-controller argument"
 )
+OF_3_9 = "the entity type must be one of users, brokers with a --zookeeper argument"
 ADD = "--add-config producer_byte_rate=1"
 
 
@@ -45,9 +46,11 @@ ADD = "--add-config producer_byte_rate=1"
         (f"{Z} --describe --entity-type bogus", f"Invalid entity type bogus, {ZK_TYPES}"),
         (f"{Z} --describe --broker-logger 1", f"Invalid entity type broker-loggers, {ZK_TYPES}"),
         (f"{B} --describe --entity-type User", f"Invalid entity type User, {BROKER_TYPES}"),
+        ("--describe --entity-type bogus", "Either --bootstrap-server or --bootstrap-controller must be specified."),
+        (f"{B} --force --describe --user u", "force is not a recognized option"),
         (
-            "--describe --entity-type clients",
-            "Invalid entity type clients, the entity type must be one of users, brokers with a --zookeeper argument",
+            f"{B} --describe --ip <default>",
+            "The entity name for ips must be a valid IP or resolvable host, but it is: <default>",
         ),
         (f"{B} --describe", "At least one entity type must be specified"),
         (f"{B} --describe --ip 1.2.3.4 --user u", "Only 'users' and 'clients' entity types may be specified together"),
@@ -55,20 +58,15 @@ ADD = "--add-config producer_byte_rate=1"
             f"{Z} --entity-name A --entity-type users --client B --describe",
             "--entity-{type,name,default} should not be used in conjunction with specific entity flags",
         ),
+        ("--describe --user u", "Either --bootstrap-server or --bootstrap-controller must be specified."),
         (
-            "--describe --user u",
-            "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be specified",
+            f"{B} --bootstrap-controller 127.0.0.1:1 --describe --user u",
+            "Only one of --bootstrap-server or --bootstrap-controller can be specified",
         ),
         (f"{Z} {B} --describe --user u", "Only one of --bootstrap-server or --zookeeper must be specified"),
-        (
-            f"{B} {Z} --describe --user u",
-            "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be specified",
-        ),
+        (f"{B} {Z} --describe --user u", "zookeeper is not a recognized option"),
         (f"{Z} --all --describe --user u", "--bootstrap-server must be specified for --all"),
-        (
-            f"{B} --zk-tls-config-file f --describe --user u",
-            "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
-        ),
+        (f"{B} --zk-tls-config-file f --describe --user u", "zk-tls-config-file is not a recognized option"),
         (
             f"{B} --describe --broker one",
             "The entity name for brokers must be a valid integer broker id, but it is: one",
@@ -128,7 +126,10 @@ ADD = "--add-config producer_byte_rate=1"
             f"{B} --describe --entity-type users --entity-name a --entity-name b",
             "More entity names specified than entity types",
         ),
-        (f"{B} --alter --user u --add-config a==", FORMAT),
+        (
+            f"{B} --alter --user u --add-config a==",
+            FORMAT.removesuffix(".") + ' or  "key=[val1,val2]" to group values which contain commas.',
+        ),
         (f"{B} --alter --user u --add-config a;c=b", "Invalid character found for config key: a;c"),
         (
             f"{B} --alter --user u --add-config foo=1,bar=2",
@@ -177,3 +178,49 @@ def test_refuses_with_kafkas_words(tool: Tool, line: str, message: str) -> None:
     has_usage = message in USAGE_FOLLOWS or "can't be used" in message
     assert len(ran.err.splitlines()) == 1 or has_usage
     assert ("--describe  " in ran.err) == has_usage
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--describe --entity-type ips", f"Invalid entity type ips, {OF_3_9}"),
+        (
+            "--describe --user u",
+            "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be specified",
+        ),
+        (
+            f"{B} {Z} --describe --user u",
+            "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be specified",
+        ),
+        (
+            f"{B} --zk-tls-config-file f --describe --user u",
+            "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
+        ),
+        (f"{B} --force --group g --describe", "group is not a recognized option"),
+        (f"{B} --alter --user u --add-config a==", FORMAT),
+        (f"{B} --alter --user u --add-config a$b=1", "Invalid character found for config key: a$b"),
+    ],
+)
+def test_the_words_of_3_9(tool: Tool, monkeypatch: pytest.MonkeyPatch, line: str, message: str) -> None:
+    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "3.9")
+    assert tool(line).first == message
+
+
+def test_a_key_that_brokers_gave_up_is_warned_of(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 3.9, on stdout, although the key is refused all the same."""
+    line = f"{B} --alter --user u --add-config message.format.version=2.0"
+    refused = (
+        "Only quota and SCRAM credential configs can be added for 'users' using --bootstrap-server."
+        " Unexpected config names: Set(message.format.version)\n"
+    )
+    assert tool(line) == Ran(1, "", refused)
+    start = "WARNING: The configuration message.format.version=2.0 is specified. This configuration will be ignored if"
+    for version, end in (
+        ("2.8", "inter.broker.protocol.version specified in the broker.\n"),
+        ("3.9", "is deprecated and it will be removed in Apache Kafka 4.0.\n"),
+    ):
+        monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", version)
+        ran = tool(line)
+        assert (ran.code, ran.err) == (1, refused)
+        assert ran.out.startswith(start)
+        assert ran.out.endswith(end)

@@ -266,6 +266,24 @@ def test_later_tools_change_no_quotas_in_zookeeper(tool: Tool, chroot: str, monk
     assert deleting.first == f"{start}{{add: {{producer_byte_rate=1}}, delete: ArrayBuffer(consumer_byte_rate)}}{end}"
 
 
+def test_later_tools_delete_a_node_with_its_last_credential(
+    tool: Tool, chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka since 3.5 (KAFKA-14285); the node of a user with pairs stays, empty."""
+    line = f"--zookeeper {chroot} --alter --delete-config SCRAM-SHA-256 --user"
+    znodes.create("/config/users/a", node(SCRAM__SHA__256="x"), makepath=True)
+    znodes.create("/config/users/b/clients/c", node(producer_byte_rate="1"), makepath=True)
+    znodes.set("/config/users/b", node(SCRAM__SHA__256="x"))
+    znodes.create("/config/users/d", node(SCRAM__SHA__256="x"))
+    assert tool(f"{line} d").code == 0
+    assert znodes.get("/config/users/d")[0] == node()
+    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "current")
+    assert tool(f"{line} a").code == tool(f"{line} b").code == 0
+    assert znodes.exists("/config/users/a") is None
+    assert znodes.get("/config/users/b")[0] == node()
+    assert notifications(znodes) == ["users/d", "users/a", "users/b"]
+
+
 def test_another_writer_is_not_overwritten(chroot: str, znodes: Any) -> None:
     znodes.create("/config/users/u", node(a="1"), makepath=True)
     seen = []
@@ -287,7 +305,26 @@ def test_nothing_is_written_while_migrating(tool: Tool, chroot: str, znodes: Any
     znodes.create("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":7}')
     ran = tool(f"--zookeeper {chroot} --user u --alter --add-config producer_byte_rate=1")
     assert (ran.code, ran.out) == (1, WARNING)
-    assert ran.err.splitlines()[1].startswith("kquota.errors.Rejected: the cluster is migrating to KRaft")
+    assert ran.err.splitlines()[1].startswith("kquota.errors.Rejected: the cluster at ")
+    assert "is migrating to KRaft (kraftControllerEpoch 7)" in ran.err
     assert znodes.exists("/config") is None
     with RawConfigs(chroot) as raw, pytest.raises(Rejected):
         raw.change(Entity(user="u"), lambda _: {})
+
+
+def test_a_byte_order_mark_hides_nothing(tool: Tool, chroot: str, znodes: Any) -> None:
+    """Jackson skips it; an alter keeps the other keys."""
+    znodes.create("/config/users/u", b"\xef\xbb\xbf" + node(producer_byte_rate="1"), makepath=True)
+    line = f"--zookeeper {chroot} --user u"
+    assert tool(f"{line} --describe").out == f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n"
+    assert tool(f"{line} --alter --add-config consumer_byte_rate=2").code == 0
+    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1", consumer_byte_rate="2")
+
+
+@pytest.mark.parametrize("form", [",{}/{}", "{},/{}", " {} ,,/{}"])
+def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: Any, form: str) -> None:
+    """As where a variable before a comma is empty."""
+    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
+    hosts, _, path = chroot.partition("/")
+    ran = tool("--zookeeper", form.format(hosts, path), "--user", "u", "--describe")
+    assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")

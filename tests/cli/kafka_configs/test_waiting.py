@@ -1,0 +1,105 @@
+"""A server that comes up while the tool is already running, as in an entrypoint or after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kquota.backends import connect
+from kquota.cli.kafka_configs import bootstrap, zookeeper
+from kquota.errors import KquotaError
+from tests.brokers.kafka import KafkaBroker
+from tests.cli.conftest import Kquota
+from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool
+from tests.processes import free_ports
+from tests.relay import Relay
+
+LATE_S = 1.0
+
+
+@contextlib.contextmanager
+def late(target: str) -> Iterator[str]:
+    """The address of a server that refuses connections for a second."""
+    (port,) = free_ports(1)
+    with contextlib.ExitStack() as stack:
+        timer = threading.Timer(LATE_S, lambda: stack.enter_context(Relay(target, port)))
+        timer.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            timer.join()
+
+
+@contextlib.contextmanager
+def restarting(target: str) -> Iterator[str]:
+    """The address of one that takes connections for a second and ends them: what stands before it is up."""
+    with Relay(target) as relay:
+        relay.cut()
+        timer = threading.Timer(LATE_S, relay.mend)
+        timer.start()
+        try:
+            yield relay.address
+        finally:
+            timer.join()
+
+
+@pytest.mark.parametrize("way", [late, restarting])
+def test_brokers_that_come_up(
+    tool: Tool,
+    monkeypatch: pytest.MonkeyPatch,
+    kraft: KafkaBroker,
+    way: Callable[[str], contextlib.AbstractContextManager[str]],
+) -> None:
+    monkeypatch.setattr(bootstrap, "_PATIENT", True)
+    started = time.monotonic()
+    with way(kraft.bootstrap) as address:
+        assert tool(f"--bootstrap-server {address} --describe --user nobody") == Ran(0, "", "")
+    assert time.monotonic() - started >= LATE_S
+
+
+def test_a_zookeeper_that_comes_up(tool: Tool, monkeypatch: pytest.MonkeyPatch, chroot: str) -> None:
+    monkeypatch.setattr(zookeeper, "_PATIENT", True)
+    target, _, path = chroot.partition("/")
+    with late(target) as address:
+        ran = tool(f"--zookeeper {address}/{path} --describe --user u")
+    assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
+
+
+def test_what_will_never_come_up_is_reported_at_once(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that nobody knows is no server that is late."""
+    for module in (bootstrap, zookeeper):
+        monkeypatch.setattr(module, "_PATIENT", True)
+    started = time.monotonic()
+    assert tool("--bootstrap-server no.such.host.invalid:1 --describe --user u").code == 1
+    assert tool("--zookeeper no.such.host.invalid:1 --describe --user u").code == 1
+    assert time.monotonic() - started < 20
+
+
+def test_a_time_out_that_is_given_is_waited_out(kquota: Kquota, chroot: str, kraft: KafkaBroker) -> None:
+    """kquota's own commands: who says how long waits that long, everybody else hears of it at once."""
+    target, _, path = chroot.partition("/")
+    with late(target) as address:
+        assert kquota("describe", "--zookeeper", f"{address}/{path}", "--timeout", "30").code == 0
+    with late(kraft.bootstrap) as address:
+        assert kquota("describe", "--bootstrap-server", address, "--timeout", "30").code == 0
+    (port,) = free_ports(1)
+    for option in ("--zookeeper", "--bootstrap-server", "--bootstrap-controller"):
+        alter = ["alter", "--user", "a", "--add-config", "producer_byte_rate=1"]
+        done = kquota(*alter, option, f"127.0.0.1:{port}", "--timeout", "0.5")
+        assert (done.code, done.out) == (4, "")
+    for option in ("--zookeeper", "--bootstrap-server"):
+        started = time.monotonic()
+        assert kquota("describe", option, f"127.0.0.1:{port}").code == 4
+        assert time.monotonic() - started < 9  # it would wait for 10 s
+
+
+def test_the_library_waits_where_it_is_asked_to(kraft: KafkaBroker) -> None:
+    with late(kraft.bootstrap) as address:
+        with connect(bootstrap_server=address) as hasty, pytest.raises(KquotaError):
+            hasty.describe()
+        with connect(bootstrap_server=address, timeout_s=30, patient=True) as patient:
+            patient.describe()

@@ -1,0 +1,434 @@
+"""Command lines of kafka-configs by mutation: lines as documentation and scripts have them, bent in a few places.
+
+`command_lines` draws lines from a grammar; here each begins as one that somebody wrote, so that what is wrong about it
+is what goes wrong in scripts: an empty variable, a quote too many, a trailing blank, an option twice, another form. The
+placeholders are those of `command_lines`. The same seed gives the same lines.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from tests.differential.command_lines import ADDRESS, Words
+
+Rng = random.Random
+
+# --- What people write ---
+
+_QUOTAS: Final = """
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1 --entity-type clients --entity-name clientA
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type clients --entity-name clientA
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1 --entity-type clients --entity-default
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-default
+--alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type clients --entity-default
+--describe --entity-type users --entity-name user1 --entity-type clients --entity-name clientA
+--describe --entity-type users --entity-name user1
+--describe --entity-type clients --entity-name clientA
+--describe --entity-type users
+--describe --entity-type users --entity-type clients
+--describe --entity-type clients
+--describe --user user1
+--describe --user-defaults
+--describe --user user1 --client clientA
+--describe --client-defaults --user-defaults
+--describe --all --entity-type users
+--alter --user user1 --add-config producer_byte_rate=10485760
+--alter --user user1 --delete-config producer_byte_rate
+--alter --user user1 --delete-config producer_byte_rate,consumer_byte_rate,request_percentage
+--alter --client clientA --add-config consumer_byte_rate=1048576 --delete-config producer_byte_rate
+--alter --user-defaults --add-config request_percentage=50
+--alter --client-defaults --add-config controller_mutation_rate=5
+--alter --user CN=kafka,OU=team,O=org --client clientA --add-config producer_byte_rate=1
+--alter --user user1 --add-config-file '@FILE:producer_byte_rate=4096
+consumer_byte_rate: 8192
+# a comment
+request_percentage 12.5@'
+--alter --user user1 --client-defaults --add-config controller_mutation_rate=0.5,request_percentage=1e2
+"""  # noqa: E501
+_IPS: Final = """
+--alter --ip 10.1.2.3 --add-config connection_creation_rate=100000
+--alter --ip-defaults --add-config connection_creation_rate=200000
+--alter --entity-type ips --entity-name 10.1.2.3 --delete-config connection_creation_rate
+--describe --entity-type ips
+--describe --ip 10.1.2.3
+--describe --ip-defaults
+--alter --entity-type ips --entity-default --add-config connection_creation_rate=2147483647
+"""
+_CREDENTIALS: Final = """
+--alter --add-config 'SCRAM-SHA-256=[iterations=8192,password=alice-secret],SCRAM-SHA-512=[password=alice-secret]' --entity-type users --entity-name alice
+--alter --add-config 'SCRAM-SHA-512=[password=admin-secret]' --entity-type users --entity-name admin
+--alter --delete-config 'SCRAM-SHA-512' --entity-type users --entity-name alice
+--alter --user alice --delete-config SCRAM-SHA-256,SCRAM-SHA-512
+--describe --entity-type users --entity-name alice
+--alter --user alice --add-config 'SCRAM-SHA-256=[iterations=4096,password=x],producer_byte_rate=1'
+"""  # noqa: E501
+_SHOWN: Final = """
+--describe --user alice
+--describe --user admin
+--describe --entity-type users --entity-name nobody
+--describe --entity-type users --all
+"""
+_OTHERS: Final = """
+--alter --user alice --delete-config SCRAM-SHA-512,producer_byte_rate
+--alter --user alice --client c --add-config 'SCRAM-SHA-512=[password=x]'
+--alter --user-defaults --add-config 'SCRAM-SHA-512=[password=x]'
+--help
+--version
+"""
+
+
+def _lines(text: str) -> list[Words]:
+    return [shlex.split(line) for line in re.split(r"\n(?=--)", text.strip())]
+
+
+class Corpus:
+    """The lines of one kind of tool, and how it is connected."""
+
+    def __init__(self, connection: str, *texts: str) -> None:
+        self.connection = connection
+        self.lines = [words for text in texts for words in _lines(text)]
+
+
+ON_ZOOKEEPER: Final = Corpus("zookeeper", _QUOTAS, _QUOTAS, _IPS, _CREDENTIALS, _OTHERS)
+CREDENTIALS_ON_ZOOKEEPER: Final = Corpus("zookeeper", _CREDENTIALS, _CREDENTIALS, _SHOWN, _OTHERS)
+ON_BROKERS: Final = Corpus("bootstrap-server", _QUOTAS, _QUOTAS, _IPS, _SHOWN, _OTHERS)
+
+# --- How lines are bent ---
+
+Option = list[str]
+"""One option with its argument, as words, or a word alone."""
+Mutation = Callable[[Rng, list[Option], Corpus], list[Option]]
+
+_FLAGS = frozenset(
+    {"alter", "describe", "all", "entity-default", "force", "help", "version"}
+    | {"user-defaults", "client-defaults", "ip-defaults", "broker-defaults"}
+)
+_NAMES = (
+    *("alice", "user1", "clientA", "admin", "User:alice", "<default>", "", " ", "alice ", " alice", "*", "a*", "a/b"),
+    *("a%2Fb", "100%", "a+b", "a&b", "a;b", "a,b", "a=b", "[a]", '"alice"', "'alice'", "$USER", "${USER}", "`id`"),
+    *(
+        "ALICE",
+        "CN=a,OU=b",
+        "é",
+        "e\u0301",
+        "日本",
+        "😀",
+        "\u202ealice",
+        "a\tb",
+        "a\nb",
+        "...",
+        "_",
+        "-alice",
+        "--user",
+    ),
+    *("x" * 200, "default", "ANONYMOUS", "alice,bob", "alice bob", "\ufeffalice", "a\\b", "%", "%zz", "~", "null"),
+)
+_VALUES = (
+    *(
+        "1",
+        "0",
+        "-1",
+        "+1",
+        "007",
+        "1024.0",
+        "1e3",
+        "1E3",
+        "0x10",
+        "1_000",
+        "1,024",
+        "1.5",
+        ".5",
+        "5.",
+        "1d",
+        "1f",
+        "1L",
+    ),
+    *("10MB", "10 MB", "50%", "NaN", "Infinity", "-0", "9223372036854775807", "9223372036854775808", "2147483648", ""),
+    *(" 7", "7 ", '"7"', "'7'", "[7]", "[7", "7]", "${RATE}", "unlimited", "null", "true", "１２", "7\u00a0", "7\t"),
+    *("0.0000001", "1e-7", "1e400", "4.9e-324", "123456789.123456789", "100.000000001", "1=2"),
+)
+_KEYS = (
+    *("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
+    *("connection_creation_rate", "producer.byte.rate", "Producer_Byte_Rate", "producer_byte_rate ", "", "quota", "k;"),
+    *("message.format.version", "retention.ms", "SCRAM-SHA-256", "SCRAM-SHA-1", '"producer_byte_rate"', "leader.x$y"),
+)
+_STRAY = (
+    *("extra", "", "-", "--", "--verbose", "-v", "--desc", "--alt", "--entity", "--bootstrap", "---describe", "-h"),
+    *("--user-default", "--entity_type", "—describe", "--Describe", "#", "&&", "--topic", "--broker", "--dry-run"),
+    *("--force", "--all", "--entity-default", "--help"),
+)
+_NOISE = "=,[] \t%<>\"'\\;:é$#"
+_FILES = (
+    *(
+        "{}={}",
+        "{} = {}",
+        "{}:{}",
+        "{}\t{}",
+        "  {}={}",
+        "{}={}\\\n",
+        "# x\n{}={}",
+        "{}=\\u0031{}",
+        "{}={}\n{0}=2",
+        "{}",
+    ),
+    *("\ufeff{}={}", "{}={}\r\n", "export {}={}", '{}="{}"', "a\\=b={}{}", "!{}\n", "{}={}\n\n\n", "{}={} # five"),
+)
+_PROPERTIES = (
+    *("", "client.id=x\n", "request.timeout.ms=20000\n", "request.timeout.ms=20s\n", "retries=-1\n", "unknown=1\n"),
+    *(
+        "security.protocol=plaintext\n",
+        "security.protocol=TLS\n",
+        "client.dns.lookup=default\n",
+        "retries=2147483648\n",
+    ),
+    *("default.api.timeout.ms=10\n", "metrics.recording.level=info\n", "enable.metrics.push=TRUE\n", "retries = 3 \n"),
+    *("reconnect.backoff.ms=-5\n", "metrics.num.samples=0\n", "sasl.login.refresh.window.factor=2\n", "a=\\u12"),
+    *(
+        "security.protocol=SSL\nssl.truststore.location=/nowhere\n",
+        "bootstrap.servers=nowhere:1\n",
+        "send.buffer.bytes=x",
+    ),
+)
+_ADDRESSES: Mapping[str, Sequence[str]] = {
+    "zookeeper": (f",{ADDRESS}", f"{ADDRESS}/", f" {ADDRESS}", f"{ADDRESS}/nowhere", f"{ADDRESS}//x", f"{ADDRESS}/."),
+    "bootstrap-server": (
+        *(
+            f"PLAINTEXT://{ADDRESS}",
+            f"SASL_SSL://{ADDRESS}",
+            f"{ADDRESS},",
+            f",{ADDRESS}",
+            f" {ADDRESS} ",
+            f"{ADDRESS}/",
+        ),
+        *(f"{ADDRESS},{ADDRESS}", f"{ADDRESS} , {ADDRESS}", "localhost", "", "127.0.0.1:99999", f"a b,{ADDRESS}"),
+        *(f"kafka://{ADDRESS}", f"nowhere.invalid:9092,{ADDRESS}", "nowhere.invalid:9092", f"'{ADDRESS}'"),
+    ),
+}
+
+
+def _options(words: Words) -> list[Option]:
+    """The words by option."""
+    options: list[Option] = []
+    waiting = iter(words)
+    for word in waiting:
+        name = word.lstrip("-")
+        if word.startswith("-") and name not in _FLAGS and "=" not in word:
+            options.append([word, next(waiting, "")])
+        else:
+            options.append([word])
+    return options
+
+
+def _named(options: Sequence[Option], *names: str) -> list[int]:
+    """The places of options with an argument by those names, or of any."""
+    return [
+        index
+        for index, option in enumerate(options)
+        if len(option) == 2 and (not names or option[0].lstrip("-") in names) and ADDRESS not in option[1]
+    ]
+
+
+def _replaced(options: list[Option], index: int, *instead: Option) -> list[Option]:
+    return [*options[:index], *instead, *options[index + 1 :]]
+
+
+def _other_form(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    """`--user=alice`, `-user alice`: the same to jopt."""
+    index = rng.randrange(len(options))
+    option = options[index]
+    name = option[0].lstrip("-")
+    form = rng.choice(("--{}", "-{}"))
+    if len(option) == 2 and rng.random() < 0.7:
+        return _replaced(options, index, [f"{form.format(name)}={option[1]}"])
+    return _replaced(options, index, [form.format(name), *option[1:]])
+
+
+def _shuffled(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    return rng.sample(options, len(options))
+
+
+def _twice(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    at = rng.randrange(len(options) + 1)
+    return [*options[:at], list(rng.choice(options)), *options[at:]]
+
+
+def _dropped(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    if len(options) < 2:
+        return options
+    index = rng.randrange(len(options))
+    option = options[index]
+    return _replaced(options, index, *([] if len(option) == 1 or rng.random() < 0.5 else [option[:1]]))
+
+
+def _with_a_stray_word(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    at = rng.randrange(len(options) + 1)
+    return [*options[:at], [rng.choice(_STRAY)], *options[at:]]
+
+
+def _renamed(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    found = _named(options, "user", "client", "entity-name")
+    if not found:
+        return options
+    index = rng.choice(found)
+    return _replaced(options, index, [options[index][0], rng.choice(_NAMES)])
+
+
+def _revalued(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    """Another number, or another key, somewhere in what is set or deleted."""
+    found = _named(options, "add-config", "delete-config")
+    if not found:
+        return options
+    index = rng.choice(found)
+    name, text = options[index]
+    items = text.split(",")
+    at = rng.randrange(len(items))
+    key, equals, value = items[at].partition("=")
+    if "SCRAM" not in items[at] and equals and rng.random() < 0.7:
+        value = rng.choice(_VALUES)
+    else:
+        key = rng.choice(_KEYS)
+    items[at] = f"{key}{equals}{value}"
+    return _replaced(options, index, [name, ",".join(items)])
+
+
+def _with_noise(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    """A character more or less in an argument."""
+    found = [index for index in _named(options) if options[index][1] and "@FILE" not in options[index][1]]
+    if not found:
+        return options
+    index = rng.choice(found)
+    name, text = options[index]
+    at = rng.randrange(len(text) + 1)
+    if rng.random() < 0.5:
+        return _replaced(options, index, [name, text[:at] + rng.choice(_NOISE) + text[at:]])
+    return _replaced(options, index, [name, text[: max(at - 1, 0)] + text[at:]])
+
+
+def _from_a_file(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    found = _named(options, "add-config")
+    if not found:
+        return options
+    index = rng.choice(found)
+    key, value = options[index][1].partition(",")[0].partition("=")[::2]
+    # `str.format` with both kinds of fields would not do.
+    text = rng.choice(_FILES).replace("{0}", key).replace("{}", key, 1).replace("{}", value, 1)
+    return _replaced(options, index, ["--add-config-file", f"@FILE:{text}@"])
+
+
+def _in_the_long_form(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    found = _named(options, "user", "client", "ip")
+    if not found:
+        return options
+    index = rng.choice(found)
+    kind = options[index][0].lstrip("-")
+    named = [["--entity-type", f"{kind}s"], ["--entity-name", options[index][1]]]
+    return _replaced(options, index, *rng.sample(named, 2))
+
+
+def _of_another_type(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+    found = _named(options, "entity-type")
+    if not found:
+        return options
+    types = ("users", "clients", "ips", "user", "Users", "users ", "users,clients", "", "bogus", "ip")
+    return _replaced(options, rng.choice(found), ["--entity-type", rng.choice(types)])
+
+
+def _elsewhere(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
+    """Another way to write the address."""
+    where = [index for index, option in enumerate(options) if option[-1] == ADDRESS and len(option) == 2]
+    if not where:
+        return options
+    return _replaced(options, where[0], [options[where[0]][0], rng.choice(_ADDRESSES[corpus.connection])])
+
+
+def _with_a_file_of_settings(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
+    name = "--command-config" if corpus.connection != "zookeeper" or rng.random() < 0.3 else "--zk-tls-config-file"
+    text = rng.choice(_PROPERTIES) if name == "--command-config" else rng.choice(("", "a=b\n", "a=\\u12"))
+    return [*options, [name, f"@FILE:{text}@" if rng.random() < 0.9 else rng.choice(("/nowhere", "", "/"))]]
+
+
+def _crossed(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
+    """The beginning of one line and the end of another, as a slip of the clipboard has it."""
+    other = _options(rng.choice(corpus.lines))
+    return options[: rng.randrange(1, len(options) + 1)] + other[rng.randrange(len(other)) :]
+
+
+_MUTATIONS: Sequence[tuple[int, Mutation]] = (
+    *((4, _other_form), (2, _shuffled), (1, _twice), (1, _dropped), (2, _with_a_stray_word), (5, _renamed)),
+    *((6, _revalued), (3, _with_noise), (2, _from_a_file), (2, _in_the_long_form), (1, _of_another_type)),
+    *((1, _elsewhere), (1, _with_a_file_of_settings), (1, _crossed)),
+)
+
+
+def line(rng: Rng, corpus: Corpus) -> Words:
+    """One line of somebody's, with up to four things changed about it."""
+    connected = [[f"--{corpus.connection}", ADDRESS]]
+    options = _options(rng.choice(corpus.lines))
+    options = connected + options if rng.random() < 0.7 else options + connected
+    weights, mutations = zip(*_MUTATIONS, strict=True)
+    for mutation in rng.choices(mutations, weights, k=rng.choice((0, 1, 1, 1, 2, 2, 3, 4))):
+        options = mutation(rng, options, corpus) or options
+    return [word for option in options for word in option]
+
+
+_RATE = re.compile(r"connection_creation_rate[^0-9a-zA-Z,]*([0-9]+)")
+_ENOUGH = 100_000
+
+
+def is_for_brokers(words: Words) -> bool:
+    """Whether a line does no harm to those that come after it on the same brokers.
+
+    A limit of connections that a test would meet does, and so do credentials, which only Kafka's tool alters there.
+    """
+    text = " ".join(words)
+    return "SCRAM-SHA-" not in text and all(len(rate) < 19 and int(rate) >= _ENOUGH for rate in _RATE.findall(text))
+
+
+def sequences(seed: str, corpus: Corpus, *, on_brokers: bool) -> Iterator[list[Words]]:
+    """Lines for one cluster after another, a few each; without an end."""
+    rng = random.Random(f"{seed} {corpus.connection}")
+    while True:
+        lines = [line(rng, corpus) for _ in range(rng.randrange(3, 8))]
+        yield [words for words in lines if "\0" not in "".join(words) and (not on_brokers or is_for_brokers(words))]
+
+
+# --- What may be there before ---
+
+_NODES = (
+    '{"version":1,"config":{"producer_byte_rate":"1024","consumer_byte_rate":"2048"}}',
+    '{"version":1,"config":{"SCRAM-SHA-256":"salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"}}',
+    '{"version":1,"config":{"request_percentage":"50.0","x":"y"}}',
+)
+_PLACES = (
+    "users/user1",
+    "users/alice",
+    "clients/clientA",
+    "users/user1/clients/clientA",
+    "users/<default>",
+    "ips/10.1.2.3",
+)
+
+
+def nodes(rng: Rng) -> dict[str, str | None]:
+    """Config nodes as Kafka writes them, and as somebody with an editor or a broken disk has left them."""
+    found: dict[str, str | None] = {}
+    for place in rng.sample(_PLACES, rng.choice((0, 0, 1, 2, 3))):
+        text = rng.choice(_NODES)
+        change = rng.choice(("none", "none", "cut", "swap", "mark", "number", "blank", "more", "null"))
+        at = rng.randrange(len(text))
+        found[place] = {
+            "none": text,
+            "cut": text[:at],
+            "swap": text[:at] + rng.choice('{}[]":,1x') + text[at + 1 :],
+            "mark": f"\ufeff{text}",
+            "number": text.replace('"1024"', "1024").replace('"50.0"', "null"),
+            "blank": f" \n{text}\n",
+            "more": f"{text}{text}",
+            "null": None,
+        }[change]
+    return found
