@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kquota.backends import QuotaBackend
+from kquota.backends import QuotaBackend, describe_entities
 from kquota.core.alteration import AlterResult
 from kquota.core.entity import Entity
 from kquota.core.plan import Change, Plan, still_due
 from kquota.core.report import ApplyReport
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Uncertain
 
@@ -45,7 +46,7 @@ def apply(
     the error of the first change that the cluster would refuse, and what the backend raises before the first write:
     nothing has been written then. What happens afterwards is in the report and in the journal.
     """
-    due, conflicts = still_due(plan, backend.describe())
+    due, conflicts = still_due(plan, _shown(backend, plan.changes))
     if conflicts:
         named = ", ".join(map(str, conflicts[:3])) + (f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else "")
         raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
@@ -88,10 +89,15 @@ def _unverified(changes: Sequence[Change], results: Sequence[AlterResult], backe
     """The entities that a describe does not show as they were written."""
     try:
         backend.wait_visible(results, timeout_s=_VISIBLE_S)
-        shown = backend.describe()
+        shown = _shown(backend, changes)
     except KquotaError:
         return tuple(change.entity for change in changes)
-    return tuple(change.entity for change in changes if dict(shown.get(change.entity, {})) != dict(change.after))
+    return tuple(change.entity for change in changes if not change.is_made(shown.get(change.entity, {})))
+
+
+def _shown(backend: QuotaBackend, changes: Sequence[Change]) -> QuotaSnapshot:
+    """What the cluster shows of the entities of the changes."""
+    return describe_entities(backend, [change.entity for change in changes])
 
 
 def _after_failure(
@@ -100,16 +106,16 @@ def _after_failure(
     """What is there now decides, not what was answered: an answer may have been lost."""
     uncertain = {entity for entity, error in failed if isinstance(error, Uncertain)}
     try:
-        shown = backend.describe()
+        shown = _shown(backend, changes)
     except KquotaError:
         return ApplyReport(failed=tuple(failed), unknown=tuple(change.entity for change in changes))
-    made = [change for change in changes if dict(shown.get(change.entity, {})) == dict(change.after)]
+    made = [change for change in changes if change.is_made(shown.get(change.entity, {}))]
     there = {change.entity for change in made}
     unknown = tuple(
         change.entity
         for change in changes
         if change.entity not in there
-        and (change.entity in uncertain or dict(shown.get(change.entity, {})) != dict(change.before))
+        and (change.entity in uncertain or not change.is_due(shown.get(change.entity, {})))
     )
     known = there | {*unknown} | {entity for entity, _ in failed}
     taken_back = _take_back(made, backend) if rollback else set()

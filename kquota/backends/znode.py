@@ -22,6 +22,7 @@ CONFIG = "/config"
 CHANGES = "/config/changes"
 CHANGE_PREFIX = "/config/changes/config_change_"
 CONTROLLER = "/controller"
+CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
 """Written anew whenever a broker becomes the controller, or KRaft takes over."""
 CLIENTS = "clients"
@@ -351,8 +352,8 @@ class NodeConfig:
                 hint=_advice(entity, [name for name, _ in faults]),
             )
         # A value that no broker can parse still counts as set: it can be deleted, strictly too.
-        after = alteration.applied_to({key: 0 if value is None else value for key, value in reading.stored.items()})
         before = reading.values()
+        after = alteration.applied_to(before, reading.stored.keys())
         if not alteration.set and reading.stored.keys().isdisjoint(alteration.remove):
             return NodeChange(before, before, None)
         removed = {key.value for key in alteration.remove}
@@ -400,3 +401,13 @@ def kraft_controller_epoch(data: bytes | None) -> int:
         return 0
     epoch = document.get("kraftControllerEpoch") if isinstance(document, dict) else None
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else 0
+
+
+def cluster_id(data: bytes | None) -> str | None:
+    """Kafka's cluster id, from the data of `/cluster/id`; None for anything else."""
+    try:
+        document = _parse(data)
+    except ValueError:
+        return None
+    found = document.get("id") if isinstance(document, dict) else None
+    return found if isinstance(found, str) and found else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.output_option("table", "json")
 def command(id: str | None, journal: Path, output: str) -> None:
-    """Show what apply, undo and reconcile did, and what became of it.
+    """Show what apply, alter, undo and reconcile did, and what became of it.
 
     With an ID (or a fingerprint), what that one changed.
 
@@ -52,8 +52,8 @@ def command(id: str | None, journal: Path, output: str) -> None:
 
 
 def _print(entries: tuple[Entry, ...]) -> None:
+    from kquota.changes import undone
     from kquota.cli.text import Column, moment, print_table
-    from kquota.cli.undo import undone
     from kquota.core.plan import Action
 
     gone = undone(entries)

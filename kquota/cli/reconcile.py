@@ -25,11 +25,13 @@ def command(journal: Path, **options: Any) -> int:
       kquota reconcile --bootstrap-server localhost:9092
       */5 * * * *  kquota reconcile --context prod
     """
-    from kquota.cli.apply import now
-    from kquota.cli.undo import take_back, undone
+    from kquota.changes import now, undone
+    from kquota.cli import consent
+    from kquota.cli.undo import take_back
     from kquota.documents.journal import Journal
     from kquota.errors import Conflict
 
+    named = consent.label(options)
     entries = Journal(journal).entries(session.cluster_name(options))
     gone, time = undone(entries), now()
     due = [
@@ -43,7 +45,9 @@ def command(journal: Path, **options: Any) -> int:
     with session.open_backend(options) as backend:
         for entry in reversed(due):
             try:
-                code = take_back(entry, backend, journal=journal, yes=True, output="table", command="reconcile")
+                code = take_back(
+                    entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                )
             except Conflict as error:
                 click.echo(f"kquota: {entry.id}: {error.message}", err=True)
                 code = exit_code_of(error)

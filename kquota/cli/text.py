@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.streams import coloured, console
+from kquota.core.duration import duration as _duration
 from kquota.core.entity import Entity
 
 if TYPE_CHECKING:
     from kquota.core.simulation import CounterResult
+
+
+duration = _duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +170,6 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer.writerow(headings)
     writer.writerows(rows)
     click.echo(out.getvalue(), nl=False)
-
-
-def duration(milliseconds: int) -> str:
-    """A length of time for people: `398 ms`, `12.5 s`, `18 min 10 s`."""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    if milliseconds < 120_000:
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(round(milliseconds / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
 def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:

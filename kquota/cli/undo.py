@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @params.cluster_options
 @params.output_option("table", "json")
 def command(id: str | None, yes: bool, journal: Path, output: str, **options: Any) -> int:
-    """Take back what an apply did.
+    """Take back what an apply or an alter did.
 
     ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
     undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and
@@ -34,42 +33,45 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
       kquota undo --bootstrap-server localhost:9092
       kquota undo 3f2a91c0d4e5 --yes
     """
+    from kquota.changes import last_standing
+    from kquota.cli import consent
     from kquota.documents.journal import Journal
 
+    named = consent.label(options)
     cluster = session.cluster_name(options)
     book = Journal(journal)
-    entry = _last(book.entries(cluster), cluster) if id is None else book.entry(id)
+    entry = last_standing(book.entries(cluster), cluster) if id is None else book.entry(id)
     if entry.cluster != cluster:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {cluster}")
     with session.open_backend(options) as backend:
-        return take_back(entry, backend, journal=journal, yes=yes, output=output, command="undo")
+        return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
 
 
-def undone(entries: Sequence[Entry]) -> frozenset[str]:
-    """The ids of the entries that were taken back."""
-    return frozenset(entry.undoes for entry in entries if entry.undoes is not None and entry.outcome == "applied")
+def take_back(
+    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: str
+) -> int:
+    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
 
-
-def _last(entries: Sequence[Entry], cluster: str) -> Entry:
-    gone = undone(entries)
-    for entry in reversed(entries):
-        if entry.may_have_changed and entry.undoes is None and entry.id not in gone:
-            return entry
-    raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
-
-
-def take_back(entry: Entry, backend: QuotaBackend, *, journal: Path, yes: bool, output: str, command: str) -> int:
-    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code."""
+    What was there may be there again: of the review, the freezes alone are said.
+    """
+    from kquota.backends import describe_entities
+    from kquota.changes import with_freezes
+    from kquota.cli import consent
     from kquota.cli.apply import carry_out
+    from kquota.core.review import related
 
+    back = entry.plan.inverse
+    consent.check_cluster(back, backend)
+    around = [each for change in back.changes for each in related(change.entity)]
     return carry_out(
-        entry.plan.inverse,
-        backend.describe(),
+        with_freezes(back, describe_entities(backend, around)),
         backend=backend,
         labels={},
         cluster=entry.cluster,
+        named=named,
         journal=journal,
         yes=yes,
+        force=False,
         rollback=True,
         output=output,
         command=command,

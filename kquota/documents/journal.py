@@ -15,7 +15,7 @@ from kquota.errors import InputError
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "undo", "reconcile"]
+Command = Literal["apply", "alter", "undo", "reconcile"]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kquota.core.entity import Entity
 from kquota.core.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quota import QuotaKey, Value, differ
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
 # that lists all (8 ms and 150 ms for 10,000 entities): beyond this many, whole kinds of entities are read at once.
@@ -49,6 +49,7 @@ class KafkaBackend(ClosesOnExit):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+        self._bootstrap = bootstrap
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
 
     def close(self) -> None:
@@ -96,6 +97,20 @@ class KafkaBackend(ClosesOnExit):
         if answer.error_code != NONE:
             raise error_of(answer.error_code, answer.error_message)
         return len(answer.brokers)
+
+    @property
+    def cluster_address(self) -> str:
+        """`kafka://` and the bootstrap servers."""
+        return f"kafka://{self._bootstrap}"
+
+    def cluster_id(self) -> str | None:
+        """Kafka's cluster id; None of brokers before Kafka 2.8 and of those that do not say. Raises Unreachable."""
+        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
+        try:
+            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+        except (Rejected, Unauthorized):
+            return None
+        return answer.cluster_id or None if answer.error_code == NONE else None
 
     def _current(self, entities: Sequence[Entity]) -> tuple[Stored, dict[Entity, KquotaError]]:
         """What is set on those entities, and maybe others; and which of them the broker refuses to describe.
