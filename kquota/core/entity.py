@@ -153,7 +153,7 @@ _COMPONENT = re.compile(r"(user|client-id|ip)=")
 _SEPARATOR = re.compile(r",(?=(?:user|client-id|ip)=)")
 # What people write for the types: behind a comma or a semicolon it is most likely a part that was meant.
 _WORDS = r"(?:user[-_. ]?names?|users?|principals?|client[-_. ]?ids?|clients?|ip[-_. ]?address(?:es)?|ips?)"
-NEAR_PART = re.compile(rf"\s*[,;]\s*(?P<word>{_WORDS})\s*=", re.IGNORECASE)
+NEAR_PART = re.compile(rf"[,;]\s*(?P<word>{_WORDS})\s*=", re.IGNORECASE)
 _NEAR_START = re.compile(rf"\s*(?P<word>{_WORDS})\s*[=:]", re.IGNORECASE)
 
 
@@ -221,7 +221,7 @@ def _read_name(text: str, start: int) -> tuple[Name, int]:
             position += 1
         elif (near := NEAR_PART.match(text, position)) is not None:
             meant = f"{text[:position]},{meant_type(near['word']).value}={text[near.end() :].lstrip()}"
-            separator = near[0].strip()[0]
+            separator = near[0][0]
             raise InputError(
                 f"malformed entity {text!r}: did you mean {meant}?",
                 hint=f"if it is a part of the name, write \\{separator} for the {separator!r}",
