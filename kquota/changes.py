@@ -18,7 +18,7 @@ from kquota.core.plan import Change, Plan, plan_of
 from kquota.core.plan import plan as core_plan
 from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
-from kquota.core.review import UNSEEN, Guards, freezes, related, standing, with_review
+from kquota.core.review import UNSEEN, Guards, freezes, of_names, related, standing, with_review
 from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quota_file
@@ -191,7 +191,7 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
         return Rehearsal(results, _unseen(results), blind=True)
     made = plan_of(alterations, results)
     if not made:
-        return Rehearsal(results, made)
+        return Rehearsal(results, replace(made, objections=of_names(alterations)))
     few = len(made.changes) <= _FEW and not (guards is not None and guards.internal)
     around = [entity for change in made.changes for entity in related(change.entity)]
     seen = describe_entities(backend, around) if few else backend.describe()
@@ -262,9 +262,10 @@ def alter(
         first = first or planned
         due = {change.entity for change in planned.changes}
         results.update((each.entity, each) for each in rehearsal.results if each.entity not in due)
+        if planned or planned.objections:
+            consent(rehearsal)
         if not planned:
             break
-        consent(rehearsal)
         answered = {each.entity: each for each in rehearsal.results}
         try:
             report = reconcile.apply(

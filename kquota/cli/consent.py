@@ -83,11 +83,12 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
         alike = " like it" if all(each.name == first.name for each in refusals) else ""
         more = f" (and {others} more{alike})" if others else ""
         raise Refused(f"refused: {safe(first.message)}{more}", hint=_lifted(first))
+    questions = standing(objections, yes=yes, force=force) if question else ()
+    if questions and not sys.stdin.isatty():
+        more = f" (and {len(questions) - 1} more like it)" if len(questions) > 1 else ""
+        raise Refused(f"refused: {safe(questions[0].message)}{more}", hint=_lifted(questions[0]))
     announce(objections)
-    questions = standing(objections, yes=yes, force=force)
-    if questions and question:
-        if not sys.stdin.isatty():
-            raise Refused(f"refused: {safe(questions[0].message)}", hint=_lifted(questions[0]))
+    if questions:
         ask(question, done=done, yes="does it")
 
 

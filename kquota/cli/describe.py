@@ -133,7 +133,7 @@ def print_snapshot(
         return
     if output == "name":
         for entity in snapshot:
-            click.echo(entity_text(entity))
+            click.echo(safe(entity))
         return
     if not snapshot and not mechanisms:
         note("no quotas are set")

@@ -48,7 +48,7 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
     if name is DEFAULT or is_literal_default(name):
         return None
     flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
-    if name != name.strip() or _is_invisible(name[0]) or _is_invisible(name[-1]):
+    if _is_invisible(name[0]) or _is_invisible(name[-1]):
         return f"the name {name!r} begins or ends with a blank"
     if name == "*":
         return f"'*' is no wildcard in quotas, it is a name: every {entity_type.value} is {flag}"
@@ -66,5 +66,5 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
 
 
 def _is_invisible(character: str) -> bool:
-    """Whether nobody sees the character: a zero-width one, or one that only controls."""
-    return unicodedata.category(character) in ("Cf", "Cc", "Zs", "Zl", "Zp")
+    """Whether nobody sees the character: a blank, or one without width. (Tables spell out what controls terminals.)"""
+    return unicodedata.category(character) in ("Zs", "Cf")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kquota.core.alteration import Alteration
 from kquota.core.duration import duration
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.lint import RULES, Finding, concerning, lint
@@ -152,6 +153,18 @@ def with_review(
     return replace(plan, objections=tuple(sorted((*kept, *new), key=lambda objection: -objection.severity)))
 
 
+def of_names(alterations: Iterable[Alteration]) -> tuple[Objection, ...]:
+    """What speaks against the names of entities that are to be set, also where nothing would change."""
+    kinds = {rule.name: rule for rule in RULES}
+    wished = QuotaSnapshot({alteration.entity: alteration.set for alteration in alterations})
+    names = [kinds["user-prefix"], kinds["literal-default"], kinds["doubtful-name"]]
+    return tuple(
+        _RULES[found.rule.name].objection(f"{found.entity}: {_about_names(found.entity)}")
+        for found in lint(wished, rules=names)
+        if found.entity is not None
+    )
+
+
 def standing(objections: Iterable[Objection], *, yes: bool = False, force: bool = False) -> tuple[Objection, ...]:
     """The objections that stop a plan: refusals unless `force`, questions unless `yes` or `force`; never a warning."""
     least = Severity.REFUSAL if yes else Severity.QUESTION
@@ -172,7 +185,8 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
     """For how long a client stands still that uses its present byte rate in full when the lower limit comes.
 
     The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it. What
-    governs the clients of an entity decides, so the deletion of a limit above a lower default counts as well.
+    governs the clients of an entity decides, so the deletion of a limit above a lower default counts as well; where a
+    client gets another counter, that one has counted nothing yet.
     """
     after: QuotaSnapshot | None = None
     worst: dict[Entity, tuple[float, str]] = {}
@@ -185,9 +199,10 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
         for change in touched:
             for user, client_id in _clients(change.entity):
                 old, new = was.resolve(user, client_id), becomes.resolve(user, client_id)
-                if change.entity not in (old.entity, new.entity) or old.limit is None or not (new.limit or 0) > 0:
+                if change.entity not in (old.entity, new.entity) or old.sensor != new.sensor:
                     continue
-                assert new.limit is not None
+                if old.limit is None or new.limit is None or not new.limit > 0:
+                    continue
                 seconds = (old.limit - new.limit) / new.limit * _WINDOW_S
                 if seconds > worst.get(change.entity, (0.0, ""))[0]:
                     worst[change.entity] = seconds, f"{key} {humanize(key, old.limit)} to {humanize(key, new.limit)}"

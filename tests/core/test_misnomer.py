@@ -46,7 +46,6 @@ def test_what_somebody_may_be_called(entity: Entity) -> None:
     ("name", "word"),
     [
         ("alice ", "blank"),
-        ("\talice", "blank"),
         ("alice\u200b", "blank"),
         ("\u00a0alice", "blank"),
         ("*", "--user-defaults"),

@@ -97,6 +97,13 @@ def test_protected_entities_and_internal_principals_are_guarded() -> None:
         ({}, {ALICE: {PRODUCER: MB}}, None, ""),
         ({ALICE: {PRODUCER: MB}}, {ALICE: {PRODUCER: 10 * MB}}, None, ""),
         ({ALICE: {PRODUCER: 10 * MB}}, {}, None, ""),
+        # Another counter has counted nothing yet.
+        (
+            {ALICE: {PRODUCER: 10 * MB}},
+            {ALICE: {PRODUCER: 10 * MB}, Entity(user="alice", client_id=DEFAULT): {PRODUCER: MB // 100}},
+            None,
+            "",
+        ),
         # What comes first for the clients decides.
         (
             {USERS: {PRODUCER: 10 * MB}, CLIENTS: {PRODUCER: 10 * MB}},
