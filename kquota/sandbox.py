@@ -199,9 +199,7 @@ def pyspark_jars(patterns: Sequence[str]) -> list[Path]:
     # Found, not imported: importing pyspark takes longer than starting ZooKeeper.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingDependency(
-            "the sandbox needs PySpark's jars, and PySpark is not installed", hint="pip install 'kquota[sandbox]'"
-        )
+        raise MissingDependency("the sandbox needs PySpark's jars, and PySpark is not installed", extra="sandbox")
     folder = Path(spec.origin).parent / "jars"
     names = sorted(path.name for path in folder.glob("*.jar"))
     found: list[Path] = []

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kquota import sandbox
+from kquota.cli.sandbox import command
 from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import Sandbox
 
@@ -64,6 +66,24 @@ def test_start_status_stop(tmp_path: Path) -> None:
     again = sandbox.start(folder, state.port)
     assert sandbox.stop(folder) is True
     assert again.port == state.port
+
+
+def test_a_start_of_the_sandbox_that_runs_prints_where_it_serves(tmp_path: Path) -> None:
+    """So that `export KQUOTA_ZOOKEEPER=$(kquota sandbox start)` works in a second shell."""
+    folder = tmp_path / "zk"
+    state = sandbox.start(folder)
+    try:
+        for arguments in ([], ["--port", str(state.port)]):
+            again = CliRunner().invoke(command, ["start", "--dir", str(folder), *arguments])
+            assert (again.exit_code, again.stdout) == (0, f"{state.connect}\n")
+            assert "runs already" in again.stderr
+        with pytest.raises(Refused, match="runs already"):
+            CliRunner().invoke(
+                command, ["start", "--dir", str(folder), "--port", "1"], catch_exceptions=False, standalone_mode=False
+            )
+        assert sandbox.status(folder) == state
+    finally:
+        sandbox.stop(folder)
 
 
 def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
@@ -134,7 +154,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependency) as caught, Sandbox():
         pass
-    assert caught.value.hint == "pip install 'kquota[sandbox]'"
+    assert caught.value.extra == "sandbox"
 
 
 def test_a_failed_start_is_told_and_cleaned_up() -> None:

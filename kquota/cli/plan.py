@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, wrote
 
 if TYPE_CHECKING:
     from kquota.cli.whatif import Replayed
@@ -123,6 +123,7 @@ def command(
     planned = with_review(planned, current, guards, findings)
     if out is not None:
         save(planned, quota_file.labels, out)
+        wrote(out, f"'kquota apply {out}' applies it")
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
     unnamed = 0 if prune else sum(entity not in quota_file.entries for entity in current)
     review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options), unnamed)

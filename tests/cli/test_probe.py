@@ -189,7 +189,8 @@ def test_without_confluent_kafka(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("probe", "produce", "--topic", "x", "--bootstrap-server", "127.0.0.1:1", PYTHONPATH=path)
 
     assert done.code == 8
-    assert done.complaint == "kquota: the probe needs confluent-kafka (pip install 'kquota[probe]')"
+    assert done.complaint.startswith("kquota: the probe needs confluent-kafka (pip install ")
+    assert done.complaint.endswith("[probe]')")
 
 
 def test_nobody_there(kquota: Kquota) -> None:
