@@ -20,7 +20,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
 from kquota.core.review import UNSEEN, Guards, freezes, of_names, related, standing, with_review
 from kquota.core.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal
+from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Refused, Uncertain
 
@@ -125,10 +125,11 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
     """
     book = Journal(journal or default_journal())
     address = address_of(cluster)
-    entry = last_standing(book.entries(address), address) if id is None else book.entry(id)
+    pages = book.read()
+    entry = last_standing(pages, address) if id is None else meant(pages, id, address)
     if entry.cluster != address:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {address}")
-    back = entry.plan.inverse
+    back = entry.made.inverse
     check_cluster(back, cluster)
     return reconcile.apply(back, cluster, journal=book, cluster=address, clock=now, command="undo", undoes=entry.id)
 
@@ -153,16 +154,20 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
         )
 
 
-def undone(entries: Sequence[Entry]) -> frozenset[str]:
-    """The ids of the entries that were taken back."""
-    return frozenset(entry.undoes for entry in entries if entry.undoes is not None and entry.outcome == "applied")
+def meant(pages: Pages, text: str, cluster: str) -> Entry:
+    """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone.
+
+    Raises InputError where there is none, or several.
+    """
+    found = pages.named(text, cluster=cluster)
+    open_ones = tuple(entry for entry in found if pages.can_be_undone(entry) and entry.undoes is None)
+    return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
 
 
-def last_standing(entries: Sequence[Entry], cluster: str) -> Entry:
+def last_standing(pages: Pages, cluster: str) -> Entry:
     """The last entry that can be taken back and is no undo itself. Raises InputError where there is none."""
-    gone = undone(entries)
-    for entry in reversed(entries):
-        if entry.may_have_changed and entry.undoes is None and entry.id not in gone:
+    for entry in reversed(pages.of(cluster)):
+        if entry.undoes is None and pages.can_be_undone(entry):
             return entry
     raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
 

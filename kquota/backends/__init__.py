@@ -6,6 +6,7 @@ Every backend gives the same answers (`tests/backends/contract.py` runs once per
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
@@ -104,6 +105,18 @@ class KnowsCluster(Protocol):
 
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None where the servers do not say. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class WritesAlone(Protocol):
+    """A backend whose store does not compare and set, so that kquota's own writers wait for each other."""
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Keeps other kquota writers of this cluster on this host waiting; a holder may enter it again.
+
+        Raises Conflict when another one does not end in time.
+        """
         ...
 
 

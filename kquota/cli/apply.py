@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,13 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import ask, console, note, shows_progress
+from kquota.cli.streams import ask, console, note, shows_progress, stoppable
 
 if TYPE_CHECKING:
     from kquota.cli.plan import Labels
     from kquota.core.plan import Plan
     from kquota.core.report import ApplyReport
+    from kquota.documents.journal import Entry
     from kquota.documents.quotas import QuotaFile
 
 
@@ -160,7 +162,9 @@ def carry_out(
     if not yes:
         ask(f"Apply to {named} ({summary(planned)})?", done="applied", yes="applies")
     consent.name_cluster(named)
-    with _progress() as progress:
+    begun: list[Entry] = []
+    bar = _progress()
+    with bar as progress, stoppable() as stop, _says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
@@ -172,13 +176,42 @@ def carry_out(
             undoes=undoes,
             rollback=rollback,
             progress=progress,
+            stop=stop,
+            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=rollback),
+            begun=begun.append,
         )
     if output == "json":
         _print_json(report, planned)
-    return _conclude(report, expires)
+    return _conclude(report, stop.exit_code, expires)
 
 
-def _conclude(report: ApplyReport, expires: int | None = None) -> int:
+@contextlib.contextmanager
+def _says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+    """Whatever ends a run that has begun to write, its user learns of the way back."""
+    try:
+        yield
+    except BaseException:
+        for entry in begun:
+            click.echo(
+                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
+                " back",
+                err=True,
+            )
+        raise
+
+
+def _asked_to_take_back(bar: _progress, done: int, total: int, *, otherwise: bool) -> bool:
+    """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
+    bar.stop()
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return otherwise
+    try:
+        return click.confirm(f"{done} of {total} entities are written. Take them back?", default=otherwise, err=True)
+    except click.Abort:
+        return False
+
+
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, expires: int | None = None) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
@@ -203,6 +236,8 @@ def _conclude(report: ApplyReport, expires: int | None = None) -> int:
     if report.applied or report.unknown:
         again = "the same once more completes it, " if report.outcome != "applied" else ""
         entry = f"; {again}'kquota undo {report.entry}' takes it back"
+    if report.unfinished is not None:
+        click.echo(f"kquota: {report.entry} stays unfinished: {safe(report.unfinished)}", err=True)
     if report.outcome == "applied":
         note(f"{text}{entry}")
         if expires is not None and report.applied:
@@ -212,8 +247,10 @@ def _conclude(report: ApplyReport, expires: int | None = None) -> int:
                 f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a"
                 " systemd timer; without it, it stays"
             )
-        return ExitCode.OK
-    click.echo(f"{text}{entry}", err=True)
+        return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
+    click.echo(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}", err=True)
+    if report.interrupted:
+        return stopped
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
@@ -245,5 +282,9 @@ class _progress:
         return lambda done, total: self._bar.update(task, completed=done, total=total)
 
     def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Takes the bar away."""
         if self._bar is not None:
             self._bar.stop()

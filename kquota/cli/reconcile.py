@@ -9,6 +9,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.text import safe
 
 
 @click.command("reconcile")
@@ -25,23 +26,24 @@ def command(journal: Path, **options: Any) -> int:
       kquota reconcile --bootstrap-server localhost:9092
       */5 * * * *  kquota reconcile --context prod
     """
-    from kquota.changes import now, undone
+    from kquota.changes import now
     from kquota.cli import consent
-    from kquota.cli.undo import take_back
+    from kquota.cli.undo import take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import Conflict
 
     named = consent.label(options)
-    entries = Journal(journal).entries(session.cluster_name(options))
-    gone, time = undone(entries), now()
+    pages, time = Journal(journal).read(), now()
+    warn_unreadable(pages)
     due = [
         entry
-        for entry in entries
-        if entry.expires is not None and entry.expires <= time and entry.may_have_changed and entry.id not in gone
+        for entry in pages.of(session.cluster_name(options))
+        if entry.expires is not None and entry.expires <= time and pages.can_be_undone(entry)
     ]
+    # What cannot be read may be over as well.
+    worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
-        return ExitCode.OK
-    worst = 0
+        return worst
     with session.open_backend(options) as backend:
         for entry in reversed(due):
             try:
@@ -49,7 +51,7 @@ def command(journal: Path, **options: Any) -> int:
                     entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
                 )
             except Conflict as error:
-                click.echo(f"kquota: {entry.id}: {error.message}", err=True)
+                click.echo(f"kquota: {entry.id}: {safe(error.message)}", err=True)
                 code = exit_code_of(error)
             worst = worst or code
     return worst

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.text import safe
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Entry, Pages
 
 
 @click.command("undo")
@@ -33,18 +34,27 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
       kquota undo --bootstrap-server localhost:9092
       kquota undo 3f2a91c0d4e5 --yes
     """
-    from kquota.changes import last_standing
+    from kquota.changes import last_standing, meant
     from kquota.cli import consent
     from kquota.documents.journal import Journal
 
     named = consent.label(options)
     cluster = session.cluster_name(options)
-    book = Journal(journal)
-    entry = last_standing(book.entries(cluster), cluster) if id is None else book.entry(id)
+    pages = Journal(journal).read()
+    warn_unreadable(pages)
+    entry = last_standing(pages, cluster) if id is None else meant(pages, id, cluster)
     if entry.cluster != cluster:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {cluster}")
     with session.open_backend(options) as backend:
         return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
+
+
+def warn_unreadable(pages: Pages) -> None:
+    """The files of the journal that are no entries, a line each on stderr."""
+    for name, why in pages.unreadable:
+        click.echo(
+            f"kquota: warning: {safe(str(pages.folder / name))} is no entry of the journal: {safe(why)}", err=True
+        )
 
 
 def take_back(
@@ -60,7 +70,7 @@ def take_back(
     from kquota.cli.apply import carry_out
     from kquota.core.review import related
 
-    back = entry.plan.inverse
+    back = entry.made.inverse
     consent.check_cluster(back, backend)
     around = [each for change in back.changes for each in related(change.entity)]
     return carry_out(

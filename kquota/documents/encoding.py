@@ -80,10 +80,10 @@ def read_document(path: Path, schema_name: str) -> Document:
     return data
 
 
-def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
+def write_text(path: Path, text: str, *, mode: int | None = None, new: bool = False) -> None:
     """Writes a file, whole or not at all, with those permissions; else with those it has, or for its owner only.
 
-    Raises InputError when it cannot be written.
+    Raises InputError when it cannot be written, and with `new` FileExistsError when there is such a file.
     """
     import tempfile
 
@@ -100,12 +100,45 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        if new:
+            _link(temporary, path)
+        else:
+            temporary.replace(path)
+        _keep_name(path.parent)
+    except FileExistsError:
+        if new:
+            raise
+        raise InputError(f"{path}: cannot be written") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Gives a whole file its name, unless there is a file of that name. Raises OSError."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            temporary.replace(path)
+        except OSError:
+            path.unlink()
+            raise
+
+
+def _keep_name(folder: Path) -> None:
+    """Has the names in a folder survive a loss of power, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_text(path: Path) -> str:

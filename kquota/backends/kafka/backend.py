@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kquota.backends import ClosesOnExit, wire
@@ -13,6 +14,7 @@ from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.quotas import Stored, describe_request, read_rows
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
+from kquota.backends.kafka.turns import Turns, Written
 from kquota.backends.kafka.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -43,14 +45,19 @@ class KafkaBackend(ClosesOnExit):
     A KRaft broker answers from its own copy of the metadata, which lags behind an acknowledged alter (20 ms on an idle
     broker, 0.3 s after 9,000 entities). Reads of the same backend wait up to 2 s until they show what it wrote; use
     `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
+
+    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and kquota's own
+    writers of a cluster on one host take turns (`alone`); another tool's write may fall in between.
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
+        self._address = bootstrap
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
         self._bootstrap = bootstrap
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
+        self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
         self._session.close()
@@ -64,10 +71,32 @@ class KafkaBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         writer = Writer(self._session, self._current, validate_only=validate_only)
-        results = writer.alter(alterations)
-        for entity, values in writer.written.items():
+        if validate_only:
+            return writer.alter(alterations)
+        with self.alone():
+            try:
+                return writer.alter(alterations)
+            finally:
+                self._expect(writer.written)
+                self._turns.wrote(writer.written)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other writers of kquota to this cluster on this host waiting; see `Turns.alone`."""
+        with self._turns.alone(self._expect):
+            yield
+
+    def _expect(self, written: Written) -> None:
+        """Has reads wait until they show it."""
+        for entity, values in written.items():
             self._unseen.setdefault(entity, {}).update(values)
-        return results
+
+    def _cluster_name(self) -> str:
+        """The cluster's id; before Kafka 2.8 the addresses that were given."""
+        try:
+            return f"the cluster {self._describe_cluster().cluster_id}"
+        except Rejected:
+            return f"the cluster at {self._address}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         """Waits until the broker shows what the results changed; returns the entities that it does not show in time.
@@ -92,11 +121,14 @@ class KafkaBackend(ClosesOnExit):
 
     def broker_count(self) -> int:
         """How many brokers are alive. Raises Unreachable or Unauthorized, and Rejected by brokers before Kafka 2.8."""
+        return len(self._describe_cluster().brokers)
+
+    def _describe_cluster(self) -> wire.DescribeClusterResponse:
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
         (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
         if answer.error_code != NONE:
             raise error_of(answer.error_code, answer.error_message)
-        return len(answer.brokers)
+        return answer
 
     @property
     def cluster_address(self) -> str:
