@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -225,13 +226,16 @@ def _unseen(results: Sequence[AlterResult]) -> Plan:
 class Altered:
     """What came of alterations: a result per entity in the order of mention, and the journal's entries.
 
-    `unverified` were written, but a describe shows other values.
+    `unverified` were written, but a describe shows other values. `interrupted`: it was stopped before its end.
+    `unfinished` is why the journal does not know what came of it.
     """
 
     results: tuple[AlterResult, ...]
     entries: tuple[str, ...] = ()
     unverified: tuple[Entity, ...] = ()
     plan: Plan | None = None
+    interrupted: bool = False
+    unfinished: str | None = None
 
 
 def alter(
@@ -243,13 +247,16 @@ def alter(
     cluster: str,
     guards: Guards | None = None,
     progress: Progress = lambda done, total: None,
+    writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
+    begun: Callable[[Entry], None] = lambda entry: None,
 ) -> Altered:
     """Alters on the one road: rehearse, ask for consent, apply, journal.
 
     An alteration is about its own keys: when another writer changes one of these meanwhile, it is planned anew, and
     `consent` is asked again. Entities that cannot be altered have their error in their result; the others are altered
     all the same. Raises what `consent` raises, and what `QuotaBackend.alter` raises when nothing at all could be done.
-    Through a controller nothing can be planned: it is written at once, without a way back.
+    Through a controller nothing can be planned: it is written at once, without a way back. `writing` is entered for
+    each write and gives what is asked whether to stop; `begun` is that of `kquota.reconcile.apply`.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]
@@ -258,6 +265,7 @@ def alter(
     entries: list[str] = []
     unverified: list[Entity] = []
     first: Plan | None = None
+    interrupted, unfinished = False, None
     for attempt in range(_ATTEMPTS):
         rehearsal = rehearse(backend, pending, guards)
         if rehearsal.blind:
@@ -273,21 +281,23 @@ def alter(
             break
         answered = {each.entity: each for each in rehearsal.results}
         try:
-            report = reconcile.apply(
-                planned,
-                backend,
-                journal=journal,
-                cluster=cluster,
-                clock=now,
-                command="alter",
-                rollback=False,
-                progress=progress,
-            )
-        except Conflict as conflict:  # before the first write
-            if attempt == _ATTEMPTS - 1:
+            with writing() as stop:
+                report = reconcile.apply(
+                    planned,
+                    backend,
+                    journal=journal,
+                    cluster=cluster,
+                    clock=now,
+                    command="alter",
+                    rollback=False,
+                    progress=progress,
+                    stop=stop,
+                    begun=begun,
+                )
+        except Conflict:  # before the first write
+            if attempt == _ATTEMPTS - 1 or stop():
                 raise
             _back_off(attempt)
-            del conflict
             continue
         if report.entry is not None:
             entries.append(report.entry)
@@ -297,18 +307,23 @@ def alter(
             errors.setdefault(
                 entity, Uncertain(f"{entity} may or may not have been altered", hint="describe it to see")
             )
+        if report.interrupted:
+            errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
+        unfinished = report.unfinished or unfinished
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
-        if attempt == _ATTEMPTS - 1:
+        if attempt == _ATTEMPTS - 1 or report.interrupted:
             again = set()
         for entity in due - again:
             before = answered[entity]
             error = errors.get(entity)
             results[entity] = before if error is None else AlterResult(entity, before.before, before.before, error)
+        interrupted = report.interrupted
         pending = tuple(wishes[entity] for entity in order if entity in again)
         if not pending:
             break
         _back_off(attempt)
-    return Altered(tuple(results[entity] for entity in order), tuple(entries), tuple(unverified), first)
+    done = tuple(results[entity] for entity in order)
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished)
 
 
 def _lost_a_race(error: KquotaError) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import note
+from kquota.cli.streams import Stop, note, stoppable
 from kquota.cli.text import safe
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.broker import Broker
     from kquota.core.plan import Objection
     from kquota.core.review import Guards
+    from kquota.documents.journal import Entry
 
 
 @click.command("alter")
@@ -138,6 +140,7 @@ def carry_out(
     """
     from kquota.changes import Altered, Rehearsal, alter, rehearse
     from kquota.cli import consent
+    from kquota.cli.apply import says_what_may_be_written
     from kquota.documents.journal import Journal
 
     named = consent.label(options)
@@ -162,6 +165,17 @@ def carry_out(
             consent.name_cluster(named)
         rounds.append(rehearsal)
 
+    begun: list[Entry] = []
+    stops: list[Stop] = []
+
+    @contextlib.contextmanager
+    def writing() -> Iterator[Stop]:
+        # Not while somebody is asked: there, Ctrl-C means no.
+        with stoppable() as stop, says_what_may_be_written(begun):
+            stops.append(stop)
+            yield stop
+            begun.clear()
+
     with session.open_backend(options) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
@@ -175,6 +189,8 @@ def carry_out(
                 journal=Journal(options["journal"]),
                 cluster=session.cluster_name(options),
                 guards=guards,
+                writing=writing,
+                begun=begun.append,
             )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
@@ -196,7 +212,12 @@ def carry_out(
         if wait:
             raise Conflict(f"written, but not shown in time: {late}", hint=hint)
         click.echo(f"kquota: warning: written, but not shown yet: {safe(late)} ({hint})", err=True)
-    return exit_code_of_results(results)
+    if altered.unfinished is not None:
+        click.echo(f"kquota: {altered.entries[-1]} stays unfinished: {safe(altered.unfinished)}", err=True)
+    if altered.interrupted:
+        return stops[-1].exit_code
+    code = exit_code_of_results(results)
+    return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 
 
 def _note_way_back(altered: Altered) -> None:

@@ -164,7 +164,7 @@ def carry_out(
     consent.name_cluster(named)
     begun: list[Entry] = []
     bar = _progress()
-    with bar as progress, stoppable() as stop, _says_what_may_be_written(begun):
+    with bar as progress, stoppable() as stop, says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
@@ -186,7 +186,7 @@ def carry_out(
 
 
 @contextlib.contextmanager
-def _says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
     """Whatever ends a run that has begun to write, its user learns of the way back."""
     try:
         yield
