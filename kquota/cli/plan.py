@@ -112,6 +112,7 @@ def command(
     from kquota.core.lint import Facts, concerning, lint
     from kquota.core.plan import plan
     from kquota.core.review import Guards, with_review
+    from kquota.core.selector import selected
 
     quota_file = session.load_quota_file(file, cluster)
     current, alive, where = session.load_quotas_and_brokers(options)
@@ -125,7 +126,10 @@ def command(
         save(planned, quota_file.labels, out)
         wrote(out, f"'kquota apply {out}' applies it")
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
-    unnamed = 0 if prune else sum(entity not in quota_file.entries for entity in current)
+    unnamed = 0
+    if not prune:
+        rest = (entity for entity in current if entity not in quota_file.entries)
+        unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
     review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options), unnamed)
     print_plan(planned, quota_file.labels, output, review)
     consent.foretell(planned.objections)
