@@ -66,9 +66,12 @@ def apply(
         already = tuple(change.entity for change in plan.changes if change.entity not in pending)
         if not due:
             return ApplyReport(already=already)
+        forms: dict[Entity, str | None] = {}
         for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
             if result.error is not None:
                 raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
+            forms[result.entity] = result.form
+        due = replace(due, changes=tuple(replace(change, form=forms[change.entity]) for change in due.changes))
         if stop():
             return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
         entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)

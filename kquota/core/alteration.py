@@ -32,6 +32,9 @@ class Alteration:
     expect: Values | None = None
     relative: bool = False
     expect_revision: int | None = None
+    form: str | None = None
+    """How the store had the entity at that time, in its own words (`AlterResult.form`): it is restored as far as the
+    values are those."""
 
     def __post_init__(self) -> None:
         if not self.set and not self.remove:
@@ -84,6 +87,7 @@ class Alteration:
             self.expect,
             self.relative,
             self.expect_revision,
+            self.form,
         )
 
 
@@ -117,6 +121,9 @@ class AlterResult:
     blind: frozenset[QuotaKey] = frozenset()
     unusable: frozenset[QuotaKey] = frozenset()
     revision: int | None = None
+    form: str | None = None
+    """How the store had the entity before, without what is secret, so that it can be restored to the byte; None where a
+    store knows no more than values."""
 
     @property
     def changed(self) -> bool:

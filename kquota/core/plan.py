@@ -40,6 +40,10 @@ class Change:
     after: Values
     relative: bool = False
     unusable: frozenset[QuotaKey] = frozenset()
+    form: str | None = None
+    """How the store had the entity before (`AlterResult.form`); a journal keeps it for the way back."""
+    restores: str | None = None
+    """The form that the change restores, of one that takes another back."""
 
     def __post_init__(self) -> None:
         assert self.unusable or dict(self.before) != dict(self.after), self.entity
@@ -101,12 +105,13 @@ class Change:
             frozenset(key for key in keys if key not in self.after),
             expect=self.before,
             relative=self.relative,
+            form=self.restores,
         )
 
     @property
     def inverse(self) -> Change:
         """The change back. What was no value is not restored: `Plan.inverse` leaves out a change that was no more."""
-        return Change(self.entity, self.after, self.before, self.relative)
+        return Change(self.entity, self.after, self.before, self.relative, restores=self.form)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def plan_document(
                 "after": values_document(change.after),
                 **({"relative": True} if change.relative else {}),
                 **({"unusable": sorted(map(str, change.unusable))} if change.unusable else {}),
+                **({"form": change.form} if change.form is not None else {}),
                 **({"labels": dict(labels[change.entity])} if labels.get(change.entity) else {}),
             }
             for change in plan.changes
@@ -110,7 +111,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
         if before == after and not unusable:
             raise InputError(f"changes[{number}]: {entity} does not change")
         seen.add(entity)
-        changes.append(Change(entity, before, after, raw.get("relative", False), unusable))
+        changes.append(Change(entity, before, after, raw.get("relative", False), unusable, raw.get("form")))
     ignored = tuple(read_entity(raw) for raw in document["ignored"])
     cluster = document.get("cluster")
     plan = Plan(
