@@ -26,10 +26,10 @@ def test_plan_apply_undo(tmp_path: Path) -> None:
     planned = kquota.plan(cluster, {ALICE: {PRODUCER: 6 * MB}, BOB: {PRODUCER: MB}})
     assert planned.objections == ()
     report = kquota.apply(cluster, planned, journal=tmp_path)
-    assert cluster.describe() == {ALICE: {PRODUCER: 6 * MB, CONSUMER: MB}, BOB: {PRODUCER: MB}}
+    assert dict(cluster.describe()) == {ALICE: {PRODUCER: 6 * MB, CONSUMER: MB}, BOB: {PRODUCER: MB}}
     assert report.entry is not None
     kquota.undo(cluster, report.entry, journal=tmp_path)
-    assert cluster.describe() == {ALICE: {PRODUCER: 5 * MB, CONSUMER: MB}}
+    assert dict(cluster.describe()) == {ALICE: {PRODUCER: 5 * MB, CONSUMER: MB}}
 
 
 def test_a_file_is_a_wish_too(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_file_is_a_wish_too(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="protected by"):
         kquota.apply(cluster, planned, yes=True, journal=tmp_path / "journal")
     kquota.apply(cluster, planned, force=True, journal=tmp_path / "journal")
-    assert cluster.describe() == {ALICE: {PRODUCER: 6 * MB}}
+    assert dict(cluster.describe()) == {ALICE: {PRODUCER: 6 * MB}}
 
 
 def test_a_question_needs_a_yes(tmp_path: Path) -> None:
