@@ -90,7 +90,9 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs it with a home of its own and without Java, or anything else, on the path."""
     environment = {"PATH": str(folder / "empty"), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
 
 
 @pytest.mark.parametrize(("line", "code", "says"), ON_FILES, ids=[line for line, _, _ in ON_FILES])

@@ -141,7 +141,7 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
     change = ("--user", "u" + kind, "--add-config", "producer_byte_rate=2048")
     altered = kquota("alter", *where, *change, cwd=tmp_path)
     assert (altered.code, altered.err) == (0, "")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (seen := [str(entity) for entity in kafka.describe()]) and time.monotonic() < deadline:
         pass
     assert seen == [f"user=u{kind}"]

@@ -251,7 +251,7 @@ def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
         text=True,
     )
     os.write(terminal, f"{answer}\n".encode())
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     os.close(other)
     os.close(terminal)
     assert process.returncode == code
