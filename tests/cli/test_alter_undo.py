@@ -109,7 +109,7 @@ def test_delete_is_the_deletion_of_all_keys(kquota: Kquota, chroot: str) -> None
         done = kquota(*words, "-o", "csv")
         assert done.out.splitlines()[1:] == [
             "user=alice,producer_byte_rate,1000000,",
-            "user=alice,request_percentage,50,",
+            "user=alice,request_percentage,50.0,",
         ]
         again = kquota(*words)
         assert (again.code, again.err) == (0, "nothing changes\nuser=alice: not set: any quota\n")
