@@ -152,6 +152,7 @@ def carry_out(
     from kquota.documents.journal import Journal
     from kquota.reconcile import apply
 
+    consent.refuse(planned.objections, force=force)
     if output == "table":
         print_plan(planned, labels, "table")
     if not planned:

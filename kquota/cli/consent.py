@@ -24,17 +24,10 @@ _MOST_OF_A_KIND = 5
 
 
 def label(options: dict[str, Any]) -> str:
-    """The cluster that the options name, for people: its address, and who named it unless an option did."""
-    used, settings = contexts.settings(options) if "context" in options else (None, [])
+    """The cluster that the options name, for people: its address, and the context that it is from."""
+    used = contexts.settings(options)[0] if "context" in options else None
     address = session.cluster_name(options)
-    if used is not None:
-        return f"{used.name} (context), {address}"
-    named = [each.where for each in settings if each.value and each.origin == "environment" and _names(each.name)]
-    return f"{address} ({named[0]})" if named else address
-
-
-def _names(setting: str) -> bool:
-    return setting in contexts.ADDRESSES
+    return address if used is None else f"{used.name} (context), {address}"
 
 
 def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
@@ -68,6 +61,15 @@ def foretell(objections: Iterable[Objection]) -> None:
     announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
 
 
+def refuse(objections: Sequence[Objection], *, force: bool) -> None:
+    """Raises Refused for a refusal without `force`."""
+    from kquota.core.review import standing
+
+    refusals = standing(objections, yes=True, force=force)
+    if refusals:
+        raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals[0]))
+
+
 def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: str = "", done: str = "written") -> None:
     """Says what speaks against a plan, and stops it where nothing lifts that.
 
@@ -76,20 +78,24 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
     """
     from kquota.core.review import standing
 
-    refusals = standing(objections, yes=True, force=force)
-    if refusals:
-        first = refusals[0]
-        others = len(refusals) - 1
-        alike = " like it" if all(each.name == first.name for each in refusals) else ""
-        more = f" (and {others} more{alike})" if others else ""
-        raise Refused(f"refused: {safe(first.message)}{more}", hint=_lifted(first))
+    refuse(objections, force=force)
     questions = standing(objections, yes=yes, force=force) if question else ()
-    if questions and not sys.stdin.isatty():
-        more = f" (and {len(questions) - 1} more like it)" if len(questions) > 1 else ""
-        raise Refused(f"refused: {safe(questions[0].message)}{more}", hint=_lifted(questions[0]))
+    if questions and not on_terminal():
+        raise Refused(f"refused: {safe(questions[0].message)}{_others(questions)}", hint=_lifted(questions[0]))
     announce(objections)
     if questions:
         ask(question, done=done, yes="does it")
+
+
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _others(objections: Sequence[Objection]) -> str:
+    """How many more there are than the first."""
+    alike = " like it" if all(each.name == objections[0].name for each in objections) else ""
+    return f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
 
 
 def _lifted(objection: Objection) -> str:

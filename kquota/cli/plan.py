@@ -268,12 +268,17 @@ def _print_findings_markdown(findings: Sequence[Finding]) -> None:
 
 
 def _print_objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> None:
-    """What would stop an apply, and freezes; what lint warns of stands among the findings."""
+    """What would stop an apply, and freezes; what lint finds stands among the findings."""
     from kquota.cli.text import markdown
     from kquota.core.plan import Severity
     from kquota.core.review import SHORT_FREEZE
 
-    told = [each for each in objections if each.severity > Severity.WARNING or each.name == SHORT_FREEZE.name]
+    found = {finding.rule.name for finding in findings}
+    told = [
+        each
+        for each in objections
+        if (each.severity > Severity.WARNING and each.name not in found) or each.name == SHORT_FREEZE.name
+    ]
     if told:
         click.echo()
     for each in told[:_MOST_FINDINGS]:

@@ -130,6 +130,9 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
 def cluster_name(options: dict[str, Any]) -> str:
     """The cluster's address as the journal names it."""
     options = settled(options)
+    controller = _controller(options)
+    if controller:
+        return f"controller://{controller}"
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return f"kafka://{bootstrap_server}"
