@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import contexts, session
-from kquota.cli.streams import ask, note
+from kquota.cli.streams import ask, note, quiet
 from kquota.cli.text import safe
 from kquota.errors import Refused
 
@@ -38,8 +38,19 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
 
 
 def announce(objections: Iterable[Objection]) -> None:
-    """Says what speaks against a plan, a line each on stderr; of many of a kind the first ones."""
-    for _, kind in groupby(objections, key=lambda objection: objection.name):
+    """Says what speaks against a plan, a line each on stderr; of many of a kind the first ones.
+
+    What lint warns of is advice, which `--quiet` does without.
+    """
+    from kquota.core.plan import Severity
+    from kquota.core.review import SHORT_FREEZE, UNSEEN
+
+    said = [
+        each
+        for each in objections
+        if not quiet() or each.severity > Severity.WARNING or each.name in (SHORT_FREEZE.name, UNSEEN.name)
+    ]
+    for _, kind in groupby(said, key=lambda objection: objection.name):
         found = list(kind)
         for objection in found[:_MOST_OF_A_KIND]:
             click.echo(f"kquota: warning: {safe(objection.message)}", err=True)

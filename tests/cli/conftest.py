@@ -25,7 +25,8 @@ class Ran:
     @property
     def rest(self) -> str:
         """Stderr without what every write says: which cluster it is, and the way back."""
-        return re.sub(r"^(?:cluster: .*|'kquota undo .*' takes it back)\n", "", self.err, flags=re.MULTILINE)
+        said = r"^(?:cluster: .*|'kquota undo .*' takes it back|.*not in the journal: 'kquota undo' .*)\n"
+        return re.sub(said, "", self.err, flags=re.MULTILINE)
 
     @property
     def complaint(self) -> str:
