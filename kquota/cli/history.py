@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("history")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @params.journal_option
 @params.output_option("table", "json")
 def command(id: str | None, journal: Path, output: str) -> int:

@@ -212,7 +212,10 @@ def selected_entities(options: dict[str, Any]) -> list[Entity]:
         names: dict[EntityType, Name] = {}
         for kind, match in parts.items():
             if match is ANY:
-                raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+                raise click.UsageError(
+                    "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the "
+                    "name out for the default, which Kafka never took: give --entity-default)"
+                )
             names[kind] = match
         entities.append(Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP)))
     return entities
@@ -329,7 +332,7 @@ def journal_option(function: F) -> F:
     return click.option(
         "--journal",
         type=click.Path(path_type=Path, file_okay=False),
-        default=_journal_folder,
+        default=journal_folder,
         envvar="KQUOTA_JOURNAL",
         show_envvar=True,
         show_default="~/.local/state/kquota/journal",
@@ -338,7 +341,7 @@ def journal_option(function: F) -> F:
     )(function)
 
 
-def _journal_folder() -> Path:
+def journal_folder() -> Path:
     """Beside the state of other programs (XDG base directories)."""
     from kquota.cli.contexts import xdg_directory
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("undo")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options

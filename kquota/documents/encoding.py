@@ -152,13 +152,23 @@ def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
+@lru_cache(maxsize=8)
+def _piped(path: Path) -> bytes:
+    """What comes out of a pipe, such as `<(command)` in a shell, kept because it comes once."""
+    return path.read_bytes()
+
+
 def read_raw_text(path: Path) -> str:
     """The file's text with the line ends that it has; `-` is standard input.
 
     Raises InputError when it cannot be read.
     """
     try:
-        return (_standard_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
+        if str(path) == "-":
+            data = _standard_input()
+        else:
+            data = _piped(path) if path.is_fifo() else path.read_bytes()
+        return data.decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except FileNotFoundError:

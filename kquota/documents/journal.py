@@ -32,10 +32,11 @@ from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile"]
+Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile", "kafka-configs"]
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}(?:(?:-(?P<cluster>[0-9a-f]{4}))?-[0-9]+)?", re.ASCII)
 _LOCK_WAIT_S = 5.0
 _SPARE_BYTES = 4096
 """What the outcome and the error may add to an entry, beside the entities that were left alone."""
@@ -212,6 +213,18 @@ class Journal:
             else:
                 spare.replace(self._file(entry.id))
         return finished
+
+    def ids(self, cluster: str | None = None) -> tuple[str, ...]:
+        """The ids that the files have for names, the newest first, without a look into them.
+
+        With a cluster, those of entries that are certainly of another are left out.
+        """
+        with contextlib.suppress(OSError):
+            found = [match for name in os.listdir(self.folder) if (match := _ID.fullmatch(name.removesuffix(".json")))]
+            if cluster is not None:
+                found = [match for match in found if match["cluster"] in (None, cluster_digest(cluster))]
+            return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
+        return ()
 
     def read(self) -> Pages:
         """All that is there; a file that is no entry is among the unreadable. Raises InputError for the folder only."""

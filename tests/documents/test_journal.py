@@ -289,3 +289,32 @@ def test_a_journal_that_cannot_be_written_says_where_and_why(tmp_path: Path, fol
     assert "Errno" not in refused.value.message
     assert str(tmp_path / folder) in refused.value.message
     assert "KQUOTA_JOURNAL" in str(refused.value.hint)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from kquota.documents.journal import Journal
+from tests.documents.test_journal import begin
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+entry = begin(Journal(Path(sys.argv[1])))
+Journal(Path(sys.argv[1])).finish(entry, "applied", now=5)
+"""
+
+
+@pytest.mark.parametrize(("most", "begins"), [(100, False), (3000, False), (100_000, True)])
+def test_the_kernels_own_refusal_comes_before_the_first_write(tmp_path: Path, most: int, begins: bool) -> None:
+    """`ulimit -f`: no room for the entry, none for its outcome, enough for both."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "journal"), str(most)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert ("File too large" in done.stderr) == (not begins), done.stderr
+    assert [entry.outcome for entry in Journal(tmp_path / "journal").entries()] == (["applied"] if begins else [])
+    assert [file.name for file in (tmp_path / "journal").iterdir() if file.suffix == ".spare"] == []

@@ -46,14 +46,13 @@ class KafkaBackend(ClosesOnExit):
     broker, 0.3 s after 9,000 entities). Reads of the same backend wait up to 2 s until they show what it wrote; use
     `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
 
-    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and kquota's own
-    writers of a cluster on one host take turns (`alone`); another tool's write may fall in between.
+    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and writers of kquota's
+    that expect something take turns on one host (`alone`); any other write may fall in between.
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
-        self._address = bootstrap
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
         self._bootstrap = bootstrap
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
@@ -71,9 +70,9 @@ class KafkaBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         writer = Writer(self._session, self._current, validate_only=validate_only)
-        if validate_only:
-            return writer.alter(alterations)
-        with self.alone():
+        # What expects nothing overwrites whatever is there, so there is nothing to wait for.
+        expects = not validate_only and any(alteration.expect is not None for alteration in alterations)
+        with self.alone() if expects else contextlib.nullcontext():
             try:
                 return writer.alter(alterations)
             finally:
@@ -92,11 +91,12 @@ class KafkaBackend(ClosesOnExit):
             self._unseen.setdefault(entity, {}).update(values)
 
     def _cluster_name(self) -> str:
-        """The cluster's id; before Kafka 2.8 the addresses that were given."""
+        """The cluster's id; the addresses that were given where it is not told (before Kafka 2.8)."""
         try:
-            return f"the cluster {self._describe_cluster().cluster_id}"
-        except Rejected:
-            return f"the cluster at {self._address}"
+            id = self.cluster_id()
+        except Unreachable:  # whether that is so, the write itself will find out
+            id = None
+        return f"the cluster {id}" if id is not None else f"the cluster at {self._bootstrap}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         """Waits until the broker shows what the results changed; returns the entities that it does not show in time.
@@ -121,14 +121,11 @@ class KafkaBackend(ClosesOnExit):
 
     def broker_count(self) -> int:
         """How many brokers are alive. Raises Unreachable or Unauthorized, and Rejected by brokers before Kafka 2.8."""
-        return len(self._describe_cluster().brokers)
-
-    def _describe_cluster(self) -> wire.DescribeClusterResponse:
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
         (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
         if answer.error_code != NONE:
             raise error_of(answer.error_code, answer.error_message)
-        return answer
+        return len(answer.brokers)
 
     @property
     def cluster_address(self) -> str:

@@ -70,8 +70,9 @@ class Turns:
                     _remember(descriptor, self._wrote)
 
     def wrote(self, written: Written) -> None:
-        """Has the next writer look for it."""
-        self._wrote.update(written)
+        """Has the next writer look for it, where this one has the turn."""
+        if self._depth:
+            self._wrote.update(written)
 
     def _enter(self, stack: contextlib.ExitStack) -> int | None:
         self._name = self._name or self._cluster()

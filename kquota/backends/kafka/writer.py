@@ -77,6 +77,8 @@ class Writer:
         pending = self._sendable(merged)
         writing: Sequence[_Task] = ()
         try:
+            if pending:  # how much a request may hold is known of a connection only
+                self._session.ask([], wire.AlterClientQuotasResponse, self._session.deadline())
             for batch in _batches([*pending], OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
                 # What is there is read as late as can be: no broker compares it with what is expected.
                 writing = tasks = self._tasks(batch)
