@@ -8,6 +8,8 @@ The public API; importing it loads nothing, each name brings its module when it 
         for entity, values in cluster.describe().items():
             print(entity, dict(values))
         cluster.alter([Alteration(Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000})])
+
+`cluster.alter` writes at once; `plan`, `apply` and `undo` are the road of the commands, with review and journal.
 """
 
 # Not imported from typing, which alone would load two dozen modules; type checkers know the name.
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity, Plain, Scram
     from kquota.backends.tls import Tls
     from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.changes import apply, plan, undo
     from kquota.core.alteration import Alteration, AlterResult
     from kquota.core.entity import DEFAULT, Entity, EntityType
     from kquota.core.filter import ANY, QuotaFilter
+    from kquota.core.plan import Change, Objection, Plan
     from kquota.core.quota import QuotaKey
+    from kquota.core.report import ApplyReport
     from kquota.core.resolver import Resolution, resolve
+    from kquota.core.review import Guards
     from kquota.core.snapshot import QuotaSnapshot
     from kquota.errors import (
         Conflict,
@@ -42,15 +48,20 @@ __all__ = [
     "DEFAULT",
     "AlterResult",
     "Alteration",
+    "ApplyReport",
+    "Change",
     "Conflict",
     "Entity",
     "EntityType",
+    "Guards",
     "InputError",
     "InvalidRequest",
     "KafkaSecurity",
     "KquotaError",
     "MissingDependency",
+    "Objection",
     "Plain",
+    "Plan",
     "QuotaBackend",
     "QuotaFilter",
     "QuotaKey",
@@ -63,8 +74,11 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
     "ZooKeeperSecurity",
+    "apply",
     "connect",
+    "plan",
     "resolve",
+    "undo",
 ]
 
 _HOMES = {
@@ -72,11 +86,15 @@ _HOMES = {
     "kquota.backends.kafka": ("KafkaSecurity", "Plain", "Scram"),
     "kquota.backends.tls": ("Tls",),
     "kquota.backends.zookeeper": ("ZooKeeperSecurity",),
+    "kquota.changes": ("apply", "plan", "undo"),
     "kquota.core.alteration": ("AlterResult", "Alteration"),
     "kquota.core.entity": ("DEFAULT", "Entity", "EntityType"),
     "kquota.core.filter": ("ANY", "QuotaFilter"),
+    "kquota.core.plan": ("Change", "Objection", "Plan"),
     "kquota.core.quota": ("QuotaKey",),
+    "kquota.core.report": ("ApplyReport",),
     "kquota.core.resolver": ("Resolution", "resolve"),
+    "kquota.core.review": ("Guards",),
     "kquota.core.snapshot": ("QuotaSnapshot",),
 }
 

@@ -12,11 +12,12 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kquota.backends import QuotaBackend, WritesAlone
+from kquota.backends import QuotaBackend, WritesAlone, describe_entities
 from kquota.core.alteration import AlterResult
 from kquota.core.entity import Entity
 from kquota.core.plan import Change, Plan, still_due
 from kquota.core.report import ApplyReport
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Uncertain
 
@@ -56,7 +57,7 @@ def apply(
     written then. What happens afterwards is in the report and in the journal.
     """
     with backend.alone() if isinstance(backend, WritesAlone) else contextlib.nullcontext():
-        due, conflicts = still_due(plan, backend.describe())
+        due, conflicts = still_due(plan, _shown(backend, plan.changes))
         if conflicts:
             named = ", ".join(map(str, conflicts[:3]))
             named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
@@ -65,9 +66,12 @@ def apply(
         already = tuple(change.entity for change in plan.changes if change.entity not in pending)
         if not due:
             return ApplyReport(already=already)
+        forms: dict[Entity, str | None] = {}
         for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
             if result.error is not None:
                 raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
+            forms[result.entity] = result.form
+        due = replace(due, changes=tuple(replace(change, form=forms[change.entity]) for change in due.changes))
         if stop():
             return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
         entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)
@@ -94,6 +98,11 @@ def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> 
     except InputError as problem:
         return replace(report, unfinished=problem.message)
     return report
+
+
+def _shown(backend: QuotaBackend, changes: Sequence[Change]) -> QuotaSnapshot:
+    """What the cluster shows of the entities of the changes."""
+    return describe_entities(backend, [change.entity for change in changes])
 
 
 @dataclass
@@ -146,12 +155,12 @@ class _Run:
         """The report of a run without failure: a describe must show all that was wanted."""
         try:
             self.backend.wait_visible(self.written.values(), timeout_s=_VISIBLE_S)
-            shown = self.backend.describe()
+            shown = _shown(self.backend, self.changes)
         except KquotaError:
             unverified = tuple(change.entity for change in self.changes)
         else:
             unverified = tuple(
-                change.entity for change in self.changes if dict(shown.get(change.entity, {})) != dict(change.after)
+                change.entity for change in self.changes if not change.is_made(shown.get(change.entity, {}))
             )
         return ApplyReport(self._applied, already=tuple(self.already), unverified=unverified)
 

@@ -19,6 +19,7 @@ from click.shell_completion import ShellComplete
 from kquota.cli.completion.shells import Bash, Fish, Zsh
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import cli
+from kquota.core.review import KINDS, Kind
 from tests import manpages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,7 +65,18 @@ def accuracy() -> str:
     return accuracy_table()
 
 
-_PARTS = {"exit codes": exit_code_table, "help": help_block, "accuracy": accuracy}
+def objections() -> str:
+    """What a review may have against a plan, as a Markdown table."""
+
+    def row(kind: Kind) -> str:
+        lifted_by = " or ".join(f"`{option}`" for option in kind.lifted_by) or "-"
+        return f"| {kind.name} | {kind.severity} | {lifted_by} | {kind.about} |\n"
+
+    rows = "".join(map(row, KINDS))
+    return f"| objection | severity | lifted by | when |\n|---|---|---|---|\n{rows}"
+
+
+_PARTS = {"exit codes": exit_code_table, "help": help_block, "accuracy": accuracy, "objections": objections}
 
 
 def fill(text: str) -> str:

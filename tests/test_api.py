@@ -33,8 +33,11 @@ def test_a_name_brings_its_own_module_only() -> None:
     assert done.stdout.split() == ["kquota", "kquota.errors"]
 
 
-def test_the_example_of_the_readme_runs(chroot: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_readme_runs(
+    chroot: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a real ZooKeeper."""
+    monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path))
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kquota.core.alteration import Alteration, AlterResult
     from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
     from kquota.core.entity import Entity
-    from kquota.core.plan import Change
+    from kquota.core.plan import Change, Cluster
     from kquota.core.snapshot import QuotaSnapshot
 
 
@@ -95,6 +95,20 @@ class KnowsBrokers(Protocol):
 
 
 @runtime_checkable
+class KnowsCluster(Protocol):
+    """A backend that knows which cluster it works on."""
+
+    @property
+    def cluster_address(self) -> str:
+        """The address that it was opened with: `kafka://HOST:PORT[,…]` or `zookeeper://HOST:PORT[,…][/CHROOT]`."""
+        ...
+
+    def cluster_id(self) -> str | None:
+        """Kafka's cluster id; None where the servers do not say. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
 class WritesAlone(Protocol):
     """A backend whose store does not compare and set, so that kquota's own writers wait for each other."""
 
@@ -139,6 +153,31 @@ def watch(backend: QuotaBackend, interval_s: float) -> QuotaWatch:
     from kquota.backends.polling import PollingWatch
 
     return PollingWatch(backend, interval_s)
+
+
+_EXACT = 24
+"""Beyond so many entities one look at everything is cheaper than a look at each."""
+
+
+def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> QuotaSnapshot:
+    """The quotas of these entities, and of others where that is cheaper. Raises what `QuotaBackend.describe` raises."""
+    from kquota.core.snapshot import QuotaSnapshot
+
+    wanted = list(dict.fromkeys(entities))
+    if len(wanted) > _EXACT:
+        return backend.describe()
+    parts = [backend.describe(QuotaFilter(dict(entity.parts), strict=True)) for entity in wanted]
+    return QuotaSnapshot(
+        {entity: values for part in parts for entity, values in part.items()},
+        tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
+    )
+
+
+def cluster_of(backend: QuotaBackend) -> Cluster | None:
+    """Which cluster a backend works on; None for one that is in no place. Raises Unreachable."""
+    from kquota.core.plan import Cluster
+
+    return Cluster(backend.cluster_address, backend.cluster_id()) if isinstance(backend, KnowsCluster) else None
 
 
 class BrokerConfigs(Protocol):

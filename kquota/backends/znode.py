@@ -22,6 +22,7 @@ CONFIG = "/config"
 CHANGES = "/config/changes"
 CHANGE_PREFIX = "/config/changes/config_change_"
 CONTROLLER = "/controller"
+CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
 """Written anew whenever a broker becomes the controller, or KRaft takes over."""
 CLIENTS = "clients"
@@ -351,8 +352,8 @@ class NodeConfig:
                 hint=_advice(entity, [name for name, _ in faults]),
             )
         # A value that no broker can parse still counts as set: it can be deleted, strictly too.
-        after = alteration.applied_to({key: 0 if value is None else value for key, value in reading.stored.items()})
         before = reading.values()
+        after = alteration.applied_to(before, reading.stored.keys())
         if not alteration.set and reading.stored.keys().isdisjoint(alteration.remove):
             return NodeChange(before, before, None)
         removed = {key.value for key in alteration.remove}
@@ -360,8 +361,83 @@ class NodeConfig:
         written = {key.value: format_value(key, value) for key, value in alteration.set.items()}
         config = {**kept, **written}
         unusable = frozenset(key for key, value in reading.stored.items() if value is None)
+        if alteration.form is not None:
+            restored = _restored(alteration, config, before, after)
+            if restored is not None:
+                return restored
         deletes = entity.ip is not None and not config
         return NodeChange(before, after, encode_config(config), deletes=deletes, unusable=unusable)
+
+
+_PAIR = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*")\s*:\s*(?P<value>"(?:[^"\\]|\\.)*")')
+_QUOTA_NAMES = frozenset(key.value for key in QuotaKey)
+
+
+def absent_form(missing: Iterable[str]) -> str:
+    """The form of a node that is not there, with the ancestors that are not there either."""
+    return json.dumps({"missing": list(missing)})
+
+
+def form_of(data: bytes | None) -> str | None:
+    """What is needed to restore the data to the byte; None where that is not possible.
+
+    Of keys that are no quotas it has the places and not the values, which stay in the node.
+    """
+    if not data:
+        return json.dumps({"data": None if data is None else []})
+    try:
+        text = data.decode()
+        document, end = _DECODER.raw_decode(text.strip(" \t\r\n"))
+    except (ValueError, RecursionError):
+        return None
+    entries = NodeConfig.decode(data).entries
+    known = (
+        isinstance(document, dict) and document.keys() <= {"version", "config"} and end == len(text.strip(" \t\r\n"))
+    )
+    if not known or not all(isinstance(value, str) for value in entries.values()):
+        return None
+    parts: list[str | dict[str, str]] = []
+    position = 0
+    for pair in _PAIR.finditer(text):
+        name = json.loads(pair["name"])
+        if name in entries and name not in _QUOTA_NAMES:
+            parts += [text[position : pair.start("value")], {"key": name}]
+            position = pair.end("value")
+    parts.append(text[position:])
+    return json.dumps({"data": parts}) if _filled(parts, entries) == data else None
+
+
+def _filled(parts: Iterable[str | dict[str, str]], entries: Mapping[str, object]) -> bytes | None:
+    """The data of a form, with the values of the keys that are no quotas; None where one is gone."""
+    try:
+        texts = (part if isinstance(part, str) else _quoted(str(entries[part["key"]])) for part in parts)
+        return "".join(texts).encode()
+    except KeyError:
+        return None
+
+
+def _restored(alteration: Alteration, config: Mapping[str, str], before: Values, after: Values) -> NodeChange | None:
+    """The node in the form that the alteration restores; None where what it holds now is not what that form had."""
+    assert alteration.form is not None
+    form = json.loads(alteration.form)
+    if "missing" in form:
+        ancestors = [path for path in parents(znode_path(alteration.entity)) if path in form["missing"]]
+        tidy = tuple(path for path in ancestors if path.startswith(tuple(ENTITY_ROOTS.values())))
+        return None if config else NodeChange(before, after, encode_config({}), deletes=True, tidy=tidy)
+    if not form["data"]:
+        return None if config else NodeChange(before, after, b"", null=form["data"] is None)
+    data = _filled(form["data"], config)
+    if data is None:
+        return None
+    restored = NodeConfig.decode(data)
+    others = [
+        {name: value for name, value in entries.items() if name not in _QUOTA_NAMES}
+        for entries in (restored.entries, config)
+    ]
+    reading = restored._read(alteration.entity)
+    if others[0] != others[1] or reading.faults or dict(reading.values()) != dict(after):
+        return None
+    return NodeChange(before, after, data)
 
 
 def _advice(entity: Entity, names: Iterable[str]) -> str:
@@ -390,6 +466,10 @@ class NodeChange:
     deletes: bool = False
     unusable: frozenset[QuotaKey] = frozenset()
     """The keys whose value no broker could parse; all of them are set or deleted."""
+    null: bool = False
+    """Whether the node is to have no data at all, which is another thing than empty data."""
+    tidy: tuple[str, ...] = ()
+    """The ancestors that go with the node, unless something else needs them."""
 
 
 def kraft_controller_epoch(data: bytes | None) -> int:
@@ -400,3 +480,13 @@ def kraft_controller_epoch(data: bytes | None) -> int:
         return 0
     epoch = document.get("kraftControllerEpoch") if isinstance(document, dict) else None
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else 0
+
+
+def cluster_id(data: bytes | None) -> str | None:
+    """Kafka's cluster id, from the data of `/cluster/id`; None for anything else."""
+    try:
+        document = _parse(data)
+    except ValueError:
+        return None
+    found = document.get("id") if isinstance(document, dict) else None
+    return found if isinstance(found, str) and found else None

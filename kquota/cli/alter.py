@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import note
+from kquota.cli.streams import Stop, note, stoppable
 from kquota.cli.text import safe
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import ANY
+from kquota.core.filter import Any as AnyName
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
-from kquota.errors import Conflict, InputError, Refused
+from kquota.errors import Conflict, InputError
+
+if TYPE_CHECKING:
+    from kquota.changes import Altered
+    from kquota.core.broker import Broker
+    from kquota.core.plan import Objection
+    from kquota.core.review import Guards
+    from kquota.documents.journal import Entry
 
 
 @click.command("alter")
@@ -48,28 +57,22 @@ from kquota.errors import Conflict, InputError, Refused
     multiple=True,
     metavar="KEY[,…]",
     shell_complete=params.completed_by("deletions"),
-    help="Keys to delete.",
+    help="Keys to delete; all: every one that is set.",
 )
 @click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Also set quotas on names that are most likely a mistake: 'User:alice', and '<default>' as a name.",
-)
+@click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal.")
+@click.option("--force", is_flag=True, help="Alter in spite of the review: 'kquota help review' lists what it lifts.")
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@click.option("--wait", is_flag=True, help="Return when a describe shows the change: brokers of KRaft may lag behind.")
+@click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time.")
+@params.journal_option
 @params.cluster_options
 @params.output_option("table", "json", "yaml", "csv")
 def command(
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
     strict_delete: bool,
-    force: bool,
-    dry_run: bool,
-    wait: bool,
     entities: tuple[str, ...],
     file: Path | None,
-    output: str,
     **options: Any,
 ) -> int:
     """Set and delete quotas.
@@ -79,16 +82,24 @@ def command(
     (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
     whole or not at all, and when some could not be, the exit code is 9.
 
-    Through controllers (--bootstrap-controller) what was set before is not known: the report says so.
+    Every alter is reviewed first, as a plan is: what speaks against it, such as a name that nobody has or a limit so
+    low that busy clients stand still for long, is said, and asked about or refused ('kquota help review'). Then it is
+    written down in the journal: 'kquota undo' takes it back. Through controllers (--bootstrap-controller) what was set
+    before is not known: the report says so, and there is no undo.
+
+    A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
+    with --entity.
 
     Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
-    listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only.
+    listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only, and without
+    a journal.
 
     \b
     Examples:
       kquota alter --user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB
       kquota alter --user alice --client app1 --add-config request_percentage=50%
       kquota alter --client-defaults --delete-config producer_byte_rate
+      kquota alter --user alice --user bob --delete-config all
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
       kquota alter --file quotas.yaml
@@ -96,63 +107,170 @@ def command(
     """
     broker = params.selected_broker(options)
     if broker is not None:
-        if entities or file is not None:
-            raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
-        if broker is ANY:
-            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
-        _check_changes(add_config, delete_config)
-        from kquota.cli import brokers
-
-        brokers.alter(
-            broker,
-            brokers.parse_additions(_items(add_config)),
-            _items(delete_config),
-            output,
-            options,
-            strict_delete=strict_delete,
-            dry_run=dry_run,
-            wait=wait,
-        )
+        _alter_broker(broker, entities, file, add_config, delete_config, strict_delete, options)
         return ExitCode.OK
+    guards = None
     if file is not None:
         if entities or add_config or delete_config or params.selection(options):
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
-        alterations = _from_file(file)
+        alterations, guards = _from_file(file)
     else:
         chosen = [Entity.parse(text) for text in entities]
         if not chosen or params.selection(options):
-            chosen.append(params.selected_entity(options))
+            chosen += params.selected_entities(options)
         _check_changes(add_config, delete_config)
-        changes = (_additions(add_config), _deletions(delete_config))
-        alterations = [Alteration(entity, *changes, strict_remove=strict_delete) for entity in chosen]
-    if not force:
-        _refuse_misnomers(alterations)
+        additions = _additions(add_config)
+        alterations = [
+            Alteration(entity, additions, _deletions(delete_config, entity), strict_remove=strict_delete)
+            for entity in chosen
+        ]
+    return carry_out(alterations, options, guards=guards, everything=_ALL in _items(delete_config))
+
+
+def carry_out(
+    alterations: Sequence[Alteration],
+    options: dict[str, Any],
+    *,
+    guards: Guards | None = None,
+    everything: bool = False,
+) -> int:
+    """Alters on the one road, and says what came of it: the end of alter and delete.
+
+    With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
+    """
+    from kquota.changes import Altered, Rehearsal, alter, rehearse
+    from kquota.cli import consent
+    from kquota.cli.apply import says_what_may_be_written
+    from kquota.documents.journal import Journal
+
+    named = consent.label(options)
     options = settled(options)
+    dry_run, wait, output = options["dry_run"], options["wait"], options["output"]
     if wait and options["bootstrap_controller"]:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
+    agreed: set[Objection] = set()
+    rounds: list[Rehearsal] = []
+
+    def agree(rehearsal: Rehearsal) -> None:
+        new = [each for each in rehearsal.plan.objections if each not in agreed]
+        consent.heed(
+            new,
+            yes=options["yes"],
+            force=options["force"],
+            question=f"Alter {named} all the same?",
+            done="altered",
+        )
+        agreed.update(new)
+        if not rounds:
+            consent.name_cluster(named)
+        rounds.append(rehearsal)
+
+    begun: list[Entry] = []
+    stops: list[Stop] = []
+
+    @contextlib.contextmanager
+    def writing() -> Iterator[Stop]:
+        # Not while somebody is asked: there, Ctrl-C means no.
+        with stoppable() as stop, says_what_may_be_written(begun):
+            stops.append(stop)
+            yield stop
+            begun.clear()
+
     with session.open_backend(options) as backend:
-        if not dry_run:
-            _warn_of_freezes(backend.alter(alterations, validate_only=True))
-        results = backend.alter(alterations, validate_only=dry_run)
-        late = backend.wait_visible(results, timeout_s=options["timeout"]) if wait and not dry_run else ()
-        absent = {
-            done.entity: keys for each, done in zip(alterations, results, strict=True) if (keys := _absent(each, done))
-        }
+        if dry_run:
+            rehearsal = rehearse(backend, alterations, guards)
+            consent.heed(rehearsal.plan.objections, yes=True, force=options["force"])
+            altered = Altered(rehearsal.results, plan=rehearsal.plan)
+        else:
+            altered = alter(
+                backend,
+                alterations,
+                consent=agree,
+                journal=Journal(options["journal"]),
+                cluster=session.cluster_name(options),
+                guards=guards,
+                writing=writing,
+                begun=begun.append,
+            )
+        results = altered.results
+        absent = _absent_keys(alterations, results, everything)
         # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None:
         raise results[0].error
-    print_results(results, output, dry_run=dry_run)
+    print_results(altered, output, dry_run=dry_run)
     for entity, keys in absent.items():
-        note(safe(f"{entity}: not set: {', '.join(map(str, keys))}"))
+        what = ", ".join(map(str, keys)) if keys else "any quota"
+        note(safe(f"{entity}: not set: {what}"))
         if others is not None and entity not in others:
             session.note_slips(others, dict(entity.parts))
-    if late:
-        raise Conflict(
-            f"written, but not shown by the broker within {options['timeout']:g} s: {', '.join(map(str, late))}",
-            hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
-        )
-    return exit_code_of_results(results)
+    if not dry_run:
+        _note_way_back(altered)
+    if altered.unverified:
+        late = ", ".join(map(str, altered.unverified))
+        hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
+        if wait:
+            raise Conflict(f"written, but not shown in time: {late}", hint=hint)
+        click.echo(f"kquota: warning: written, but not shown yet: {safe(late)} ({hint})", err=True)
+    if altered.unfinished is not None:
+        click.echo(f"kquota: {altered.entries[-1]} stays unfinished: {safe(altered.unfinished)}", err=True)
+    if altered.interrupted:
+        return stops[-1].exit_code
+    code = exit_code_of_results(results)
+    return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
+
+
+def _note_way_back(altered: Altered) -> None:
+    if altered.entries:
+        commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
+        note(f"{commands} takes it back")
+    elif any(result.blind and result.error is None for result in altered.results):
+        note("not in the journal: 'kquota undo' cannot take back what went through a controller")
+
+
+def _absent_keys(
+    alterations: Sequence[Alteration], results: Sequence[AlterResult], everything: bool
+) -> dict[Entity, list[QuotaKey]]:
+    """The keys to delete that were not there, by entity; with `everything`, none for an entity that had no quota."""
+    by_entity = {result.entity: result for result in results}
+    absent: dict[Entity, list[QuotaKey]] = {}
+    for alteration in alterations:
+        result = by_entity[alteration.entity]
+        keys = _absent(alteration, result)
+        if everything and not alteration.set:
+            if result.error is None and not (result.before or result.blind or result.unusable):
+                absent[alteration.entity] = []
+        elif keys:
+            absent[alteration.entity] = keys
+    return absent
+
+
+def _alter_broker(
+    broker: Broker | AnyName,
+    entities: tuple[str, ...],
+    file: Path | None,
+    add_config: tuple[str, ...],
+    delete_config: tuple[str, ...],
+    strict_delete: bool,
+    options: dict[str, Any],
+) -> None:
+    if entities or file is not None:
+        raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+    if broker is ANY:
+        raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+    _check_changes(add_config, delete_config)
+    from kquota.cli import brokers
+
+    brokers.alter(
+        broker,
+        brokers.parse_additions(_items(add_config)),
+        _items(delete_config),
+        options["output"],
+        options,
+        strict_delete=strict_delete,
+        dry_run=options["dry_run"],
+        wait=options["wait"],
+    )
 
 
 def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
@@ -160,49 +278,23 @@ def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) 
         raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
 
 
-def _from_file(file: Path) -> list[Alteration]:
-    from kquota.documents.quotas import read_quotas
+def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
+    """What a quotas file sets, and the guards that it asks for. What it calls unmanaged is left as it is."""
+    from kquota.core.review import Guards
+    from kquota.core.selector import selected
+    from kquota.documents.quotas import read_quota_file
 
-    snapshot = read_quotas(file)
-    session.warn_problems(snapshot)
-    if not snapshot:
+    quota_file = read_quota_file(file)
+    session.warn_problems(quota_file)
+    managed = [
+        Alteration(entity, values)
+        for entity, values in quota_file.snapshot.items()
+        if selected(entity, quota_file.unmanaged) is None
+    ]
+    if not managed:
         raise InputError(f"{file}: no quotas in it")
-    return [Alteration(entity, values) for entity, values in snapshot.items()]
-
-
-def _refuse_misnomers(alterations: Iterable[Alteration]) -> None:
-    """Raises Refused, before anything is read or written, for names that no client has."""
-    from kquota.core.misnomer import misnomers
-
-    found = [(alteration.entity, reason) for alteration in alterations for reason in misnomers(alteration)]
-    if found:
-        entity, reason = found[0]
-        more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
-        raise Refused(f"{entity}: {reason}{more}", hint="if it is meant, say --force; deleting needs none")
-
-
-_LONG_FREEZE_S = 60
-_FREEZING = {QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE}
-
-
-def _warn_of_freezes(results: Sequence[AlterResult]) -> None:
-    """Says before it happens that a busy client will stand still: it is throttled for the rate it had."""
-    if any(not result.blind.isdisjoint(_FREEZING) for result in results):
-        click.echo(
-            "kquota: warning: controllers do not tell the present limits: whether a busy client will stand still under"
-            " a lower one is not known",
-            err=True,
-        )
-    for result in results:
-        seconds = result.longest_freeze_s
-        if seconds >= _LONG_FREEZE_S:
-            from kquota.cli.text import duration, entity_text
-
-            click.echo(
-                f"kquota: warning: {entity_text(result.entity)}: a client that uses its present limit in full "
-                f"will stand still for up to {duration(round(1000 * seconds))}",
-                err=True,
-            )
+    usual = Guards()
+    return managed, quota_file.guards(usual.most_deleted, usual.most_changed)
 
 
 def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
@@ -242,8 +334,22 @@ def _additions(texts: Iterable[str]) -> dict[QuotaKey, Value]:
     return values
 
 
-def _deletions(texts: Iterable[str]) -> frozenset[QuotaKey]:
-    return frozenset(QuotaKey.parse(item) for item in _items(texts))
+_ALL = "all"
+"""Among keys to delete: every key that the entity may have."""
+
+
+def _deletions(texts: Iterable[str], entity: Entity) -> frozenset[QuotaKey]:
+    items = _items(texts)
+    if _ALL in items:
+        if len(items) > 1:
+            raise InputError(f"'{_ALL}' deletes every key: name no other beside it")
+        return all_keys(entity)
+    return frozenset(map(QuotaKey.parse, items))
+
+
+def all_keys(entity: Entity) -> frozenset[QuotaKey]:
+    """Every key that the entity may have."""
+    return frozenset(key for key in QuotaKey if key.allowed_for(entity))
 
 
 _UNKNOWN = "?"
@@ -252,13 +358,20 @@ _UNUSABLE = "unusable"
 """What was set before, where it was no value."""
 
 
-def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool) -> None:
+def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
     """Prints what changed, per entity and key."""
+    results = altered.results
     if output in ("json", "yaml"):
         from kquota.documents.alter import alter_document
         from kquota.documents.encoding import to_json, to_yaml
 
-        document = alter_document(results, dry_run=dry_run)
+        document = alter_document(
+            results,
+            dry_run=dry_run,
+            objections=() if altered.plan is None else altered.plan.objections,
+            cluster=None if altered.plan is None else altered.plan.cluster,
+            journal=altered.entries,
+        )
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
     from kquota.cli.text import Column, entity_text, print_csv, print_table
@@ -292,7 +405,8 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
         styles=["red" if after is None else "green" if before is None else "yellow" for *_, before, after in different],
     )
     if dry_run:
-        note("dry run: nothing was written")
+        # Said to those as well who want no notes: the table is that of a write.
+        click.echo("dry run: nothing was written", err=True)
 
 
 def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:

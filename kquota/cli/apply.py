@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,11 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, console, note, shows_progress, stoppable
-from kquota.errors import Refused
 
 if TYPE_CHECKING:
     from kquota.cli.plan import Labels
     from kquota.core.plan import Plan
     from kquota.core.report import ApplyReport
-    from kquota.core.snapshot import QuotaSnapshot
     from kquota.documents.journal import Entry
     from kquota.documents.quotas import QuotaFile
 
@@ -45,15 +42,13 @@ if TYPE_CHECKING:
     metavar="PERCENT",
     help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
-@click.option(
-    "--force", is_flag=True, help="Apply in spite of these shares, protected entities and internal principals."
-)
+@click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @click.option(
     "--for",
     "duration",
     type=params.DURATION,
     metavar="TIME",
-    help="For so long only, such as 2h or 30m: 'kquota reconcile' takes it back.",
+    help="For so long only, such as 2h or 30m: 'kquota reconcile', run from cron, takes it back; nothing else does.",
 )
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
@@ -75,9 +70,9 @@ def command(
 ) -> int:
     """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
 
-    Shows the plan and asks. A plan is refused when the cluster changed since it was made. All changes are validated
-    before the first is written; when one fails all the same, what was done is rolled back. The journal keeps the way
-    back: 'kquota undo'.
+    Shows the plan and its review ('kquota help review'), and asks. A plan is refused when the cluster changed since it
+    was made, and on another cluster. All changes are validated before the first is written; when one fails all the
+    same, what was done is rolled back. The journal keeps the way back: 'kquota undo'.
 
     \b
     Examples:
@@ -86,9 +81,16 @@ def command(
       kquota apply quotas.yaml --prune --max-deleted 5
       kquota apply backfill.yaml --for 2h
     """
-    from kquota.core.guards import Guards, objections
+    from dataclasses import replace
+
+    from kquota.backends import cluster_of
+    from kquota.changes import now
+    from kquota.cli import consent
     from kquota.core.plan import plan
+    from kquota.core.review import Guards, with_review
     from kquota.documents.plan import is_plan, read_plan
+
+    named = consent.label(options)
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -104,68 +106,66 @@ def command(
         guards = Guards(max_deleted / 100, max_changed / 100)
         if quota_file is not None:
             planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
+            planned = replace(planned, cluster=cluster_of(backend))
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
-        if not force:
-            _heed((*planned.objections, *objections(planned, current, guards)))
+        consent.check_cluster(planned, backend)
         return carry_out(
-            planned,
-            current,
+            with_review(replace(planned, existing=len(current)), current, guards),
             backend=backend,
             labels=quota_file.labels if quota_file is not None else {},
             cluster=session.cluster_name(options),
+            named=named,
             journal=journal,
             yes=yes,
+            force=force,
             rollback=not no_rollback,
             expires=None if duration is None else now() + duration,
             output=output,
         )
 
 
-def now() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def _heed(objections: tuple[str, ...]) -> None:
-    if objections:
-        for objection in objections[1:]:
-            click.echo(f"kquota: {objection}", err=True)
-        raise Refused(f"refused: {objections[0]}", hint="--force applies it all the same")
-
-
 def carry_out(
     planned: Plan,
-    current: QuotaSnapshot,
     *,
     backend: Any,
     labels: Labels,
     cluster: str,
+    named: str,
     journal: Path,
     yes: bool,
+    force: bool,
     rollback: bool,
     output: str,
     command: Any = "apply",
     expires: int | None = None,
     undoes: str | None = None,
 ) -> int:
-    """Shows a plan, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+
+    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people.
+    """
+    from kquota.changes import now
+    from kquota.cli import consent
     from kquota.cli.plan import print_plan, summary
     from kquota.core.report import ApplyReport
     from kquota.documents.journal import Journal
     from kquota.reconcile import apply
 
+    consent.refuse(planned.objections, force=force)
     if output == "table":
         print_plan(planned, labels, "table")
     if not planned:
         if output == "json":
             _print_json(ApplyReport(), planned)
         return ExitCode.OK
+    consent.heed(planned.objections, yes=yes, force=force)
     if not yes:
-        ask(f"Apply to {cluster} ({summary(planned)})?", done="applied", yes="applies")
+        ask(f"Apply to {named} ({summary(planned)})?", done="applied", yes="applies")
+    consent.name_cluster(named)
     begun: list[Entry] = []
     bar = _progress()
-    with bar as progress, stoppable() as stop, _says_what_may_be_written(begun):
+    with bar as progress, stoppable() as stop, says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
@@ -183,11 +183,11 @@ def carry_out(
         )
     if output == "json":
         _print_json(report, planned)
-    return _conclude(report, stop.exit_code)
+    return _conclude(report, stop.exit_code, expires)
 
 
 @contextlib.contextmanager
-def _says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
     """Whatever ends a run that has begun to write, its user learns of the way back."""
     try:
         yield
@@ -212,7 +212,7 @@ def _asked_to_take_back(bar: _progress, done: int, total: int, *, otherwise: boo
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, expires: int | None = None) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
@@ -241,6 +241,13 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> 
         click.echo(f"kquota: {report.entry} stays unfinished: {safe(report.unfinished)}", err=True)
     if report.outcome == "applied":
         note(f"{text}{entry}")
+        if expires is not None and report.applied:
+            from kquota.cli.text import moment
+
+            note(
+                f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a"
+                " systemd timer; without it, it stays"
+            )
         return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
     click.echo(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}", err=True)
     if report.interrupted:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kquota.cli import session
+from kquota.cli import consent, session
 from kquota.cli.streams import note
 from kquota.core.broker import (
     Broker,
@@ -46,10 +46,15 @@ def alter(
     """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
+    named = consent.label(options)
     with session.open_broker_configs(options) as configs:
+        if not dry_run:
+            consent.name_cluster(named)
         result = configs.alter(alteration, validate_only=dry_run)
         late = wait and not dry_run and not configs.wait_visible(result, timeout_s=options["timeout"])
     _print_result(result, output, dry_run=dry_run)
+    if not dry_run and dict(result.before) != dict(result.after):
+        note("limits of brokers are not in the journal: 'kquota undo' does not take this back")
     if late:
         raise Conflict(
             f"written, but not shown by the broker within {options['timeout']:g} s: {broker_text(broker)}",
@@ -161,7 +166,7 @@ def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> N
         styles=["red" if after is None else "green" if before is None else "yellow" for _, before, after in different],
     )
     if dry_run:
-        note("dry run: nothing was written")
+        click.echo("dry run: nothing was written", err=True)
 
 
 def _print_document(document: dict[str, Any], output: str) -> None:

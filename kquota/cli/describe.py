@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 def command(strict: bool, output: str, **options: Any) -> None:
     """Show the quotas that are set.
 
-    Without entity options, all of them. --user alice is exactly that user; --entity-type users is every user and the
-    default; --entity-type users --entity-type clients is every <user, client-id> pair. On ZooKeeper -o wide also says
-    which users have SCRAM credentials, by mechanism; keys are never shown.
+    Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
+    means all of them; --entity-type users is every user and the default; --entity-type users --entity-type clients is
+    every <user, client-id> pair. On ZooKeeper -o wide also says which users have SCRAM credentials, by mechanism; keys
+    are never shown.
 
     Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
     settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
@@ -53,19 +54,45 @@ def command(strict: bool, output: str, **options: Any) -> None:
 
         brokers.describe(None if broker is ANY else broker, output, options)
         return
-    wanted = params.selected_filter(options, strict=strict)
+    filters = params.selected_filters(options, strict=strict)
     with session.open_backend(options) as backend:
-        snapshot = backend.describe(wanted)
-        mechanisms = _mechanisms(backend, wanted) if output == "wide" else {}
+        parts = [backend.describe(wanted) for wanted in filters]
+        mechanisms: dict[Entity, Sequence[str]] = {}
+        if output == "wide":
+            for wanted in filters:
+                mechanisms.update(_mechanisms(backend, wanted))
         # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
-        named = any(isinstance(match, str) for match in wanted.components.values())
-        others = backend.describe() if named and not snapshot and not mechanisms else None
-    session.warn_misnomers(wanted.components)
+        missing = [
+            wanted
+            for wanted, part in zip(filters, parts, strict=True)
+            if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
+        ]
+        others = backend.describe() if missing else None
+    snapshot = merged(parts)
+    for wanted in filters:
+        session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
     print_snapshot(snapshot, output, mechanisms, wanted)
     if others is not None:
-        session.note_slips(others, wanted.components)
-        _note_pairs(others, wanted)
+        for wanted in missing:
+            if snapshot:
+                note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
+            session.note_slips(others, wanted.components)
+            _note_pairs(others, wanted)
+
+
+def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
+    """Several looks at a cluster as one, each problem once."""
+    if len(parts) == 1:
+        return parts[0]
+    from kquota.core.snapshot import QuotaSnapshot
+
+    problems = dict.fromkeys(problem for part in parts for problem in part.problems)
+    return QuotaSnapshot({entity: values for part in parts for entity, values in part.items()}, tuple(problems))
+
+
+def _parts(wanted: QuotaFilter) -> list[str]:
+    return [f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items()]
 
 
 def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
@@ -130,7 +157,7 @@ def print_snapshot(
         return
     if output == "name":
         for entity in snapshot:
-            click.echo(entity_text(entity))
+            click.echo(safe(entity))
         return
     if not snapshot and not mechanisms:
         note("no quotas are set" if wanted is None else safe(_nothing(wanted)))

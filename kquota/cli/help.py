@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "completion")
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "completion")
 
 
 @click.command("help")
@@ -19,7 +19,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
 
     Topics: concepts (start here), precedence (which quota governs a client), sharing (whose counter it is), windows
     (how long a broker remembers), per-broker (what a limit means on a cluster), kip (KIP text and what shipped since
-    when), completion (of shells, by Tab).
+    when), review (what stops a write), completion (of shells, by Tab).
 
     \b
     Examples:
@@ -49,4 +49,23 @@ def command(ctx: click.Context, topic: str | None) -> None:
 
 def text_of(topic: str) -> str:
     """The page of a topic: Markdown that reads as plain text."""
-    return (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")
+    text = (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")
+    return text.replace(_OBJECTIONS, _objections()) if _OBJECTIONS in text else text
+
+
+_OBJECTIONS = "<!-- objections -->\n"
+
+
+def _objections() -> str:
+    """The kinds of objections by what lifts them, as a small table."""
+    import textwrap
+    from itertools import groupby
+
+    from kquota.core.review import KINDS
+
+    lines = []
+    for (severity, lifted_by), kinds in groupby(KINDS, key=lambda kind: (kind.severity, kind.lifted_by)):
+        head = f"  {severity!s:<10}{' or '.join(lifted_by) or '-':<28}"
+        names = textwrap.wrap(", ".join(kind.name for kind in kinds), 110 - len(head), break_on_hyphens=False)
+        lines += [head + names[0], *(" " * len(head) + more for more in names[1:])]
+    return "".join(f"{line}\n" for line in lines) + "\n"

@@ -57,14 +57,27 @@ def entity_options(function: F) -> F:
     return _stack(
         click.option(
             "--user",
+            multiple=True,
             metavar="NAME",
             shell_complete=completed_by("users"),
-            help="The user's principal name, such as alice or CN=alice,O=acme.",
+            help="The user's principal name, such as alice or CN=alice,O=acme; repeat it for several.",
         ),
         click.option("--user-defaults", is_flag=True, help="The default of users."),
-        click.option("--client", metavar="NAME", shell_complete=completed_by("clients"), help="The client-id."),
+        click.option(
+            "--client",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=completed_by("clients"),
+            help="The client-id; repeat it for several.",
+        ),
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-        click.option("--ip", metavar="ADDRESS", shell_complete=completed_by("ips"), help="The ip address."),
+        click.option(
+            "--ip",
+            multiple=True,
+            metavar="ADDRESS",
+            shell_complete=completed_by("ips"),
+            help="The ip address; repeat it for several.",
+        ),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
         click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
         click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
@@ -95,40 +108,57 @@ def entity_options(function: F) -> F:
     )(function)
 
 
-def selection(options: dict[str, Any]) -> dict[EntityType, Match]:
-    """What the entity options name: a name, the default or any per entity type.
+Selection = dict[EntityType, tuple[Match, ...]]
+"""Per entity type the names that were given, the default, or any."""
 
-    Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed).
+
+def selection(options: dict[str, Any]) -> Selection:
+    """What the entity options name: names, the default or any per entity type.
+
+    Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed,
+    several users with several clients).
     """
     if _names_brokers(options):
         raise click.UsageError("brokers have no quotas: only describe and alter know them")
-    chosen: dict[EntityType, Match] = {}
+    chosen: Selection = {}
 
-    def choose(kind: EntityType, match: Match) -> None:
+    def choose(kind: EntityType, *matches: Match) -> None:
         if kind in chosen:
             raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural}")
-        chosen[kind] = match
+        chosen[kind] = tuple(dict.fromkeys(matches))
 
-    for kind, name, defaults in (
+    for kind, names, defaults in (
         (EntityType.USER, options["user"], options["user_defaults"]),
         (EntityType.CLIENT_ID, options["client"], options["client_defaults"]),
         (EntityType.IP, options["ip"], options["ip_defaults"]),
     ):
-        if name is not None:
-            choose(kind, name)
+        if names:
+            choose(kind, *names)
         if defaults:
             choose(kind, DEFAULT)
     types: tuple[str, ...] = options["entity_types"]
-    names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
-    if (types or names) and chosen:
+    ordered: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    if (types or ordered) and chosen:
         raise click.UsageError(
             "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
         )
-    if len(names) > len(types):
+    if len(ordered) > len(types):
         raise click.UsageError("More entity names specified than entity types")
     for number, plural in enumerate(types):
-        choose(_TYPES[plural], names[number] if number < len(names) else ANY)
+        choose(_TYPES[plural], ordered[number] if number < len(ordered) else ANY)
+    if sum(len(matches) > 1 for matches in chosen.values()) > 1:
+        raise click.UsageError(
+            "several users with several clients: which pairs are meant? Name each: --entity user=NAME,client-id=NAME"
+        )
     return chosen
+
+
+def _combined(chosen: Selection) -> list[dict[EntityType, Match]]:
+    """One choice per entity type: of several names of one type, each in turn."""
+    combined: list[dict[EntityType, Match]] = [{}]
+    for kind, matches in chosen.items():
+        combined = [{**known, kind: match} for known in combined for match in matches]
+    return combined
 
 
 def _names_brokers(options: dict[str, Any]) -> bool:
@@ -150,7 +180,7 @@ def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | 
     if types.count(_BROKERS) + (broker is not None) + options["broker_defaults"] > 1:
         raise click.UsageError(f"Duplicate entity type(s) specified: {_BROKERS}")
     others = ("user", "client", "ip")
-    if len(types) > 1 or any(options[kind] is not None or options[f"{kind}_defaults"] for kind in others):
+    if len(types) > 1 or any(options[kind] or options[f"{kind}_defaults"] for kind in others):
         raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
     if _BROKERS not in types:
         if types or names:
@@ -172,26 +202,47 @@ def next_entity_type(ctx: click.Context) -> EntityType | None:
     return _TYPES.get(types[len(names)]) if len(names) < len(types) else None
 
 
-def selected_entity(options: dict[str, Any]) -> Entity:
-    """The one entity to alter. Raises click.UsageError for a missing name, InvalidRequest for an ip with others."""
+def selected_entities(options: dict[str, Any]) -> list[Entity]:
+    """The entities to alter. Raises click.UsageError for a missing name, InvalidRequest for an ip with others."""
     chosen = selection(options)
     if not chosen:
         raise click.UsageError("name the entity to alter: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
-    names: dict[EntityType, Name] = {}
-    for kind, match in chosen.items():
-        if match is ANY:
-            raise click.UsageError(
-                "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the name "
-                "out for the default, which Kafka never took: give --entity-default)"
-            )
-        names[kind] = match
-    return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+    entities = []
+    for parts in _combined(chosen):
+        names: dict[EntityType, Name] = {}
+        for kind, match in parts.items():
+            if match is ANY:
+                raise click.UsageError(
+                    "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the "
+                    "name out for the default, which Kafka never took: give --entity-default)"
+                )
+            names[kind] = match
+        entities.append(Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP)))
+    return entities
+
+
+def selected_filters(options: dict[str, Any], *, strict: bool) -> tuple[QuotaFilter, ...]:
+    """The filters that the entity options describe, one for each name that is repeated; without any, everything."""
+    chosen = selection(options)
+    return tuple(QuotaFilter(parts, strict=strict) for parts in _combined(chosen)) if chosen else (QuotaFilter(),)
 
 
 def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
-    """The filter that the entity options describe; without any, everything."""
-    chosen = selection(options)
-    return QuotaFilter(chosen, strict=strict) if chosen else QuotaFilter()
+    """As `selected_filters`, for a command that takes one name of a type. Raises click.UsageError for several."""
+    filters = selected_filters(options, strict=strict)
+    if len(filters) > 1:
+        raise click.UsageError("this command takes one entity at a time: repeat no --user, --client or --ip")
+    return filters[0]
+
+
+def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
+    """The one value of an option with `multiple`: click itself would silently take the last of several.
+
+    Raises click.UsageError for several.
+    """
+    if len(value) > 1:
+        raise click.UsageError(f"Found multiple arguments for option {param.name}, but you asked for only one", ctx)
+    return value[0] if value else None
 
 
 def strict_option(function: F) -> F:

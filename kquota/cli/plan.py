@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kquota.cli.whatif import Replayed
     from kquota.core.entity import Entity
     from kquota.core.lint import Finding
-    from kquota.core.plan import Plan
+    from kquota.core.plan import Objection, Plan
     from kquota.core.snapshot import QuotaSnapshot
     from kquota.core.whatif import Comparison
 
@@ -92,9 +92,10 @@ def command(
     """Show what would change so that the cluster has the quotas of FILE.
 
     Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
-    --quotas the cluster is one that 'kquota describe' kept in a file. What 'kquota lint' warns of in the quotas as they
-    would be, as far as the file has to do with it, stands below the changes; and with --usage the clients for whom the
-    plan would change something: recorded usage is replayed under the quotas as they are and as they would be.
+    --quotas the cluster is one that 'kquota describe' kept in a file. The review that apply will make ('kquota help
+    review') is said beforehand. What 'kquota lint' warns of in the quotas as they would be, as far as the file has to
+    do with it, stands below the changes; and with --usage the clients for whom the plan would change something:
+    recorded usage is replayed under the quotas as they are and as they would be.
 
     \b
     Examples:
@@ -109,25 +110,31 @@ def command(
 
     if fail_on and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
-    from kquota.cli.text import safe
-    from kquota.core.guards import objections
+    from kquota.cli import consent
     from kquota.core.lint import Facts, concerning, lint
     from kquota.core.plan import plan
+    from kquota.core.review import Guards, with_review
+    from kquota.core.selector import selected
 
     quota_file = session.load_quota_file(file, cluster)
-    current, alive = session.load_quotas_and_brokers(options)
+    current, alive, where = session.load_quotas_and_brokers(options)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
-    # Shares are for apply to judge; what the file forbids goes with the plan.
-    planned = replace(planned, objections=objections(planned, current, quota_file.guards(1, 1)))
+    planned = replace(planned, cluster=where)
+    findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
+    usual = Guards()
+    guards = quota_file.guards(usual.most_deleted, usual.most_changed)
+    planned = with_review(planned, current, guards, findings)
     if out is not None:
         save(planned, quota_file.labels, out)
         wrote(out, f"'kquota apply {out}' applies it")
-    findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
-    review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options))
+    unnamed = 0
+    if not prune:
+        rest = (entity for entity in current if entity not in quota_file.entries)
+        unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
+    review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options), unnamed)
     print_plan(planned, quota_file.labels, output, review)
-    for objection in planned.objections:
-        click.echo(f"kquota: warning: apply will refuse this: {safe(objection)}", err=True)
+    consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
         return ExitCode.DIFFERENT
     return ExitCode.OK
@@ -164,6 +171,8 @@ class Review:
     brokers: int | None
     findings: Sequence[Finding]
     usage: tuple[Comparison, Replayed] | None = None
+    unnamed: int = 0
+    """Entities of the cluster that the file does not name, and that no prune deletes."""
 
     @property
     def answers(self) -> set[str]:
@@ -189,7 +198,10 @@ def print_plan(
         from kquota.documents.encoding import to_json
         from kquota.documents.plan import plan_document
 
-        document = plan_document(planned, labels, brokers=brokers, findings=findings, comparison=comparison)
+        unnamed = None if review is None else review.unnamed
+        document = plan_document(
+            planned, labels, brokers=brokers, findings=findings, comparison=comparison, unnamed=unnamed
+        )
         click.echo(to_json(document), nl=False)
         return
     on_all = f"ON {brokers} BROKERS" if brokers is not None and brokers > 1 else ""
@@ -200,12 +212,15 @@ def print_plan(
     title = summary(planned, words)
     if planned and review is not None and brokers is None:
         title += "; limits are per broker"
+    if review is not None and review.unnamed:
+        title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
     if output == "markdown":
         from kquota.cli.text import print_markdown
 
         click.echo(f"### {words.title}: {title}\n")
         if rows:
             print_markdown(headings, [row for _, row in rows])
+        _print_objections_markdown(planned.objections, findings or ())
         _print_findings_markdown(findings or ())
         if comparison is not None and replayed is not None:
             from kquota.cli.whatif import print_comparison_markdown
@@ -260,6 +275,27 @@ def _print_findings_markdown(findings: Sequence[Finding]) -> None:
         click.echo(f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}")
     if len(findings) > _MOST_FINDINGS:
         click.echo(f"* {_more(findings)}")
+
+
+def _print_objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> None:
+    """What would stop an apply, and freezes; what lint finds stands among the findings."""
+    from kquota.cli.text import markdown
+    from kquota.core.plan import Severity
+    from kquota.core.review import SHORT_FREEZE
+
+    found = {finding.rule.name for finding in findings}
+    told = [
+        each
+        for each in objections
+        if (each.severity > Severity.WARNING and each.name not in found) or each.name == SHORT_FREEZE.name
+    ]
+    if told:
+        click.echo()
+    for each in told[:_MOST_FINDINGS]:
+        lifts = f" ({' or '.join(f'`{option}`' for option in each.lifted_by)})" if each.lifted_by else ""
+        click.echo(f"* **{each.severity}**: {markdown(each.message)} [{each.name}]{lifts}")
+    if len(told) > _MOST_FINDINGS:
+        click.echo(f"* and {len(told) - _MOST_FINDINGS} more such objections: -o json has all")
 
 
 def _more(findings: Sequence[Finding]) -> str:

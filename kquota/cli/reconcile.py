@@ -26,11 +26,13 @@ def command(journal: Path, **options: Any) -> int:
       kquota reconcile --bootstrap-server localhost:9092
       */5 * * * *  kquota reconcile --context prod
     """
-    from kquota.cli.apply import now
+    from kquota.changes import now
+    from kquota.cli import consent
     from kquota.cli.undo import take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import Conflict
 
+    named = consent.label(options)
     pages, time = Journal(journal).read(), now()
     warn_unreadable(pages)
     due = [
@@ -45,7 +47,9 @@ def command(journal: Path, **options: Any) -> int:
     with session.open_backend(options) as backend:
         for entry in reversed(due):
             try:
-                code = take_back(entry, backend, journal=journal, yes=True, output="table", command="reconcile")
+                code = take_back(
+                    entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                )
             except Conflict as error:
                 click.echo(f"kquota: {entry.id}: {safe(error.message)}", err=True)
                 code = exit_code_of(error)

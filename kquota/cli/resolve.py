@@ -27,18 +27,24 @@ if TYPE_CHECKING:
 @click.command("resolve")
 @click.option(
     "--user",
+    multiple=True,
+    callback=params.once,
     metavar="NAME",
     shell_complete=params.completed_by("users"),
     help="The user's principal name; connections without one are ANONYMOUS.",
 )
 @click.option(
     "--client",
+    multiple=True,
+    callback=params.once,
     metavar="NAME",
     shell_complete=params.completed_by("clients"),
     help="The client-id; left out, the empty one.",
 )
 @click.option(
     "--ip",
+    multiple=True,
+    callback=params.once,
     metavar="ADDRESS",
     shell_complete=params.completed_by("ips"),
     help="The ip address that the client connects from.",

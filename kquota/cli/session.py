@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kquota.core.entity import Entity, EntityType
     from kquota.core.filter import QuotaFilter
     from kquota.core.history import QuotaHistory
+    from kquota.core.plan import Cluster
     from kquota.core.quota import QuotaKey
     from kquota.core.settings import BrokerSettings
     from kquota.core.snapshot import Ignored, Problem, QuotaSnapshot
@@ -142,6 +143,9 @@ def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
 def cluster_name(options: dict[str, Any]) -> str:
     """The cluster's address as the journal names it."""
     options = settled(options)
+    controller = _controller(options)
+    if controller:
+        return f"controller://{controller}"
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return f"kafka://{bootstrap_server}"
@@ -235,24 +239,25 @@ def read_history_file(file: Path) -> QuotaHistory:
     return history
 
 
-def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int | None]:
-    """What `load_quotas` reads, and how many brokers the live cluster has; None for a file, and where it does not tell.
+def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int | None, Cluster | None]:
+    """What `load_quotas` reads, how many brokers the live cluster has, and which cluster it is; None for a file.
 
-    (An ensemble that no broker is registered at does not.)
+    (An ensemble that no broker is registered at does not say how many there are.)
     """
-    from kquota.backends import KnowsBrokers
+    from kquota.backends import KnowsBrokers, cluster_of
     from kquota.errors import KquotaError
 
     if options["quotas"] is not None:
-        return load_quotas(options), None
+        return load_quotas(options), None, None
     brokers = None
     with _open_live(options) as backend:
         snapshot = backend.describe()
+        cluster = cluster_of(backend)
         if isinstance(backend, KnowsBrokers):
             with contextlib.suppress(KquotaError):
                 brokers = backend.broker_count() or None
     warn_problems(snapshot)
-    return snapshot, brokers
+    return snapshot, brokers, cluster
 
 
 def _open_live(options: dict[str, Any]) -> QuotaBackend:
@@ -354,10 +359,10 @@ def _warn(problems: Iterable[Problem]) -> None:
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     """Names that hardly any client has, a line each on stderr."""
-    from kquota.core.misnomer import misnomer
+    from kquota.core.misnomer import doubt, misnomer
 
     for entity_type, name in names.items():
-        reason = misnomer(entity_type, name) if isinstance(name, str) else None
+        reason = misnomer(entity_type, name) or doubt(entity_type, name) if isinstance(name, str) else None
         if reason is not None:
             click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
 

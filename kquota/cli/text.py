@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.streams import coloured, console
-from kquota.core.entity import Entity
+from kquota.core.duration import duration as _duration
+from kquota.core.entity import Entity, EntityType, Name
 
 if TYPE_CHECKING:
     from kquota.core.simulation import CounterResult
+
+
+duration = _duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,28 @@ def safe(text: object) -> str:
 
 
 def entity_text(entity: Entity) -> str:
-    """The canonical text form, safe to print."""
-    return safe(entity)
+    """The canonical text form for people, safe to print: a name that would read as several parts is quoted."""
+    if _PLAIN.fullmatch(str(entity)):
+        return str(entity)
+    alone = {entity_type: str(Entity(*_only(entity_type, name))) for entity_type, name in entity.parts}
+    texts = ((entity_type.value, text.partition("=")[2]) for entity_type, text in alone.items())
+    return ",".join(f"{kind}={_quoted(text)}" for kind, text in texts)
+
+
+_PLAIN = re.compile(r"(?:(?:user|client-id|ip)=[\w.:/@<>-]+,?)+", re.ASCII)
+
+
+def _only(kind: EntityType, name: Name) -> tuple[Name | None, Name | None, Name | None]:
+    """The parts of an entity that has no other."""
+    return (
+        name if kind is EntityType.USER else None,
+        name if kind is EntityType.CLIENT_ID else None,
+        name if kind is EntityType.IP else None,
+    )
+
+
+def _quoted(text: str) -> str:
+    return f'"{safe(text)}"' if re.search("[,;=]", text) or text != text.strip() else safe(text)
 
 
 def print_table(
@@ -166,17 +190,6 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer.writerow(headings)
     writer.writerows(rows)
     click.echo(out.getvalue(), nl=False)
-
-
-def duration(milliseconds: int) -> str:
-    """A length of time for people: `398 ms`, `12.5 s`, `18 min 10 s`."""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    if milliseconds < 120_000:
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(round(milliseconds / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
 def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:

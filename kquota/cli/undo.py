@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @params.cluster_options
 @params.output_option("table", "json")
 def command(id: str | None, yes: bool, journal: Path, output: str, **options: Any) -> int:
-    """Take back what an apply did.
+    """Take back what an apply or an alter did.
 
     ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
     undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and
@@ -34,16 +34,19 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
       kquota undo --bootstrap-server localhost:9092
       kquota undo 3f2a91c0d4e5 --yes
     """
+    from kquota.changes import last_standing, meant
+    from kquota.cli import consent
     from kquota.documents.journal import Journal
 
+    named = consent.label(options)
     cluster = session.cluster_name(options)
     pages = Journal(journal).read()
     warn_unreadable(pages)
-    entry = _last(pages, cluster) if id is None else _meant(pages, id, cluster)
+    entry = last_standing(pages, cluster) if id is None else meant(pages, id, cluster)
     if entry.cluster != cluster:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {cluster}")
     with session.open_backend(options) as backend:
-        return take_back(entry, backend, journal=journal, yes=yes, output=output, command="undo")
+        return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
 
 
 def warn_unreadable(pages: Pages) -> None:
@@ -54,32 +57,31 @@ def warn_unreadable(pages: Pages) -> None:
         )
 
 
-def _meant(pages: Pages, text: str, cluster: str) -> Entry:
-    """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone."""
-    found = pages.named(text, cluster=cluster)
-    open_ones = tuple(entry for entry in found if pages.can_be_undone(entry) and entry.undoes is None)
-    return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
+def take_back(
+    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: str
+) -> int:
+    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
 
-
-def _last(pages: Pages, cluster: str) -> Entry:
-    for entry in reversed(pages.of(cluster)):
-        if entry.undoes is None and pages.can_be_undone(entry):
-            return entry
-    raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
-
-
-def take_back(entry: Entry, backend: QuotaBackend, *, journal: Path, yes: bool, output: str, command: str) -> int:
-    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code."""
+    What was there may be there again: of the review, the freezes alone are said.
+    """
+    from kquota.backends import describe_entities
+    from kquota.changes import with_freezes
+    from kquota.cli import consent
     from kquota.cli.apply import carry_out
+    from kquota.core.review import related
 
+    back = entry.made.inverse
+    consent.check_cluster(back, backend)
+    around = [each for change in back.changes for each in related(change.entity)]
     return carry_out(
-        entry.made.inverse,
-        backend.describe(),
+        with_freezes(back, describe_entities(backend, around)),
         backend=backend,
         labels={},
         cluster=entry.cluster,
+        named=named,
         journal=journal,
         yes=yes,
+        force=False,
         rollback=True,
         output=output,
         command=command,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value, check_value
+from kquota.core.quota import QuotaKey, Value, check_value, differ
 from kquota.core.snapshot import Values
 from kquota.errors import Conflict, InputError, KquotaError
 
@@ -19,9 +19,10 @@ class Alteration:
     """Values to set and keys to remove on one entity; other keys stay as they are.
 
     With `strict_remove`, removing a key that is not set is an error of the entity. With `expect`, the entity's values
-    must still be those, else nothing is written and its error is a Conflict. With `expect_revision`, the write that is
-    to be taken back must be the entity's last one, where the store can say so. Raises InputError for a key that the
-    entity cannot carry, a key both set and removed, an invalid value, or nothing to do.
+    must still be those, else nothing is written and its error is a Conflict; a `relative` alteration expects that of
+    the keys alone that it sets or removes. With `expect_revision`, the write that is to be taken back must be the
+    entity's last one, where the store can say so. Raises InputError for a key that the entity cannot carry, a key both
+    set and removed, an invalid value, or nothing to do.
     """
 
     entity: Entity
@@ -29,7 +30,11 @@ class Alteration:
     remove: frozenset[QuotaKey] = frozenset()
     strict_remove: bool = False
     expect: Values | None = None
+    relative: bool = False
     expect_revision: int | None = None
+    form: str | None = None
+    """How the store had the entity at that time, in its own words (`AlterResult.form`): it is restored as far as the
+    values are those."""
 
     def __post_init__(self) -> None:
         if not self.set and not self.remove:
@@ -49,18 +54,23 @@ class Alteration:
         if self.expect_revision is not None and revision != self.expect_revision:
             raise Conflict(f"{self.entity} was written by somebody else", hint="read it again and decide anew")
 
-    def applied_to(self, values: Values) -> dict[QuotaKey, Value]:
-        """The entity's values after the change.
+    def applied_to(self, values: Values, unusable: Collection[QuotaKey] = ()) -> dict[QuotaKey, Value]:
+        """The entity's values after the change. `unusable` are keys that are set, but to no value: `values` lacks them.
 
         Raises InputError for a strict removal of what is not set, Conflict when the values are not those expected.
         """
-        if self.expect is not None and dict(values) != dict(self.expect):
+        if self.expect is not None and not self._finds(values, self.expect):
             raise Conflict(f"{self.entity} was changed by somebody else", hint="read it again and decide anew")
-        missing = sorted(str(key) for key in self.remove if key not in values)
+        missing = sorted(str(key) for key in self.remove if key not in values and key not in unusable)
         if self.strict_remove and missing:
             raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
         merged = {**values, **self.set}
         return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
+
+    def _finds(self, values: Values, expected: Values) -> bool:
+        if not self.relative:
+            return dict(values) == dict(expected)
+        return not any(differ(values.get(key), expected.get(key)) for key in (*self.set, *self.remove))
 
     def then(self, later: Alteration) -> Alteration:
         """Both changes of the same entity as one; the later one wins where they meet.
@@ -75,7 +85,9 @@ class Alteration:
             (self.remove - later.set.keys()) | later.remove,
             self.strict_remove or later.strict_remove,
             self.expect,
+            self.relative,
             self.expect_revision,
+            self.form,
         )
 
 
@@ -89,9 +101,6 @@ def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:
         known = merged.get(alteration.entity)
         merged[alteration.entity] = alteration if known is None else known.then(alteration)
     return tuple(merged.values())
-
-
-_DEFAULT_WINDOW_S = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +121,9 @@ class AlterResult:
     blind: frozenset[QuotaKey] = frozenset()
     unusable: frozenset[QuotaKey] = frozenset()
     revision: int | None = None
-
-    @property
-    def longest_freeze_s(self) -> float:
-        """How long a client that uses its present byte rate in full is throttled when the new limit comes, in s.
-
-        The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it; the
-        window is that of the default quota.window.num and quota.window.size.seconds.
-        """
-        if self.error is not None:
-            return 0.0
-        return max(
-            (
-                (self.before[key] - self.after[key]) / self.after[key] * _DEFAULT_WINDOW_S
-                for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-                if key in self.before and self.after.get(key, 0) > 0
-            ),
-            default=0.0,
-        )
+    form: str | None = None
+    """How the store had the entity before, without what is secret, so that it can be restored to the byte; None where a
+    store knows no more than values."""
 
     @property
     def changed(self) -> bool:

@@ -151,13 +151,23 @@ def in_order(entities: Iterable[Entity]) -> list[Entity]:
 # escaping. Backslash takes the special meaning from what follows it; the text form is total: every name has one.
 _COMPONENT = re.compile(r"(user|client-id|ip)=")
 _SEPARATOR = re.compile(r",(?=(?:user|client-id|ip)=)")
+# What people write for the types: behind a comma or a semicolon it is most likely a part that was meant.
+_WORDS = r"(?:user[-_. ]?names?|users?|principals?|client[-_. ]?ids?|clients?|ip[-_. ]?address(?:es)?|ips?)"
+NEAR_PART = re.compile(rf"[,;]\s*(?P<word>{_WORDS})\s*=", re.IGNORECASE)
+_NEAR_START = re.compile(rf"\s*(?P<word>{_WORDS})\s*[=:]", re.IGNORECASE)
+
+
+def meant_type(word: str) -> EntityType:
+    """The entity type that a word such as `client` or `users` stands for."""
+    return {"c": EntityType.CLIENT_ID, "i": EntityType.IP}.get(word[:1].lower(), EntityType.USER)
 
 
 def format_entity(entity: Entity) -> str:
     r"""The canonical text form, such as `user=alice,client-id=<default>`.
 
     `<default>` is the default entity; a name that is literally `<default>` is written `\<default>`. A backslash in a
-    name is doubled; a comma that would read as a separator is written `\,`.
+    name is doubled; a comma or semicolon that would read as a separator, or as one that is nearly right (`,client=`),
+    is written `\,` or `\;`.
     """
     return ",".join(f"{entity_type.value}={_format_name(name)}" for entity_type, name in entity.parts)
 
@@ -165,23 +175,30 @@ def format_entity(entity: Entity) -> str:
 def _format_name(name: Name) -> str:
     if name is DEFAULT:
         return DEFAULT.value
-    escaped = _SEPARATOR.sub(r"\\,", name.replace("\\", "\\\\"))
+    escaped = NEAR_PART.sub(_escaped, name.replace("\\", "\\\\"))
     return "\\" + escaped if escaped == DEFAULT.value else escaped
+
+
+def _escaped(part: re.Match[str]) -> str:
+    return re.sub("[,;]", r"\\\g<0>", part[0], count=1)
 
 
 def parse_entity(text: str) -> Entity:
     """Reads the text form `TYPE=NAME[,TYPE=NAME]`.
 
-    Raises InputError for anything else and InvalidRequest for an impossible combination.
+    Raises InputError for anything else, also for a name that goes on with what is nearly another part
+    (`user=alice,client=app1`), and InvalidRequest for an impossible combination.
     """
     names: dict[EntityType, Name] = {}
     position = 0
     while True:
         match = _COMPONENT.match(text, position)
         if match is None:
+            near = _NEAR_START.match(text, position)
+            meant = f"did you mean {meant_type(near['word']).value}=? " if near is not None else ""
             raise InputError(
                 f"malformed entity {text!r}: expected TYPE=NAME[,TYPE=NAME]",
-                hint="for example user=alice,client-id=app1 or user=<default>",
+                hint=f"{meant}for example user=alice,client-id=app1 or user=<default>",
             )
         entity_type = EntityType(match.group(1))
         if entity_type in names:
@@ -202,6 +219,13 @@ def _read_name(text: str, start: int) -> tuple[Name, int]:
     while position < len(text) and _SEPARATOR.match(text, position) is None:
         if text[position] == "\\" and position + 1 < len(text):
             position += 1
+        elif (near := NEAR_PART.match(text, position)) is not None:
+            meant = f"{text[:position]},{meant_type(near['word']).value}={text[near.end() :].lstrip()}"
+            separator = near[0][0]
+            raise InputError(
+                f"malformed entity {text!r}: did you mean {meant}?",
+                hint=f"if it is a part of the name, write \\{separator} for the {separator!r}",
+            )
         out.append(text[position])
         position += 1
     if text[start:position] == DEFAULT.value:

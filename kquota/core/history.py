@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kquota.core.plan import Change
-from kquota.core.quota import QuotaKey, differ
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
@@ -62,9 +61,9 @@ class QuotaHistory:
             quotas = dict(snapshots[-1])
             for change in step.changes:
                 values = quotas.get(change.entity, {})
-                if _same(values, change.after):
-                    quotas[change.entity] = change.before
-                elif step.certain or not _same(values, change.before):
+                if change.is_made(values):
+                    quotas[change.entity] = change.undone_in(values)
+                elif step.certain or not change.is_due(values):
                     raise InputError(
                         f"{step.name} does not lead to the quotas given: {change.entity} was changed by something else"
                     )
@@ -98,7 +97,3 @@ class QuotaHistory:
     def latest(self) -> QuotaSnapshot:
         """What is in force at the end."""
         return self.snapshots[-1]
-
-
-def _same(values: Values, others: Values) -> bool:
-    return not any(differ(values.get(key), others.get(key)) for key in QuotaKey)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+from kquota.core.duration import duration
 from kquota.core.enforced import enforced
 from kquota.core.entity import DEFAULT, Entity
-from kquota.core.misnomer import USER_PREFIX, is_literal_default, prefixed_user
+from kquota.core.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
 from kquota.core.quota import QuotaKey, Value, check_value, format_number, humanize
 from kquota.core.resolver import Level, Resolver, encode_user
 from kquota.core.snapshot import QuotaSnapshot
@@ -247,6 +248,40 @@ def _literal_default(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Itera
                 )
 
 
+def _doubtful_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity in snapshot:
+        for kind, name in entity.parts:
+            why = doubt(kind, name)
+            if why is not None:
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    f"the {kind.value} looks like a slip: hardly any client has that name",
+                    why,
+                    "set the values on the name that is meant and delete this entity",
+                )
+
+
+LOW_BYTE_RATE = 1000
+"""Bytes/s below which a limit is likely a number that lacks its unit."""
+
+
+def _suspiciously_low(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for key in _BYTE_RATES:
+        for entity, value in _values(snapshot, key):
+            if 0 < value < LOW_BYTE_RATE:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    f"is {humanize(key, value)}: a client is as good as stopped",
+                    f"a request of 1 MB is throttled for {duration(round(1e9 / value))}; a number without a unit counts"
+                    " bytes per second",
+                    f"write the unit, such as {format_number(value)}MB, or delete it",
+                )
+
+
 def _below_fetch(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     key = QuotaKey.CONSUMER_BYTE_RATE
     for entity, value in _values(snapshot, key):
@@ -385,6 +420,8 @@ RULES = (
     Rule("encoded-name", Severity.WARNING, "A URL-encoded name that a migration left behind.", _encoded_name),
     Rule("user-prefix", Severity.ERROR, f"A user with the prefix '{USER_PREFIX}'.", _user_prefix),
     Rule("literal-default", Severity.ERROR, "A name that is literally '<default>'.", _literal_default),
+    Rule("doubtful-name", Severity.WARNING, "A name that looks like a slip.", _doubtful_name),
+    Rule("suspiciously-low", Severity.WARNING, "A byte rate below 1 kB/s.", _suspiciously_low),
     Rule("consumer-below-fetch", Severity.WARNING, "A consumer quota smaller than a fetch.", _below_fetch),
     Rule("request-above-capacity", Severity.WARNING, "A request_percentage above thread capacity.", _above_capacity),
     Rule("mutation-below-one", Severity.WARNING, "A controller_mutation_rate below one.", _below_one),

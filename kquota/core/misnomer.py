@@ -6,8 +6,10 @@ another matter: Kafka stores any, and a cluster may hold such a one on purpose.
 
 from __future__ import annotations
 
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, EntityType, Name
+import re
+import unicodedata
+
+from kquota.core.entity import DEFAULT, NEAR_PART, EntityType, Name, meant_type
 
 USER_PREFIX = "User:"
 """What ACLs and logs put before the name of a user; quotas go by the name alone."""
@@ -36,9 +38,33 @@ def misnomer(entity_type: EntityType, name: Name) -> str | None:
     return None
 
 
-def misnomers(alteration: Alteration) -> tuple[str, ...]:
-    """Why the alteration should not be made unless somebody insists; none for one that only deletes."""
-    if not alteration.set:
-        return ()
-    reasons = (misnomer(entity_type, name) for entity_type, name in alteration.entity.parts)
-    return tuple(reason for reason in reasons if reason is not None)
+_ATTRIBUTE = re.compile(r"\s*(?:[A-Za-z][\w.-]*|\d+(?:\.\d+)*)\s*=")
+_DEFAULT_WORDS = frozenset({"default", "<default>", "defaults", "{default}", "__default__"})
+_QUOTES = ("''", '""')
+
+
+def doubt(entity_type: EntityType, name: Name) -> str | None:
+    """Why a name looks like a slip, in words; None for a name like any other. A distinguished name is none."""
+    if name is DEFAULT or is_literal_default(name):
+        return None
+    flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
+    if _is_invisible(name[0]) or _is_invisible(name[-1]):
+        return f"the name {name!r} begins or ends with a blank"
+    if name == "*":
+        return f"'*' is no wildcard in quotas, it is a name: every {entity_type.value} is {flag}"
+    if name.strip().lower() in _DEFAULT_WORDS:
+        return f"the name {name!r} is not the default entity: that is {flag}"
+    if name[0] + name[-1] in _QUOTES and len(name) > 1:
+        return f"the name {name!r} has its quotes in it"
+    part = NEAR_PART.search(name)
+    if part is not None:
+        meant = meant_type(part["word"])
+        return f"the name {name!r} seems to hold another part: that is {meant.value}=NAME of an entity of its own"
+    if entity_type is not EntityType.IP and re.search("[,;]", name) and not _ATTRIBUTE.match(name):
+        return f"the name {name!r} looks like a list: give each name by itself"
+    return None
+
+
+def _is_invisible(character: str) -> bool:
+    """Whether nobody sees the character: a blank, or one without width. (Tables spell out what controls terminals.)"""
+    return unicodedata.category(character) in ("Zs", "Cf")

@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kquota.core.alteration import AlterResult
+from kquota.core.plan import Cluster, Objection
 from kquota.documents.encoding import Document
+from kquota.documents.plan import objection_document
 from kquota.documents.quotas import entity_document, values_document
 
 
-def alter_document(results: Sequence[AlterResult], *, dry_run: bool) -> Document:
+def alter_document(
+    results: Sequence[AlterResult],
+    *,
+    dry_run: bool,
+    objections: Sequence[Objection] = (),
+    cluster: Cluster | None = None,
+    journal: Sequence[str] = (),
+) -> Document:
     """Per entity the values before and after, and the error of those that were left as they were.
 
     Where nobody could look (`AlterResult.blind`) before and changed are null, and after tells the written keys only,
     null for a deleted one. `unusable` are the keys that were set to what is no value, so that before is without them.
+    `objections` is what the review has against it, `cluster` where it was, and `journal` the entries that undo takes.
     """
     return {
         "kind": "kquota.alter",
         "version": 1,
         "dry_run": dry_run,
+        "cluster": None if cluster is None else {"address": cluster.address, "id": cluster.id},
+        "journal": list(journal),
+        "objections": [objection_document(each) for each in objections],
         "results": [
             {
                 "entity": entity_document(result.entity),

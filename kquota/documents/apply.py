@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota.core.plan import Plan
 from kquota.core.report import ApplyReport
 from kquota.documents.encoding import Document
+from kquota.documents.plan import objection_document
 from kquota.documents.quotas import entity_document
 
 
@@ -26,6 +27,8 @@ def apply_document(report: ApplyReport, plan: Plan) -> Document:
         "version": 1,
         "fingerprint": plan.fingerprint,
         "outcome": report.outcome,
+        "cluster": None if plan.cluster is None else {"address": plan.cluster.address, "id": plan.cluster.id},
+        "objections": [objection_document(each) for each in plan.objections],
         "journal": report.entry,
         "changes": [
             {

@@ -85,9 +85,8 @@ class Entry:
     def made(self) -> Plan:
         """The changes of the plan that the run made, or may have made."""
         untouched = set(self.untouched)
-        return replace(
-            self.plan, changes=tuple(change for change in self.plan.changes if change.entity not in untouched)
-        )
+        changes = tuple(change for change in self.plan.changes if change.entity not in untouched)
+        return replace(self.plan, changes=changes)
 
 
 class Unreadable(NamedTuple):

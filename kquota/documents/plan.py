@@ -8,7 +8,8 @@ from typing import Any
 
 from kquota.core.entity import Entity
 from kquota.core.lint import Finding
-from kquota.core.plan import Action, Change, Plan
+from kquota.core.plan import Action, Change, Cluster, Objection, Plan, Severity
+from kquota.core.quota import QuotaKey
 from kquota.core.whatif import Comparison
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.lint import finding_document
@@ -17,7 +18,7 @@ from kquota.documents.whatif import comparison_document
 from kquota.errors import InputError
 
 KIND = "kquota.plan"
-VERSION = 1
+VERSION = 2
 
 
 def plan_document(
@@ -27,6 +28,7 @@ def plan_document(
     brokers: int | None = None,
     findings: Sequence[Finding] | None = None,
     comparison: Comparison | None = None,
+    unnamed: int | None = None,
 ) -> Document:
     """The plan with each change's values before and after, and the labels of its entity.
 
@@ -46,15 +48,30 @@ def plan_document(
                 "entity": entity_document(change.entity),
                 "before": values_document(change.before),
                 "after": values_document(change.after),
+                **({"relative": True} if change.relative else {}),
+                **({"unusable": sorted(map(str, change.unusable))} if change.unusable else {}),
+                **({"form": change.form} if change.form is not None else {}),
                 **({"labels": dict(labels[change.entity])} if labels.get(change.entity) else {}),
             }
             for change in plan.changes
         ],
         "ignored": [entity_document(entity) for entity in plan.ignored],
-        **({"objections": list(plan.objections)} if plan.objections else {}),
+        "objections": [objection_document(each) for each in plan.objections],
+        "cluster": None if plan.cluster is None else {"address": plan.cluster.address, "id": plan.cluster.id},
+        **({} if unnamed is None else {"unnamed": unnamed}),
         **({} if brokers is None else {"brokers": brokers}),
         **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
+    }
+
+
+def objection_document(objection: Objection) -> Document:
+    """`{"name": "freeze", "severity": "question", "message": …, "lifted_by": ["--yes", "--force"]}`."""
+    return {
+        "name": objection.name,
+        "severity": str(objection.severity),
+        "message": objection.message,
+        "lifted_by": list(objection.lifted_by),
     }
 
 
@@ -64,9 +81,14 @@ def is_plan(path: Path) -> bool:
 
 
 def read_plan(path: Path) -> Plan:
-    """Reads a plan document. Raises InputError, also when its fingerprint is not that of its changes."""
+    """Reads a plan document. Raises InputError, also when its fingerprint is not that of the rest of it."""
     try:
-        return plan_of(read_document(path, "plan"))
+        document = read_document(path, "plan")
+        if document["version"] < VERSION:
+            raise InputError(
+                "an older kquota made this plan, without its review and its cluster", hint="plan again with this one"
+            )
+        return plan_of(document)
     except InputError as error:
         if error.message.startswith(str(path)):
             raise
@@ -74,23 +96,39 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_of(document: Mapping[str, Any]) -> Plan:
-    """The plan of a document that fits the schema. Raises InputError for what no plan says."""
+    """The plan of a document that fits the schema; journals may hold version 1.
+
+    Raises InputError for what no plan says.
+    """
     changes = []
     seen = set()
     for number, raw in enumerate(document["changes"]):
         entity = read_entity(raw["entity"])
         before, after = read_values(raw["before"]), read_values(raw["after"])
+        unusable = frozenset(map(QuotaKey.parse, raw.get("unusable", ())))
         if entity in seen:
             raise InputError(f"changes[{number}]: {entity} is given twice")
-        if before == after:
+        if before == after and not unusable:
             raise InputError(f"changes[{number}]: {entity} does not change")
         seen.add(entity)
-        changes.append(Change(entity, before, after))
+        changes.append(Change(entity, before, after, raw.get("relative", False), unusable, raw.get("form")))
     ignored = tuple(read_entity(raw) for raw in document["ignored"])
-    plan = Plan(tuple(changes), document["existing"], ignored, tuple(document.get("objections", ())))
-    if plan.fingerprint != document["fingerprint"]:
+    cluster = document.get("cluster")
+    plan = Plan(
+        tuple(changes),
+        document["existing"],
+        ignored,
+        tuple(map(_objection, document.get("objections", ()))) if document["version"] == VERSION else (),
+        None if cluster is None else Cluster(cluster["address"], cluster["id"]),
+    )
+    own = plan.fingerprint if document["version"] == VERSION else plan.first_fingerprint
+    if own != document["fingerprint"]:
         raise InputError(
-            f"the fingerprint {document['fingerprint']} is not that of its changes ({plan.fingerprint})",
+            f"the fingerprint {document['fingerprint']} is not that of its changes, its review and its cluster ({own})",
             hint="a plan is applied as it was reviewed: plan again rather than edit it",
         )
     return plan
+
+
+def _objection(raw: Mapping[str, Any]) -> Objection:
+    return Objection(raw["name"], Severity[raw["severity"].upper()], raw["message"], tuple(raw["lifted_by"]))

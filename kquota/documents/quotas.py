@@ -14,8 +14,8 @@ from typing import Any
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.guards import Guards
 from kquota.core.quota import QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
+from kquota.core.review import Guards
 from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names

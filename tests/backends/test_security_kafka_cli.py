@@ -140,7 +140,8 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
     where = ("--bootstrap-server", scene.cluster.broker.addresses[listener], "--command-config", "client.properties")
     change = ("--user", "u" + kind, "--add-config", "producer_byte_rate=2048")
     altered = kquota("alter", *where, *change, cwd=tmp_path)
-    assert (altered.code, altered.err) == (0, "")
+    assert altered.code == 0, altered.err
+    assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
     deadline = time.monotonic() + 60
     while not (seen := [str(entity) for entity in kafka.describe()]) and time.monotonic() < deadline:
         pass

@@ -77,7 +77,8 @@ def test_zookeeper_works(
     where = ("--zookeeper", getattr(secured_zookeeper, port) + chroot, *arguments)
     config = ("--add-config", "producer_byte_rate=2048")
     altered = kquota("alter", *where, "--user", "u", *config, cwd=zookeeper_files, **environment)
-    assert (altered.code, altered.err) == (0, "")
+    assert altered.code == 0, altered.err
+    assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
     described = kquota("describe", *where, "-o", "csv", cwd=zookeeper_files, **environment)
     assert described.code == 0
     assert "2048" in described.out
@@ -130,7 +131,8 @@ def test_the_drop_in_takes_kafkas_own_options(secured_zookeeper: SecuredZooKeepe
     options = {"KAFKA_OPTS": "-Xmx1g -Djava.security.auth.login.config=jaas.conf"}
     alter = ("--alter", "--entity-name", "u", "--add-config", "producer_byte_rate=2048")
     altered = kquota(*where, *alter, cwd=zookeeper_files, **options)
-    assert (altered.code, altered.err) == (0, "")
+    assert altered.code == 0, altered.err
+    assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
     assert "producer_byte_rate=2048" in kquota(*where, "--describe", cwd=zookeeper_files, **options).out
     others = {"KAFKA_OPTS": "-Djava.security.auth.login.config=brokers.conf"}  # nothing about ZooKeeper: anonymous
     assert "NoAuth" in kquota(*where, "--describe", cwd=zookeeper_files, **others).err

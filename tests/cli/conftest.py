@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,15 @@ class Ran:
     err: str
 
     @property
+    def rest(self) -> str:
+        """Stderr without what every write says: which cluster it is, and the way back."""
+        said = r"^(?:cluster: .*|'kquota undo .*' takes it back|.*not in the journal: 'kquota undo' .*)\n"
+        return re.sub(said, "", self.err, flags=re.MULTILINE)
+
+    @property
     def complaint(self) -> str:
-        """The one line on stderr; fails when there are more, or a traceback."""
-        lines = self.err.splitlines()
+        """The one line on stderr besides; fails when there are more, or a traceback."""
+        lines = self.rest.splitlines()
         assert len(lines) == 1, self.err
         return lines[0]
 
@@ -42,6 +49,7 @@ def kquota(tmp_path: Path, forks: Forks) -> Kquota:
     def run(*arguments: str, **environment: str) -> Ran:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
         clean |= {"XDG_CONFIG_HOME": str(tmp_path / ".config"), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+        clean |= {"XDG_STATE_HOME": str(tmp_path / ".state")}
         clean |= {"PYTHONPATH": str(Path(__file__).parents[2])} | environment
         done = forks.run(arguments, tmp_path, clean, timeout=300)
         return Ran(done.returncode, done.stdout, done.stderr)

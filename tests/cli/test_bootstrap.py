@@ -131,7 +131,9 @@ def test_the_controller_of_a_combined_node(kquota: Kquota, broker: KafkaBroker) 
         kquota("resolve", "--user", "dave", *cluster, "--quotas", "quotas.yaml"),
     ]
 
-    assert (altered.code, altered.err) == (0, "")
+    assert (altered.code, altered.rest) == (0, "")
+    assert "not in the journal: 'kquota undo' cannot take back what went through a controller" in altered.err
+    assert f"cluster: controller://{listeners[1]}" in altered.err
     assert altered.out.splitlines()[1].split() == ["user=dave", "request_percentage", "?", "5", "%"]
     assert [done.code for done in ran] == [6, 6, 6]
     assert all("DescribeClientQuotas" in done.complaint and "--bootstrap-server" in done.complaint for done in ran)

@@ -116,7 +116,7 @@ def test_alter_reports_before_and_after(run: Callable[..., Ran]) -> None:
 
     assert dry == real | {"dry_run": True}
     assert (real["before"], real["after"], real["changed"]) == ({}, {RATE: 250}, True)
-    assert (again.code, again.out, again.err) == (0, "", "nothing changes\n")
+    assert (again.code, again.out, again.rest) == (0, "", "nothing changes\n")
     assert csv.out == f"broker,config,before,after\nbroker=1,{RATE},250,\n"
     assert table.out.splitlines()[1].split("  ") == ["broker=1", RATE, "250 connections/s", "unlimited"]
     assert table.err == "dry run: nothing was written\n"

@@ -164,7 +164,7 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
     shown = kquota("describe", "-o", "csv", *arguments, **environment)
     resolved = kquota("resolve", "--user", "alice", "-o", "csv", *arguments, **environment)
 
-    assert (altered.code, altered.err) == (0, "")
+    assert (altered.code, altered.rest) == (0, "")
     assert shown.out.splitlines()[1:] == ["user=alice,request_percentage,50"]
     assert "request_percentage,50.0,user,user=alice" in resolved.out
 

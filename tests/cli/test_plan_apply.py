@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from kazoo.client import KazooClient
 
 from kquota.documents.encoding import schema
+from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota, Ran
 from tests.cli.test_describe_alter import Golden, validated
+from tests.conftest import new_chroot
 
 FILE = """\
 kind: kquota.quotas
@@ -36,6 +39,11 @@ quotas:
 """
 
 
+def stable(text: str) -> str:
+    """Output without what is another one in each run: where the ZooKeeper is, and so the fingerprint."""
+    return re.sub(r"127\.0\.0\.1:\d+/test-\d+", "HOST:PORT/CHROOT", re.sub(r'("fingerprint": )"\w+"', r'\1"…"', text))
+
+
 class Cluster:
     """A kquota that works on one chroot, with a file and a journal of its own."""
 
@@ -45,11 +53,16 @@ class Cluster:
         self.file.write_text(FILE, encoding="utf-8")
         self.environment = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": str(folder / "journal")}
 
-    def __call__(self, *arguments: str) -> Ran:
-        return self.kquota(*arguments, **self.environment)
+    def __call__(self, *arguments: str, **environment: str) -> Ran:
+        return self.kquota(*arguments, **self.environment | environment)
 
     def alter(self, arguments: str) -> None:
-        assert self("alter", *arguments.split()).code == 0
+        assert (
+            self(
+                "alter", *arguments.split(), "--yes", KQUOTA_JOURNAL=f"{self.environment['KQUOTA_JOURNAL']}-alters"
+            ).code
+            == 0
+        )
 
     def quotas(self) -> str:
         return self("describe", "-o", "csv").out
@@ -69,7 +82,7 @@ def cluster(kquota: Kquota, chroot: str, tmp_path: Path) -> Cluster:
 def test_plan_prints_every_format(cluster: Cluster, golden: Golden, output: str, prune: bool) -> None:
     done = cluster("plan", "quotas.yaml", "-o", output, *(["--prune"] if prune else []))
     assert done.code == 0
-    golden(f"plan{'.prune' if prune else ''}.{output}", done.out + done.err)
+    golden(f"plan{'.prune' if prune else ''}.{output}", stable(done.out + done.err))
     if output == "json":
         validated(done.out, "plan")
 
@@ -99,7 +112,7 @@ def test_plan_says_what_is_wrong_with_the_quotas_as_they_would_be(
     cluster.file.write_text(DOUBTFUL)
     done = cluster("plan", "quotas.yaml", "-o", output)
     assert done.code == 0
-    golden(f"plan.doubtful.{output}", done.out + done.err)
+    golden(f"plan.doubtful.{output}", stable(done.out + done.err))
     if output == "json":
         rules = {found["rule"] for found in validated(done.out, "plan")["findings"]}
         assert rules == {"user-prefix", "unreachable", "internal-principal"}
@@ -116,7 +129,7 @@ def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied
     assert cluster("apply", "plan.json", "--yes", "--force").code == 0
     # What is wrong stays wrong when there is nothing left to do.
     again = cluster("plan", "quotas.yaml")
-    assert again.err == "nothing changes\n"
+    assert again.err.startswith("nothing changes; ")
     assert "[user-prefix]" in again.out
 
 
@@ -138,7 +151,10 @@ def test_many_findings_do_not_bury_the_changes(cluster: Cluster) -> None:
 )
 def test_plan_says_what_limits_come_to(cluster: Cluster, arguments: list[str], heading: str, said: str) -> None:
     done = cluster("plan", "quotas.yaml", *arguments)
-    assert done.err == f"1 to create, 1 to update, 0 to delete{said}\n"
+    assert (
+        done.err
+        == f"1 to create, 1 to update, 0 to delete{said}; 1 not in the file left as they are (--prune deletes them)\n"
+    )
     assert heading in done.out.splitlines()[0]
     assert ("BROKERS" in done.out) == bool(heading)
 
@@ -149,7 +165,13 @@ def test_plan_knows_the_cluster_from_a_file(cluster: Cluster, kquota: Kquota, tm
     live = cluster("plan", "quotas.yaml", "--prune", "-o", "json")
     offline = kquota("plan", "quotas.yaml", "--prune", "-o", "json", "--quotas", "described.yaml", "--out", "plan.json")
     assert (offline.code, offline.err) == (0, "wrote plan.json; 'kquota apply plan.json' applies it\n")
-    assert offline.out == live.out
+    said, told = json.loads(live.out), json.loads(offline.out)
+    assert (said.pop("cluster")["address"], told.pop("cluster")) == (
+        f"zookeeper://{cluster.environment['KQUOTA_ZOOKEEPER']}",
+        None,
+    )
+    assert said.pop("fingerprint") != told.pop("fingerprint")
+    assert said == told
     assert cluster("apply", "plan.json", "--yes", "--force").code == 0
     assert "nothing changes" in cluster("plan", "quotas.yaml", "--prune").err
     both = cluster("plan", "quotas.yaml", "--quotas", "described.yaml", "--zookeeper", "127.0.0.1:1")
@@ -163,7 +185,8 @@ def test_plan_answers_with_its_exit_code_only_when_asked(cluster: Cluster) -> No
     before = cluster.quotas()
     assert cluster("apply", "quotas.yaml", "--yes").code == 0
     done = cluster("plan", "quotas.yaml", "--exit-code")
-    assert (done.code, done.out, done.err) == (0, "", "nothing changes\n")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "nothing changes; 1 not in the file left as they are (--prune deletes them)\n"
     assert cluster("undo", "--yes").code == 0
     assert cluster.quotas() == before
 
@@ -263,7 +286,12 @@ def test_a_saved_plan_remembers_what_its_file_forbids(cluster: Cluster) -> None:
     done = cluster("plan", "quotas.yaml", "--out", "plan.json", "-o", "json")
     assert done.code == 0
     assert validated(done.out, "plan")["objections"] == [
-        "it would create user=admin, which is protected by user=/admin/"
+        {
+            "name": "protected",
+            "severity": "refusal",
+            "message": "it would create user=admin, which is protected by user=/admin/",
+            "lifted_by": ["--force"],
+        }
     ]
     assert "apply will refuse this: it would create user=admin" in done.err
     done = cluster("apply", "plan.json", "--yes")
@@ -271,6 +299,88 @@ def test_a_saved_plan_remembers_what_its_file_forbids(cluster: Cluster) -> None:
     assert "protected by user=/admin/" in done.complaint
     assert cluster("apply", "plan.json", "--yes", "--force").code == 0
     assert cluster.quotas() != before
+
+
+@pytest.mark.parametrize("edit", ["no objections", "weaker", "no cluster", "another cluster"])
+def test_a_review_and_a_cluster_cannot_be_edited_out_of_a_plan(cluster: Cluster, tmp_path: Path, edit: str) -> None:
+    cluster.file.write_text(FILE.replace("user: alice", "user: admin"))
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    if edit == "no objections":
+        document["objections"] = []
+    elif edit == "weaker":
+        document["objections"][0]["severity"] = "warning"
+    else:
+        document["cluster"] = None if edit == "no cluster" else {"address": "zookeeper://elsewhere:2181", "id": None}
+    (tmp_path / "plan.json").write_text(json.dumps(document, indent=2))
+    before = cluster.quotas()
+    done = cluster("apply", "plan.json", "--yes")
+    assert (done.code, cluster.quotas()) == (3, before)
+    assert "the fingerprint" in done.complaint
+
+
+def test_a_plan_of_one_cluster_is_refused_on_another(cluster: Cluster, zookeeper: Sandbox) -> None:
+    """By Kafka's cluster id where brokers keep one, else by the address."""
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    here = cluster.environment["KQUOTA_ZOOKEEPER"]
+    elsewhere = new_chroot(zookeeper)
+    done = cluster("apply", "plan.json", "--yes", "--force", "--zookeeper", elsewhere)
+    assert done.code == 8
+    assert f"the plan was made for zookeeper://{here}, and this is zookeeper://{elsewhere}" in done.complaint
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    for chroot, id in ((here, "one"), (elsewhere, "two")):
+        path = f"/{chroot.partition('/')[2]}/cluster/id"
+        client.create(path, json.dumps({"version": "1", "id": id}).encode(), makepath=True)
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    assert "cluster id one" in cluster("apply", "plan.json", "--yes", "--zookeeper", elsewhere).complaint
+    # The same cluster under another name.
+    client.set(f"/{elsewhere.partition('/')[2]}/cluster/id", b'{"version":"1","id":"one"}')
+    client.stop()
+    client.close()
+    assert cluster("apply", "plan.json", "--yes", "--zookeeper", elsewhere).code == 7  # its quotas are others
+    assert cluster("apply", "plan.json", "--yes").code == 0
+
+
+def test_alter_and_apply_refuse_the_same(cluster: Cluster) -> None:
+    """And plan and a dry run announce it."""
+    for number, user in enumerate(("User:alice", "<default>", "alice ", "*", "default", "bob,carol")):
+        cluster.file.write_text(
+            f"kind: kquota.quotas\nversion: 1\nquotas:\n  - {{entity: {{user: {json.dumps(user)}}}, values:"
+            f" {{producer_byte_rate: 1{number}MB}}}}\n"
+        )
+        alter = ("alter", "--user", user, "--add-config", f"producer_byte_rate=1{number}MB", "--yes")
+        planned = cluster("plan", "quotas.yaml")
+        refused = [cluster(*alter), cluster(*alter, "--dry-run"), cluster("apply", "quotas.yaml", "--yes")]
+        assert "kquota: warning: apply will refuse this: user=" in planned.err
+        assert [done.code for done in refused] == [8, 8, 8]
+        assert len({done.complaint for done in refused}) == 1
+        assert cluster("apply", "quotas.yaml", "--yes", "--force").code == 0
+
+
+def test_a_freeze_is_announced_before_it_happens(cluster: Cluster) -> None:
+    """In plans, Markdown and apply; a question that --yes answers."""
+    cluster.file.write_text(FILE.replace("10MiB", "500"))
+    text = "will stand still for up to 30 h 33 min (producer_byte_rate 5 MB/s to 500 B/s)"
+    planned = cluster("plan", "quotas.yaml", "-o", "json", "--out", "plan.json")
+    assert text in planned.err
+    assert "freeze" in [each["name"] for each in json.loads(planned.out)["objections"]]
+    markdown = cluster("plan", "quotas.yaml", "-o", "markdown").out
+    assert f"* **question**: user=alice: a client that uses its present limit in full {text}" in markdown.replace(
+        "\\", ""
+    )
+    for file in ("plan.json", "quotas.yaml"):
+        assert cluster("apply", file).code == 8
+    done = cluster("apply", "plan.json", "--yes", "-o", "json")
+    assert (done.code, text in done.err) == (0, True)
+    assert "freeze" in [each["name"] for each in validated(done.out, "apply")["objections"]]
+    assert "cluster: zookeeper://" in done.err
+
+
+def test_what_is_for_a_time_says_when_it_ends_and_by_what(cluster: Cluster) -> None:
+    done = cluster("apply", "quotas.yaml", "--yes", "--for", "2h")
+    assert done.code == 0
+    assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: 'kquota reconcile' takes it back", done.err)
 
 
 def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:

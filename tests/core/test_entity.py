@@ -29,6 +29,8 @@ def test_two_entities_never_share_a_text_form(one: Entity, other: Entity) -> Non
         (Entity(user="alice", client_id=DEFAULT), "user=alice,client-id=<default>"),
         (Entity(user="CN=a,OU=b"), "user=CN=a,OU=b"),
         (Entity(user="a,client-id=b"), "user=a\\,client-id=b"),
+        (Entity(user="a,client=b"), "user=a\\,client=b"),
+        (Entity(user="a; Users=b"), "user=a\\; Users=b"),
         (Entity(client_id="a\\b"), "client-id=a\\\\b"),
         (Entity(ip="10.0.0.1"), "ip=10.0.0.1"),
         (Entity(ip=DEFAULT), "ip=<default>"),
@@ -49,6 +51,26 @@ def test_the_order_of_the_parts_does_not_matter_when_read() -> None:
 def test_what_is_no_entity(text: str) -> None:
     with pytest.raises(InputError):
         Entity.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("user=alice,client=app1", "user=alice,client-id=app1"),
+        ("user=alice;client-id=app1", "user=alice,client-id=app1"),
+        ("user=alice, client-id=app1", "user=alice,client-id=app1"),
+        ("user=alice,clientid=app1", "user=alice,client-id=app1"),
+        ("user=alice,client_id=app1", "user=alice,client-id=app1"),
+        ("client-id=app1,users=alice", "client-id=app1,user=alice"),
+        ("user=CN=a,OU=b,Client.Id=x", "user=CN=a,OU=b,client-id=x"),
+    ],
+)
+def test_a_part_that_is_nearly_one_is_refused_with_what_is_meant(text: str, meant: str) -> None:
+    """Else it would be a part of the name, and govern nobody."""
+    with pytest.raises(InputError) as refused:
+        Entity.parse(text)
+    assert f"did you mean {meant}?" in str(refused.value)
+    assert "write \\" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("text", ["ip=1.2.3.4,user=a", "user=a,client-id=b,ip=c", "client-id=<default>,ip=<default>"])

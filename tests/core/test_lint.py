@@ -48,6 +48,12 @@ CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, 
     "consumer-below-fetch": (Facts(), {ALICE: {CONSUMER: 104_857}}, {ALICE: {CONSUMER: 104_858, PRODUCER: 1}}),
     "request-above-capacity": (Facts(threads=4), {ALICE: {REQUEST: 400.0}}, {ALICE: {REQUEST: 399.0}}),
     "mutation-below-one": (Facts(), {ALICE: {MUTATION: 0.9}}, {ALICE: {MUTATION: 1.0}}),
+    "doubtful-name": (
+        Facts(),
+        {Entity(user="alice "): {PRODUCER: MB}},
+        {Entity(user="CN=a,OU=b"): {PRODUCER: MB}, Entity(client_id="app 1"): {PRODUCER: MB}, USERS: {PRODUCER: MB}},
+    ),
+    "suspiciously-low": (Facts(), {ALICE: {PRODUCER: 999}}, {ALICE: {PRODUCER: 1000, REQUEST: 10.0}}),
     "internal-principal": (
         Facts(internal=("connect",)),
         {USERS: {PRODUCER: MB}},
@@ -147,7 +153,7 @@ def test_what_concerns_an_entity() -> None:
     """Errors and warnings about it or by it, and about all; no notes, and nothing of others."""
     users, app, other = Entity(user=DEFAULT), Entity(client_id="app"), Entity(user="User:x")
     key = QuotaKey.PRODUCER_BYTE_RATE
-    snapshot = QuotaSnapshot({users: {key: 1}, app: {key: 1}, other: {key: 1}})
+    snapshot = QuotaSnapshot({users: {key: MB}, app: {key: MB}, other: {key: MB}})
     findings = lint(snapshot, Facts(capacity=1))
 
     assert [found.rule.name for found in concerning(findings, {users})] == ["oversubscribed", "unreachable"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,7 @@ from hypothesis import strategies as st
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.guards import Guards, objections
-from kquota.core.plan import Action, Change, Plan, plan, still_due
+from kquota.core.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, still_due
 from kquota.core.quota import QuotaKey, parse_stored
 from kquota.core.selector import Selector
 from kquota.core.snapshot import QuotaSnapshot
@@ -98,48 +98,51 @@ def test_a_selector_matches_whole_names_and_the_default_only_by_name(entity: Ent
             assert not Selector({kind: re.compile(".*", re.DOTALL)}).matches(entity)
 
 
-def users(count: int, start: int = 0) -> dict[Entity, dict[QuotaKey, int]]:
-    return {Entity(user=f"u{number}"): {PRODUCER: 1} for number in range(start, start + count)}
+def test_a_relative_change_is_about_its_own_keys() -> None:
+    """What others do to other keys is no conflict, and stays when the change is taken back."""
+    change = Change(ALICE, {PRODUCER: 1}, {PRODUCER: 2}, relative=True)
+    meanwhile = {PRODUCER: 1, CONSUMER: 7}
+    assert change.is_due(meanwhile)
+    assert change.alteration.applied_to(meanwhile) == {PRODUCER: 2, CONSUMER: 7}
+    assert change.is_made({PRODUCER: 2, CONSUMER: 7})
+    assert change.inverse.alteration.applied_to({PRODUCER: 2, CONSUMER: 7}) == meanwhile
+    assert Plan((change,)).applied_to(QuotaSnapshot({ALICE: meanwhile}))[ALICE] == {PRODUCER: 2, CONSUMER: 7}
+    with pytest.raises(Conflict):
+        change.alteration.applied_to({PRODUCER: 3})
+
+
+def test_what_is_no_value_is_replaced_and_not_restored() -> None:
+    deleted = Change(ALICE, {CONSUMER: 5}, {CONSUMER: 5}, unusable=frozenset({PRODUCER}))
+    replaced = Change(BOB, {}, {PRODUCER: 5}, unusable=frozenset({PRODUCER}))
+    assert deleted.keys == replaced.keys == (PRODUCER,)
+    assert deleted.alteration.remove == {PRODUCER}
+    assert deleted.alteration.applied_to({CONSUMER: 5}, {PRODUCER}) == {CONSUMER: 5}
+    assert [change.entity for change in Plan((deleted, replaced)).inverse.changes] == [BOB]
+
+
+def test_the_fingerprint_holds_the_review_and_the_cluster() -> None:
+    bare = Plan((Change(ALICE, {}, {PRODUCER: 1}),))
+    objection = Objection("protected", Severity.REFUSAL, "it would", ("--force",))
+    here = Cluster("kafka://a:1", "x")
+    different = [bare, replace(bare, objections=(objection,)), replace(bare, cluster=here)]
+    different += [replace(bare, objections=(replace(objection, severity=Severity.WARNING),))]
+    different += [replace(bare, cluster=replace(here, id="y")), Plan((replace(bare.changes[0], relative=True),))]
+    assert len({each.fingerprint for each in different}) == len(different)
 
 
 @pytest.mark.parametrize(
-    ("deleted", "updated", "guards", "objection"),
+    ("one", "other", "same"),
     [
-        (2, 0, Guards(), None),
-        (3, 0, Guards(), "delete 3 of 10 entities (30 %, at most 20 %)"),
-        (3, 0, Guards(most_deleted=0.3), None),
-        (0, 5, Guards(), None),
-        (0, 6, Guards(), "change 6 of 10 entities (60 %, at most 50 %)"),
-        (2, 4, Guards(), "change 6 of 10 entities"),
+        (Cluster("kafka://a:1", "x"), Cluster("kafka://b:2", "x"), True),
+        (Cluster("kafka://a:1", "x"), Cluster("kafka://a:1", "y"), False),
+        (Cluster("kafka://a:1,B:2"), Cluster("kafka://b:2,a:1", "y"), True),
+        (Cluster("zookeeper://a:1/k"), Cluster("zookeeper://a:1/l"), False),
+        (Cluster("zookeeper://a:1/k"), Cluster("zookeeper://a:1/k/"), True),
+        (Cluster("kafka://a:1"), Cluster("zookeeper://a:1"), False),
     ],
 )
-def test_a_large_share_is_objected_to(deleted: int, updated: int, guards: Guards, objection: str | None) -> None:
-    current = QuotaSnapshot(users(10))
-    desired = {entity: values for number, (entity, values) in enumerate(current.items()) if number >= deleted}
-    desired |= {entity: {PRODUCER: 2} for entity in list(desired)[:updated]}
-    found = objections(plan(current, desired, prune=True), current, guards)
-    assert [objection in text for text in found] == [True] if objection else found == ()
-
-
-def test_few_entities_may_all_change() -> None:
-    current = QuotaSnapshot(users(9))
-    assert objections(plan(current, {}, prune=True), current, Guards()) == ()
-
-
-def test_protected_entities_and_internal_principals_are_guarded() -> None:
-    guards = Guards(protected=(Selector({EntityType.USER: re.compile("ali.*")}),), internal=("connect",))
-    current = QuotaSnapshot({ALICE: {PRODUCER: 1}})
-    assert objections(plan(current, {BOB: {PRODUCER: 1}}), current, guards) == ()
-    (protected,) = objections(plan(current, {ALICE: {PRODUCER: 2}}), current, guards)
-    assert protected == "it would update user=alice, which is protected by user=/ali.*/"
-    (internal,) = objections(plan(current, {USERS: {CONSUMER: 1}}), current, guards)
-    assert internal == "consumer_byte_rate of user=<default> would limit the internal principal connect"
-    # One that has a quota of its own is not hit, and neither is one that the default limited before.
-    own = {Entity(user="connect"): {CONSUMER: 9}, USERS: {CONSUMER: 1}}
-    assert objections(plan(current, own), current, guards) == ()
-    before = QuotaSnapshot({USERS: {CONSUMER: 1}})
-    assert objections(plan(before, {USERS: {CONSUMER: 1, PRODUCER: 1}}), before, Guards(internal=("x",)))
-    assert not objections(plan(before, {ALICE: {CONSUMER: 1}}), before, Guards(internal=("x",)))
+def test_a_cluster_is_known_by_its_id_else_by_its_address(one: Cluster, other: Cluster, same: bool) -> None:
+    assert one.is_same(other) == other.is_same(one) == same
 
 
 @given(st.lists(st.integers(0, 5), unique=True))

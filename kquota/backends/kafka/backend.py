@@ -135,6 +135,11 @@ class KafkaBackend(ClosesOnExit):
             raise error_of(answer.error_code, answer.error_message)
         return len(answer.brokers)
 
+    @property
+    def cluster_address(self) -> str:
+        """`kafka://` and the bootstrap servers."""
+        return f"kafka://{self._bootstrap}"
+
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None of brokers before Kafka 2.8 and of those that do not say. Raises Unreachable."""
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)

@@ -138,14 +138,12 @@ class Writer:
                 continue
             try:
                 # A value that kquota cannot use still counts as set: it can be removed, strictly too.
-                after = alteration.applied_to({**before, **dict.fromkeys(unusable, 0)})
+                after = alteration.applied_to(before, unusable)
             except KquotaError as error:
                 self._results[entity] = task.failed(error)
                 continue
             task.after = {
-                key: _as_stored(key, value) if key in alteration.set else value
-                for key, value in after.items()
-                if key in alteration.set or key not in unusable
+                key: _as_stored(key, value) if key in alteration.set else value for key, value in after.items()
             }
             task.unusable = frozenset(unusable & (alteration.set.keys() | alteration.remove))
             tasks.append(task)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kquota.backends import ClosesOnExit
+from kquota.backends import ClosesOnExit, znode
 from kquota.backends.zookeeper.address import Address
-from kquota.backends.zookeeper.multiread import GET_CHILDREN
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
@@ -39,6 +39,7 @@ class ZooKeeperBackend(ClosesOnExit):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._address = Address.parse(connect)
+        self._connect = connect
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
         self._patient = patient
@@ -65,6 +66,16 @@ class ZooKeeperBackend(ClosesOnExit):
         """How many brokers are alive: those that have registered. Raises Unreachable or Unauthorized."""
         (names,) = self._open().read([(GET_CHILDREN, "/brokers/ids")])
         return len(names) if isinstance(names, list) else 0
+
+    @property
+    def cluster_address(self) -> str:
+        """`zookeeper://` and the ensemble with its chroot."""
+        return f"zookeeper://{self._connect}"
+
+    def cluster_id(self) -> str | None:
+        """Kafka's cluster id, which its brokers keep in `/cluster/id`; None without one. Raises Unreachable."""
+        (node,) = self._open().read([(GET_DATA, znode.CLUSTER_ID)])
+        return znode.cluster_id(node.data) if isinstance(node, Node) else None
 
     def watch(self) -> ZooKeeperWatch:
         return ZooKeeperWatch(self._open)

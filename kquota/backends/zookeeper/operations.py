@@ -66,7 +66,7 @@ class Operations:
             return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
         raise self._session.unreachable()
 
-    def set_data(self, path: str, data: bytes, version: int) -> Any:
+    def set_data(self, path: str, data: bytes | None, version: int) -> Any:
         """A write that fails unless the node still has that version; 0 is a version like any other."""
         from kazoo.protocol.serialization import SetData
 

@@ -68,11 +68,16 @@ class _Task:
     data: bytes = field(default=b"", repr=False)
     deletes: bool = False
     unusable: frozenset[QuotaKey] = frozenset()
+    form: str | None = None
+    null: bool = False
+    tidy: tuple[str, ...] = ()
 
     def done(self, zxid: int | None = None) -> AlterResult:
         """`zxid` is that of the transaction that wrote it, None where nothing was written."""
         revision = 0 if zxid is not None and self.deletes else zxid
-        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable, revision=revision)
+        return AlterResult(
+            self.entity, self.before, self.after, unusable=self.unusable, revision=revision, form=self.form
+        )
 
     def failed(self, error: KquotaError) -> AlterResult:
         return AlterResult(self.entity, self.before, self.before, error)
@@ -102,6 +107,7 @@ class Writer:
         self._timeout_s = timeout_s
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
+        self._tidied: dict[Entity, tuple[str, ...]] = {}
 
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
@@ -185,6 +191,7 @@ class Writer:
                 self._settle(session, lost)
             pending = [task for task in writes if task.entity not in self._results]
             if not pending:
+                self._tidy(session)
                 return
             _back_off(max(task.conflicts for task in pending))
         raise AssertionError("every conflict is counted")
@@ -228,14 +235,30 @@ class Writer:
                 self._results[task.entity] = task.failed(error)
                 continue
             task.before, task.after, task.unusable = change.before, change.after, change.unusable
+            if self._validate_only:
+                task.form = znode.absent_form(_missing(task.path, nodes)) if node is None else znode.form_of(node.data)
+            task.null, task.tidy = change.null, change.tidy
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
                 continue
             task.version, task.data = None if node is None else node.version, change.data
             # A user's node stays for the sake of the pairs below it.
             task.deletes = change.deletes and node is not None and not node.children
+            if task.deletes and task.tidy:
+                self._tidied[task.entity] = task.tidy
             writes.append(task)
         return writes
+
+    def _tidy(self, session: Session) -> None:
+        """Takes away the ancestors of deleted nodes that were made for them, as long as nothing else is in them."""
+        paths = {path for entity, tidy in self._tidied.items() if self._results[entity].error is None for path in tidy}
+        for path in sorted(paths, key=len, reverse=True):
+            try:
+                node = self._read_nodes(session, [path], fresh=True).get(path)
+                if node is not None and not node.children and not node.data:
+                    list(session.commit([[session.operations.delete(path, node.version)]], 1))
+            except KquotaError:
+                return  # they harm nobody
 
     def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
@@ -296,6 +319,11 @@ def _changing(alteration: Alteration) -> Change:
     return lambda data: NodeConfig.decode(data).change(alteration)
 
 
+def _missing(path: str, nodes: Mapping[str, Node]) -> list[str]:
+    """The ancestors of a node that are not there."""
+    return [ancestor for ancestor in znode.parents(path) if ancestor not in nodes]
+
+
 def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node], size: int) -> Iterator[_Batch]:
     """Transactions of bounded count and bytes; `nodes` are those there are.
 
@@ -321,7 +349,7 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
         elif task.deletes:
             operations.append(make.delete(task.path, task.version))
         else:
-            operations.append(make.set_data(task.path, task.data, task.version))
+            operations.append(make.set_data(task.path, None if task.null else task.data, task.version))
         operations.append(make.create(znode.CHANGE_PREFIX, notification, sequence=True))
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
@@ -340,7 +368,7 @@ def _verdict(task: _Task, node: Node | None) -> bool | None:
     if node.version == task.version:
         return False
     expected = 0 if task.version is None else task.version + 1
-    return True if node.version == expected and node.data == task.data else None
+    return True if node.version == expected and (node.data or b"") == task.data else None
 
 
 def _uncertain(session: Session, task: _Task, why: str) -> Uncertain:

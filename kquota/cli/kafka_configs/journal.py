@@ -70,7 +70,7 @@ class _Record:
             from kquota.documents.journal import Journal
 
             self._journal = Journal(Path(os.environ.get("KQUOTA_JOURNAL") or journal_folder()))
-            plan = Plan((Change(entity, before, after),))
+            plan = Plan((Change(entity, before, after, relative=True),))
             self._entry = self._journal.begin(plan, cluster=self._cluster, command="kafka-configs", now=_now())
 
     def finish(self, outcome: Outcome, error: str | None = None) -> None:

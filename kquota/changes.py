@@ -1,0 +1,335 @@
+"""The one road of every write, as the library has it: a wish becomes a plan, the plan has its review, and then it is
+applied and journalled. The commands are these functions with questions and tables around them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kquota import reconcile
+from kquota.backends import QuotaBackend, cluster_of, describe_entities
+from kquota.core.alteration import Alteration, AlterResult, merge
+from kquota.core.entity import Entity
+from kquota.core.plan import Change, Plan, plan_of
+from kquota.core.plan import plan as core_plan
+from kquota.core.quota import QuotaKey
+from kquota.core.report import ApplyReport
+from kquota.core.review import UNSEEN, Guards, freezes, of_names, related, standing, with_review
+from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.documents.journal import Entry, Journal, Pages
+from kquota.documents.quotas import read_quota_file
+from kquota.errors import Conflict, InputError, KquotaError, Refused, Uncertain
+
+_FEW = 2
+"""Of so few changes no share of a cluster of ten entities is too large, so the rest of it need not be read."""
+_ATTEMPTS = 20
+"""How often an alteration is planned anew because another writer changed the same key meanwhile."""
+Progress = Callable[[int, int], None]
+
+
+def default_journal() -> Path:
+    """Where the journal is unless somebody says otherwise: beside the state of other programs (XDG)."""
+    named = os.environ.get("KQUOTA_JOURNAL")
+    if named:
+        return Path(named)
+    state = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
+    return base / "kquota" / "journal"
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+# --- The library's own functions -----------------------------------------------------------------------------------
+
+
+def plan(
+    cluster: QuotaBackend,
+    wish: Path | str | Mapping[Entity, Values] | Iterable[Alteration],
+    *,
+    prune: bool = False,
+    overlay: str | None = None,
+    guards: Guards | None = None,
+) -> Plan:
+    """What has to change on a cluster for a wish to come true, with its review in `Plan.objections`; writes nothing.
+
+    The wish is a quotas file by its path, the quotas that entities shall have, or alterations. `prune` deletes what a
+    file or a mapping does not name; `overlay` is the cluster of a file's overlays. A file brings its guards with it;
+    `guards` replaces them. Raises InputError for a wrong wish, the error of an alteration that the cluster would
+    refuse, and what `QuotaBackend.describe` raises.
+    """
+    if isinstance(wish, (str, Path)):
+        file = read_quota_file(Path(wish), overlay)
+        usual = Guards()
+        guards = guards or file.guards(usual.most_deleted, usual.most_changed)
+        current = cluster.describe()
+        made = core_plan(current, file.desired, prune=prune, unmanaged=file.unmanaged)
+    elif isinstance(wish, Mapping):
+        for entity, values in wish.items():
+            if values:
+                Alteration(entity, values)  # the rules of what an entity may carry live there
+        current = cluster.describe()
+        made = core_plan(current, wish, prune=prune)
+    else:
+        if prune:
+            raise InputError("alterations name all that changes: nothing is left to prune")
+        answered = rehearse(cluster, list(wish), guards)
+        for result in answered.results:
+            if result.error is not None:
+                raise result.error
+        return answered.plan
+    return with_review(replace(made, cluster=cluster_of(cluster)), current, guards)
+
+
+def apply(
+    cluster: QuotaBackend,
+    plan: Plan,
+    *,
+    yes: bool = False,
+    force: bool = False,
+    expires: int | None = None,
+    rollback: bool = True,
+    journal: Path | None = None,
+) -> ApplyReport:
+    """Makes the changes of a plan, and writes down the way back before.
+
+    Raises Refused where an objection of the plan stands: `yes` answers questions, `force` lifts refusals as well; and
+    for a plan of another cluster. `expires` is when `kquota reconcile` takes it back, in ms since the epoch. Raises
+    Conflict where the cluster is not as the plan found it, and what `kquota.reconcile.apply` raises.
+    """
+    stopped = standing(plan.objections, yes=yes, force=force)
+    if stopped:
+        raise Refused(stopped[0].message, hint=f"lifted by {' or '.join(stopped[0].lifted_by)}")
+    check_cluster(plan, cluster)
+    return reconcile.apply(
+        plan,
+        cluster,
+        journal=Journal(journal or default_journal()),
+        cluster=address_of(cluster),
+        clock=now,
+        expires=expires,
+        rollback=rollback,
+    )
+
+
+def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None = None) -> ApplyReport:
+    """Takes back an entry of the journal, by its id or fingerprint; without one, the last of this cluster that stands.
+
+    Raises InputError where there is none, Conflict where an entity was changed since.
+    """
+    book = Journal(journal or default_journal())
+    address = address_of(cluster)
+    pages = book.read()
+    entry = last_standing(pages, address) if id is None else meant(pages, id, address)
+    if entry.cluster != address:
+        raise InputError(f"{entry.id} was done at {entry.cluster}, not at {address}")
+    back = entry.made.inverse
+    check_cluster(back, cluster)
+    return reconcile.apply(back, cluster, journal=book, cluster=address, clock=now, command="undo", undoes=entry.id)
+
+
+# --- What the commands share ---------------------------------------------------------------------------------------
+
+
+def address_of(backend: QuotaBackend) -> str:
+    """The address by which the journal knows a cluster."""
+    found = cluster_of(backend)
+    return "memory" if found is None else found.address
+
+
+def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
+    """Raises Refused for a plan that was made for another cluster."""
+    if plan.cluster is None:
+        return
+    here = cluster_of(backend)
+    if here is None or not plan.cluster.is_same(here):
+        raise Refused(
+            f"the plan was made for {plan.cluster}, and this is {here or 'no cluster'}", hint="plan again for this one"
+        )
+
+
+def meant(pages: Pages, text: str, cluster: str) -> Entry:
+    """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone.
+
+    Raises InputError where there is none, or several.
+    """
+    found = pages.named(text, cluster=cluster)
+    open_ones = tuple(entry for entry in found if pages.can_be_undone(entry) and entry.undoes is None)
+    return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
+
+
+def last_standing(pages: Pages, cluster: str) -> Entry:
+    """The last entry that can be taken back and is no undo itself. Raises InputError where there is none."""
+    for entry in reversed(pages.of(cluster)):
+        if entry.undoes is None and pages.can_be_undone(entry):
+            return entry
+    raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
+
+
+def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
+    """A plan that takes something back, with the freezes alone as its review: what was there may be there again."""
+    return replace(plan, objections=tuple(freezes(plan, current)))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A dry run of alterations: what each would do, and the plan of those that can be made, with its review.
+
+    `blind`: a controller answered, which does not show what is set; the plan is good for its review alone.
+    """
+
+    results: tuple[AlterResult, ...]
+    plan: Plan
+    blind: bool = False
+
+
+def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: Guards | None = None) -> Rehearsal:
+    """Plans alterations. Reads no more of the cluster than their review needs; raises what a dry run raises."""
+    results = backend.alter(alterations, validate_only=True)
+    if any(result.blind for result in results):
+        return Rehearsal(results, _unseen(results), blind=True)
+    made = plan_of(alterations, results)
+    if not made:
+        return Rehearsal(results, replace(made, objections=of_names(alterations)))
+    few = len(made.changes) <= _FEW and not (guards is not None and guards.internal)
+    around = [entity for change in made.changes for entity in related(change.entity)]
+    seen = describe_entities(backend, around) if few else backend.describe()
+    made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
+    current = QuotaSnapshot({**seen, **{result.entity: result.before for result in results}})
+    return Rehearsal(results, with_review(made, current, guards))
+
+
+def _unseen(results: Sequence[AlterResult]) -> Plan:
+    """What is set through a controller, as if nothing had been there: for the review of names and values."""
+    changes = tuple(
+        Change(result.entity, {}, result.after) for result in results if result.error is None and result.after
+    )
+    made = with_review(Plan(changes), QuotaSnapshot())
+    rates = {QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE}
+    if not any(rates & result.blind for result in results):
+        return made
+    unseen = UNSEEN.objection(
+        "controllers do not tell the present limits: whether a busy client will stand still under a lower one is not"
+        " known"
+    )
+    return replace(made, objections=(*made.objections, unseen))
+
+
+@dataclass(frozen=True)
+class Altered:
+    """What came of alterations: a result per entity in the order of mention, and the journal's entries.
+
+    `unverified` were written, but a describe shows other values. `interrupted`: it was stopped before its end.
+    `unfinished` is why the journal does not know what came of it.
+    """
+
+    results: tuple[AlterResult, ...]
+    entries: tuple[str, ...] = ()
+    unverified: tuple[Entity, ...] = ()
+    plan: Plan | None = None
+    interrupted: bool = False
+    unfinished: str | None = None
+
+
+def alter(
+    backend: QuotaBackend,
+    alterations: Sequence[Alteration],
+    *,
+    consent: Callable[[Rehearsal], None],
+    journal: Journal,
+    cluster: str,
+    guards: Guards | None = None,
+    progress: Progress = lambda done, total: None,
+    writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
+    begun: Callable[[Entry], None] = lambda entry: None,
+) -> Altered:
+    """Alters on the one road: rehearse, ask for consent, apply, journal.
+
+    An alteration is about its own keys: when another writer changes one of these meanwhile, it is planned anew, and
+    `consent` is asked again. Entities that cannot be altered have their error in their result; the others are altered
+    all the same. Raises what `consent` raises, and what `QuotaBackend.alter` raises when nothing at all could be done.
+    Through a controller nothing can be planned: it is written at once, without a way back. `writing` is entered for
+    each write and gives what is asked whether to stop; `begun` is that of `kquota.reconcile.apply`.
+    """
+    pending = merge(alterations)
+    order = [each.entity for each in pending]
+    wishes = {each.entity: each for each in pending}
+    results: dict[Entity, AlterResult] = {}
+    entries: list[str] = []
+    unverified: list[Entity] = []
+    first: Plan | None = None
+    interrupted, unfinished = False, None
+    for attempt in range(_ATTEMPTS):
+        rehearsal = rehearse(backend, pending, guards)
+        if rehearsal.blind:
+            consent(rehearsal)
+            return Altered(backend.alter(pending), plan=rehearsal.plan)
+        planned = rehearsal.plan
+        first = first or planned
+        due = {change.entity for change in planned.changes}
+        results.update((each.entity, each) for each in rehearsal.results if each.entity not in due)
+        if planned or planned.objections:
+            consent(rehearsal)
+        if not planned:
+            break
+        answered = {each.entity: each for each in rehearsal.results}
+        try:
+            with writing() as stop:
+                report = reconcile.apply(
+                    planned,
+                    backend,
+                    journal=journal,
+                    cluster=cluster,
+                    clock=now,
+                    command="alter",
+                    rollback=False,
+                    progress=progress,
+                    stop=stop,
+                    begun=begun,
+                )
+        except Conflict:  # before the first write
+            if attempt == _ATTEMPTS - 1 or stop():
+                raise
+            _back_off(attempt)
+            continue
+        if report.entry is not None:
+            entries.append(report.entry)
+        unverified += report.unverified
+        errors = dict(report.failed)
+        for entity in report.unknown:
+            errors.setdefault(
+                entity, Uncertain(f"{entity} may or may not have been altered", hint="describe it to see")
+            )
+        if report.interrupted:
+            errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
+        unfinished = report.unfinished or unfinished
+        again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
+        if attempt == _ATTEMPTS - 1 or report.interrupted:
+            again = set()
+        for entity in due - again:
+            before = answered[entity]
+            error = errors.get(entity)
+            results[entity] = before if error is None else AlterResult(entity, before.before, before.before, error)
+        interrupted = report.interrupted
+        pending = tuple(wishes[entity] for entity in order if entity in again)
+        if not pending:
+            break
+        _back_off(attempt)
+    done = tuple(results[entity] for entity in order)
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished)
+
+
+def _lost_a_race(error: KquotaError) -> bool:
+    return isinstance(error, Conflict)
+
+
+def _back_off(attempt: int) -> None:
+    """Lets rival writers get out of each other's step."""
+    time.sleep(min(0.2, 0.005 * 2.0**attempt))

@@ -1,0 +1,119 @@
+"""Between a plan and its first write: which cluster it is, what speaks against it, and whether somebody says yes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import contexts, session
+from kquota.cli.streams import ask, note, quiet
+from kquota.cli.text import safe
+from kquota.errors import Refused
+
+if TYPE_CHECKING:
+    from kquota.backends import QuotaBackend
+    from kquota.core.plan import Objection, Plan
+
+_MOST_OF_A_KIND = 5
+"""More lines of a kind would bury the other kinds."""
+
+
+def label(options: dict[str, Any]) -> str:
+    """The cluster that the options name, for people: its address, and the context that it is from."""
+    used = contexts.settings(options)[0] if "context" in options else None
+    address = session.cluster_name(options)
+    return address if used is None else f"{used.name} (context), {address}"
+
+
+def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
+    """Raises Refused for a plan that was made for another cluster; no option lifts that."""
+    from kquota.changes import check_cluster as check
+
+    check(plan, backend)
+
+
+def announce(objections: Iterable[Objection]) -> None:
+    """Says what speaks against a plan, a line each on stderr; of many of a kind the first ones.
+
+    What lint warns of is advice, which `--quiet` does without.
+    """
+    from kquota.core.plan import Severity
+    from kquota.core.review import SHORT_FREEZE, UNSEEN
+
+    said = [
+        each
+        for each in objections
+        if not quiet() or each.severity > Severity.WARNING or each.name in (SHORT_FREEZE.name, UNSEEN.name)
+    ]
+    for _, kind in groupby(said, key=lambda objection: objection.name):
+        found = list(kind)
+        for objection in found[:_MOST_OF_A_KIND]:
+            click.echo(f"kquota: warning: {safe(objection.message)}", err=True)
+        if len(found) > _MOST_OF_A_KIND:
+            click.echo(f"kquota: warning: and {len(found) - _MOST_OF_A_KIND} more of this kind", err=True)
+
+
+def foretell(objections: Iterable[Objection]) -> None:
+    """Says of a plan what apply will ask about or refuse, and short freezes; other warnings are lint's to say."""
+    from kquota.core.plan import Severity
+    from kquota.core.review import SHORT_FREEZE
+
+    words = {
+        Severity.REFUSAL: "apply will refuse this: ",
+        Severity.QUESTION: "apply will ask about this: ",
+        Severity.WARNING: "",
+    }
+    told = [each for each in objections if each.severity > Severity.WARNING or each.name == SHORT_FREEZE.name]
+    announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
+
+
+def refuse(objections: Sequence[Objection], *, force: bool) -> None:
+    """Raises Refused for a refusal without `force`."""
+    from kquota.core.review import standing
+
+    refusals = standing(objections, yes=True, force=force)
+    if refusals:
+        raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals[0]))
+
+
+def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: str = "", done: str = "written") -> None:
+    """Says what speaks against a plan, and stops it where nothing lifts that.
+
+    Raises Refused for a refusal without `force`. A question is asked on a terminal unless `yes` or `force` answers it;
+    with no `question` it is left to the caller to ask.
+    """
+    from kquota.core.review import standing
+
+    refuse(objections, force=force)
+    questions = standing(objections, yes=yes, force=force) if question else ()
+    if questions and not on_terminal():
+        raise Refused(f"refused: {safe(questions[0].message)}{_others(questions)}", hint=_lifted(questions[0]))
+    announce(objections)
+    if questions:
+        ask(question, done=done, yes="does it")
+
+
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _others(objections: Sequence[Objection]) -> str:
+    """How many more there are than the first."""
+    alike = " like it" if all(each.name == objections[0].name for each in objections) else ""
+    return f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
+
+
+def _lifted(objection: Objection) -> str:
+    options = " or ".join(objection.lifted_by)
+    return f"if it is meant, say {options} [{objection.name}]"
+
+
+def name_cluster(named: str) -> None:
+    """Says which cluster is about to be written to."""
+    note(f"cluster: {safe(named)}")

@@ -1,0 +1,51 @@
+"""`kquota delete`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kquota.cli import params
+from kquota.core.alteration import Alteration
+from kquota.core.entity import Entity
+
+
+@click.command("delete")
+@params.entity_options
+@click.option(
+    "--entity",
+    "entities",
+    multiple=True,
+    metavar="TYPE=NAME[,…]",
+    shell_complete=params.completed_by("entities"),
+    help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it for several.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal.")
+@click.option("--force", is_flag=True, help="Delete in spite of the review: 'kquota help review' lists what it lifts.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted and write nothing.")
+@click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time.")
+@params.journal_option
+@params.cluster_options
+@params.output_option("table", "json", "yaml", "csv")
+def command(entities: tuple[str, ...], **options: Any) -> int:
+    """Delete all quotas of entities.
+
+    The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,
+    and 'kquota undo' takes it back.
+
+    \b
+    Examples:
+      kquota delete --user alice
+      kquota delete --user alice --client app1 --dry-run
+      kquota delete --entity user=alice --entity user=bob,client-id=app1
+    """
+    from kquota.cli import alter
+
+    if params.selected_broker(options) is not None:
+        raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
+    chosen = [Entity.parse(text) for text in entities]
+    if not chosen or params.selection(options):
+        chosen += params.selected_entities(options)
+    alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in chosen]
+    return alter.carry_out(alterations, options, everything=True)

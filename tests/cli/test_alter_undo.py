@@ -1,0 +1,129 @@
+"""An alter is journalled: undo restores what was there, to the byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Kquota
+from tests.cli.test_describe_alter import validated
+
+SECRET = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
+NODES = {
+    "/config/users/alice": b'{"version":1,"config":{"producer_byte_rate":"4096","SCRAM-SHA-256":"%s",'
+    b'"request_percentage":"50.0"}}' % SECRET.encode(),
+    "/config/users/bob/clients/app": b'{ "version" : 1, "config" : { "consumer_byte_rate" : "5000" } }\n',
+    "/config/clients/x": b'{"version":1,"config":{}}',
+    "/config/clients/y": b"",
+}
+
+
+def tree(znodes: Any, path: str = "/config") -> dict[str, bytes | None]:
+    """Every node below, with its data, without notifications."""
+    if not znodes.exists(path):
+        return {}
+    found: dict[str, bytes | None] = {path: znodes.get(path)[0]}
+    for child in znodes.get_children(path):
+        if child != "changes":
+            found |= tree(znodes, f"{path}/{child}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "alter --user alice --add-config producer_byte_rate=8192,consumer_byte_rate=7000",
+        "alter --user alice --delete-config request_percentage",
+        "delete --user alice",
+        "alter --user bob --client app --add-config consumer_byte_rate=6000",
+        "alter --user bob --add-config producer_byte_rate=2048",
+        "alter --user carol --client app --add-config consumer_byte_rate=6000",
+        "alter --client x --client y --client z --add-config consumer_byte_rate=6000",
+        "alter --ip 10.0.0.7 --add-config connection_creation_rate=6",
+    ],
+)
+def test_undo_restores_znodes_to_the_byte(kquota: Kquota, chroot: str, znodes: Any, tmp_path: Path, words: str) -> None:
+    """Foreign keys, their order, other ways to write numbers, and nodes that were not there."""
+    for path, data in NODES.items():
+        znodes.create(path, data, makepath=True)
+    before = tree(znodes)
+
+    altered = kquota(*words.split(), "--yes", KQUOTA_ZOOKEEPER=chroot)
+    assert altered.code == 0
+    assert f"cluster: zookeeper://{chroot}" in altered.err
+    assert tree(znodes) != before
+    assert all(b"c2FsdA" not in file.read_bytes() for file in (tmp_path / ".state").rglob("*") if file.is_file())
+    assert kquota("undo", "--yes", KQUOTA_ZOOKEEPER=chroot).code == 0
+
+    assert tree(znodes) == before
+
+
+def test_an_undo_takes_back_its_own_keys_only(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """What another writer did to other keys meanwhile is no conflict, and stays; to the same key it is one."""
+    alter = ("alter", "--zookeeper", chroot, "--user", "alice", "--add-config")
+    assert kquota(*alter, "producer_byte_rate=1MB").code == 0
+    done = kquota(*alter, "consumer_byte_rate=2MB", "-o", "json", KQUOTA_JOURNAL="/proc/none")
+    assert done.code == 3, done
+    assert kquota(*alter, "consumer_byte_rate=2MB").code == 0
+    first = json.loads(kquota("history", "-o", "json").out)["entries"][0]["id"]
+
+    assert kquota("undo", first, "--yes", "--zookeeper", chroot).code == 0
+    assert kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()[1:] == [
+        "user=alice,consumer_byte_rate,2000000"
+    ]
+    assert kquota(*alter, "consumer_byte_rate=3MB").code == 0
+    second = json.loads(kquota("history", "-o", "json").out)["entries"][1]["id"]
+    assert kquota("undo", second, "--yes", "--zookeeper", chroot).code == 7
+
+
+def test_a_repeated_flag_means_all_of_them(kquota: Kquota, chroot: str) -> None:
+    """Of users or clients, not of both: which pairs would that be?"""
+    alter = ("alter", "--zookeeper", chroot, "--add-config", "producer_byte_rate=10MB", "-o", "json")
+    users = kquota(*alter, "--user", "bob", "--user", "carol", "--user", "bob")
+    pairs = kquota(*alter, "--user", "bob", "--client", "c1", "--client", "c2")
+    both = kquota(*alter, "--user", "bob", "--user", "carol", "--client", "c1", "--client", "c2")
+    assert [result["entity"] for result in validated(users.out, "alter")["results"]] == [
+        {"user": "bob"},
+        {"user": "carol"},
+    ]
+    assert [result["entity"]["client-id"] for result in json.loads(pairs.out)["results"]] == ["c1", "c2"]
+    assert (both.code, "--entity user=NAME,client-id=NAME" in both.err) == (2, True)
+    described = kquota(
+        "describe", "--zookeeper", chroot, "--user", "bob", "--user", "carol", "--user", "zoe", "-o", "name"
+    )
+    assert described.out.splitlines() == ["user=bob", "user=carol"]
+    assert "no quotas are set on user=zoe" in described.err
+    twice = kquota("resolve", "--zookeeper", chroot, "--user", "bob", "--user", "carol")
+    assert (twice.code, "Found multiple arguments for option user" in twice.err) == (2, True)
+
+
+def test_delete_is_the_deletion_of_all_keys(kquota: Kquota, chroot: str) -> None:
+    alter = ("alter", "--zookeeper", chroot, "--user", "alice")
+    for words in (["delete", "--zookeeper", chroot, "--user", "alice"], [*alter, "--delete-config", "all"]):
+        assert kquota(*alter, "--add-config", "producer_byte_rate=1MB,request_percentage=50").code == 0
+        dry = kquota(*words, "--dry-run", "--quiet")
+        assert (dry.code, dry.err) == (0, "dry run: nothing was written\n")
+        done = kquota(*words, "-o", "csv")
+        assert done.out.splitlines()[1:] == [
+            "user=alice,producer_byte_rate,1000000,",
+            "user=alice,request_percentage,50.0,",
+        ]
+        again = kquota(*words)
+        assert (again.code, again.err) == (0, "nothing changes\nuser=alice: not set: any quota\n")
+    assert kquota(*alter, "--delete-config", "all,producer_byte_rate").code == 3
+
+
+def test_a_file_of_alter_has_its_guards(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    """As apply has them."""
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nprotected: [{user: admin}]\nunmanaged: [{user: other}]\nquotas:\n"
+        "  - {entity: {user: admin}, values: {producer_byte_rate: 1MB}}\n"
+        "  - {entity: {user: other}, values: {producer_byte_rate: 1MB}}\n"
+    )
+    alter = ("alter", "--zookeeper", chroot, "--file", "quotas.yaml")
+    assert "[protected]" in kquota(*alter).complaint
+    assert kquota(*alter, "--force").code == 0
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=admin\n"

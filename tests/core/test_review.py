@@ -1,0 +1,186 @@
+"""The review of a plan: what speaks against it, how gravely, and what lifts it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from kquota.core.entity import DEFAULT, Entity, EntityType
+from kquota.core.lint import RULES
+from kquota.core.plan import Change, Cluster, Objection, Plan, Severity, plan
+from kquota.core.quota import QuotaKey
+from kquota.core.review import KINDS, Guards, related, review, standing, with_review
+from kquota.core.selector import Selector
+from kquota.core.snapshot import QuotaSnapshot
+
+PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+ALICE, BOB, USERS = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
+CLIENTS = Entity(client_id=DEFAULT)
+MB = 1_000_000
+
+
+def messages(planned: Plan, current: QuotaSnapshot, guards: Guards | None = None) -> tuple[str, ...]:
+    """The messages of everything that stops the plan."""
+    return tuple(each.message for each in standing(review(planned, current, guards)))
+
+
+def names(planned: Plan, current: QuotaSnapshot) -> list[str]:
+    return [each.name for each in review(planned, current)]
+
+
+def users(count: int, start: int = 0) -> dict[Entity, dict[QuotaKey, int]]:
+    return {Entity(user=f"u{number}"): {PRODUCER: 1} for number in range(start, start + count)}
+
+
+@pytest.mark.parametrize(
+    ("deleted", "updated", "guards", "objection"),
+    [
+        (2, 0, Guards(), None),
+        (3, 0, Guards(), "delete 3 of 10 entities (30 %, at most 20 %)"),
+        (3, 0, Guards(most_deleted=0.3), None),
+        (0, 5, Guards(), None),
+        (0, 6, Guards(), "change 6 of 10 entities (60 %, at most 50 %)"),
+        (2, 4, Guards(), "change 6 of 10 entities"),
+    ],
+)
+def test_a_large_share_is_objected_to(deleted: int, updated: int, guards: Guards, objection: str | None) -> None:
+    current = QuotaSnapshot(users(10))
+    desired = {entity: values for number, (entity, values) in enumerate(current.items()) if number >= deleted}
+    desired |= {entity: {PRODUCER: 2} for entity in list(desired)[:updated]}
+    found = messages(plan(current, desired, prune=True), current, guards)
+    assert [objection in text for text in found] == [True] if objection else found == ()
+
+
+def test_few_entities_may_all_change() -> None:
+    current = QuotaSnapshot(users(9))
+    assert messages(plan(current, {}, prune=True), current, Guards()) == ()
+
+
+def test_protected_entities_and_internal_principals_are_guarded() -> None:
+    guards = Guards(protected=(Selector({EntityType.USER: re.compile("ali.*")}),), internal=("connect",))
+    current = QuotaSnapshot({ALICE: {PRODUCER: 1}})
+    assert messages(plan(current, {BOB: {PRODUCER: 1}}), current, guards) == ()
+    (protected,) = messages(plan(current, {ALICE: {PRODUCER: 2}}), current, guards)
+    assert protected == "it would update user=alice, which is protected by user=/ali.*/"
+    (internal,) = messages(plan(current, {USERS: {CONSUMER: 1}}), current, guards)
+    assert internal == "consumer_byte_rate of user=<default> would limit the internal principal connect"
+    # One that has a quota of its own is not hit, and neither is one that the default limited before.
+    own = {Entity(user="connect"): {CONSUMER: 9}, USERS: {CONSUMER: 1}}
+    assert messages(plan(current, own), current, guards) == ()
+    before = QuotaSnapshot({USERS: {CONSUMER: 1}})
+    assert messages(plan(before, {USERS: {CONSUMER: 1, PRODUCER: 1}}), before, Guards(internal=("x",)))
+    assert not messages(plan(before, {ALICE: {CONSUMER: 1}}), before, Guards(internal=("x",)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name", "text"),
+    [
+        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: 2 * MB}}, None, ""),
+        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB}}, "short-freeze", "up to 99.0 s"),
+        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB // 100}}, "freeze", "up to 3 h 3 min"),
+        ({USERS: {CONSUMER: 5 * MB}}, {USERS: {CONSUMER: 10}}, "freeze", "up to 64 days"),
+        (
+            {ALICE: {PRODUCER: 10 * MB}, USERS: {PRODUCER: MB // 100}},
+            {USERS: {PRODUCER: MB // 100}},
+            "freeze",
+            "user=alice",
+        ),
+        (
+            {USERS: {PRODUCER: 10 * MB}},
+            {USERS: {PRODUCER: 10 * MB}, ALICE: {PRODUCER: MB // 100}},
+            "freeze",
+            "user=alice",
+        ),
+        ({CLIENTS: {PRODUCER: 10 * MB}}, {CLIENTS: {PRODUCER: MB // 100}}, "freeze", "client-id=<default>"),
+        ({}, {ALICE: {PRODUCER: MB}}, None, ""),
+        ({ALICE: {PRODUCER: MB}}, {ALICE: {PRODUCER: 10 * MB}}, None, ""),
+        ({ALICE: {PRODUCER: 10 * MB}}, {}, None, ""),
+        # Another counter has counted nothing yet.
+        (
+            {ALICE: {PRODUCER: 10 * MB}},
+            {ALICE: {PRODUCER: 10 * MB}, Entity(user="alice", client_id=DEFAULT): {PRODUCER: MB // 100}},
+            None,
+            "",
+        ),
+        # What comes first for the clients decides.
+        (
+            {USERS: {PRODUCER: 10 * MB}, CLIENTS: {PRODUCER: 10 * MB}},
+            {USERS: {PRODUCER: 10 * MB}, CLIENTS: {PRODUCER: MB // 100}},
+            None,
+            "",
+        ),
+    ],
+)
+def test_a_freeze_is_foretold(
+    before: dict[Entity, dict[QuotaKey, int]], after: dict[Entity, dict[QuotaKey, int]], name: str | None, text: str
+) -> None:
+    """By the limits that clients have, not by the values of the entity alone."""
+    current = QuotaSnapshot(before)
+    found = [each for each in review(plan(current, after, prune=True), current) if "freeze" in each.name]
+    assert [each.name for each in found] == ([] if name is None else [name])
+    assert all(text in each.message for each in found)
+
+
+@pytest.mark.parametrize("user", ["User:alice", "<default>", "alice ", "*", "default", "bob,carol"])
+def test_a_name_that_nobody_has_is_refused_where_it_is_set(user: str) -> None:
+    entity, current = Entity(user=user), QuotaSnapshot({Entity(user=user): {PRODUCER: MB, CONSUMER: MB}})
+    (objection,) = standing(review(plan(current, {entity: {PRODUCER: 2 * MB}}), current), yes=True)
+    assert (objection.severity, objection.lifted_by) == (Severity.REFUSAL, ("--force",))
+    assert not standing((objection,), force=True)
+    # Deleting it mends it, and what another plan does is no concern of it.
+    assert messages(plan(current, {}, prune=True), current) == ()
+    assert messages(plan(current, {ALICE: {PRODUCER: MB}}), current) == ()
+
+
+def test_what_was_wrong_before_is_not_held_against_a_plan() -> None:
+    """A stored 0 that the plan leaves alone."""
+    current = QuotaSnapshot({ALICE: {PRODUCER: 0, CONSUMER: MB}})
+    assert messages(plan(current, {ALICE: {CONSUMER: 2 * MB}}), current) == ()
+
+
+def test_a_number_without_its_unit_is_a_warning() -> None:
+    current = QuotaSnapshot()
+    assert "suspiciously-low" in names(plan(current, {ALICE: {PRODUCER: 10}}), current)
+    assert "suspiciously-low" not in names(plan(current, {ALICE: {PRODUCER: 1000}}), current)
+
+
+def test_yes_answers_questions_and_force_lifts_refusals() -> None:
+    objections = [Objection(str(severity), severity, "", ()) for severity in Severity]
+    assert [each.name for each in standing(objections)] == ["question", "refusal"]
+    assert [each.name for each in standing(objections, yes=True)] == ["refusal"]
+    assert standing(objections, force=True) == ()
+
+
+def test_a_saved_review_stays_but_for_shares() -> None:
+    protected = Objection("protected", Severity.REFUSAL, "it would", ("--force",))
+    share = Objection("deleted-share", Severity.REFUSAL, "it would delete", ("--force",))
+    saved = Plan((Change(ALICE, {}, {PRODUCER: MB}),), objections=(protected, share), cluster=Cluster("kafka://a:1"))
+    again = with_review(saved, QuotaSnapshot())
+    assert again.objections == (protected,)
+    assert with_review(again, QuotaSnapshot()).objections == (protected,)
+    assert again.cluster == saved.cluster
+
+
+def test_a_part_of_the_cluster_is_enough_for_a_review() -> None:
+    """Of each entity, what `related` names."""
+    everything = {
+        **{Entity(user=f"u{number}"): {PRODUCER: 1000 * number} for number in range(1, 10)},
+        Entity(user="alice", client_id=DEFAULT): {PRODUCER: 3 * MB},
+        ALICE: {PRODUCER: 50 * MB},
+        USERS: {PRODUCER: MB // 10},
+    }
+    current = QuotaSnapshot(everything)
+    planned = replace(plan(current, {ALICE: {PRODUCER: MB}, BOB: {PRODUCER: MB // 1000}}), existing=0)
+    around = {each for change in planned.changes for each in related(change.entity)}
+    part = QuotaSnapshot({entity: values for entity, values in everything.items() if entity in around})
+    assert len(part) < len(current)
+    assert review(planned, part) == review(planned, current) != ()
+
+
+def test_every_kind_has_a_name_of_its_own_and_says_what_lifts_it() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    assert {rule.name for rule in RULES if rule.severity > 1} <= {kind.name for kind in KINDS}
+    for kind in KINDS:
+        assert bool(kind.lifted_by) == (kind.severity > Severity.WARNING)
