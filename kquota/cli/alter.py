@@ -11,7 +11,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import note
+from kquota.cli.streams import note, say, warn
 from kquota.cli.text import safe
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -188,20 +188,18 @@ _FREEZING = {QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE}
 def _warn_of_freezes(results: Sequence[AlterResult]) -> None:
     """Says before it happens that a busy client will stand still: it is throttled for the rate it had."""
     if any(not result.blind.isdisjoint(_FREEZING) for result in results):
-        click.echo(
-            "kquota: warning: controllers do not tell the present limits: whether a busy client will stand still under"
-            " a lower one is not known",
-            err=True,
+        warn(
+            "controllers do not tell the present limits: whether a busy client will stand still under"
+            " a lower one is not known"
         )
     for result in results:
         seconds = result.longest_freeze_s
         if seconds >= _LONG_FREEZE_S:
             from kquota.cli.text import duration, entity_text
 
-            click.echo(
-                f"kquota: warning: {entity_text(result.entity)}: a client that uses its present limit in full "
-                f"will stand still for up to {duration(round(1000 * seconds))}",
-                err=True,
+            warn(
+                f"{entity_text(result.entity)}: a client that uses its present limit in full "
+                f"will stand still for up to {duration(round(1000 * seconds))}"
             )
 
 
@@ -278,7 +276,7 @@ def print_results(results: Sequence[AlterResult], output: str, *, dry_run: bool)
     different = [change for change in changes if change[2] != change[3]]
     for result in results:
         if result.error is not None:
-            click.echo(f"kquota: {entity_text(result.entity)}: {result.error}", err=True)
+            say(f"kquota: {entity_text(result.entity)}: {result.error}")
     if not different:
         note("nothing changes")
         return

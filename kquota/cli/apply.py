@@ -12,7 +12,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import ask, console, note, shows_progress
+from kquota.cli.streams import ask, console, note, say, shows_progress
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def now() -> int:
 def _heed(objections: tuple[str, ...]) -> None:
     if objections:
         for objection in objections[1:]:
-            click.echo(f"kquota: {objection}", err=True)
+            say(f"kquota: {objection}")
         raise Refused(f"refused: {objections[0]}", hint="--force applies it all the same")
 
 
@@ -188,9 +188,9 @@ def _conclude(report: ApplyReport) -> int:
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
         complaints += [(entity, what) for entity in entities if entity not in known]
     for entity, what in complaints[:_MOST_COMPLAINTS]:
-        click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+        say(f"kquota: {entity_text(entity)}: {what}")
     if len(complaints) > _MOST_COMPLAINTS:
-        click.echo(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more", err=True)
+        say(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more")
     counts = {
         "applied": len(report.applied),
         "already there": len(report.already),
@@ -207,7 +207,7 @@ def _conclude(report: ApplyReport) -> int:
     if report.outcome == "applied":
         note(f"{text}{entry}")
         return ExitCode.OK
-    click.echo(f"{text}{entry}", err=True)
+    say(f"{text}{entry}")
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -14,9 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from kquota.cli.streams import console, shows_progress
+from kquota.cli.streams import console, shows_progress, warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -171,18 +168,15 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     if not rejected:
         return
     from kquota.cli.text import many
+    from kquota.documents.encoding import to_json_line
 
     try:
         with open(quarantine, "w", encoding="utf-8") as file:
             for reject in result.rejects:
-                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+                file.write(to_json_line(asdict(reject)) + "\n")
     except OSError as error:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    click.echo(
-        f"kquota: warning: {many(rejected, 'record')} cannot be read, quarantined in {quarantine}:"
-        f" {why(result.rejects)}",
-        err=True,
-    )
+    warn(f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}")
 
 
 def why(rejects: Sequence[Reject]) -> str:

@@ -16,7 +16,7 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import global_options, with_global_options
+from kquota.cli.streams import global_options, say, say_lines, with_global_options
 from kquota.errors import KquotaError
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
@@ -119,10 +119,10 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
-        _advised(error).show()
+        _show(_advised(error))
         return ExitCode.USAGE
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return ExitCode.INPUT
     except KquotaError as error:
         if debug:
@@ -130,7 +130,7 @@ def run(argv: Sequence[str]) -> int:
         _complain(error.message, error.hint)
         return exit_code_of(error)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("kquota: interrupted", err=True)
+        say("kquota: interrupted")
         return ExitCode.INTERRUPTED
     except SystemExit:
         # In this mode click raises it for one reason: a pipe was broken, and it has made the streams quiet.
@@ -161,12 +161,21 @@ def _advised(error: click.UsageError) -> click.UsageError:
     return click.UsageError(f"{error.message}. {advice}", error.ctx)
 
 
+def _show(error: click.ClickException) -> None:
+    """What click says of an error, which repeats words of the command line."""
+    import io
+
+    said = io.StringIO()
+    error.show(said)
+    say_lines(said.getvalue())
+
+
 def _complain(message: str, hint: str | None) -> None:
     line = " ".join(message.split())
-    click.echo(f"kquota: {line}" + (f" ({hint})" if hint else ""), err=True)
+    say(f"kquota: {line}" + (f" ({hint})" if hint else ""))
 
 
 def _traceback() -> None:
     import traceback
 
-    click.echo(traceback.format_exc(), err=True, nl=False)
+    say_lines(traceback.format_exc())

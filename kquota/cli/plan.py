@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from kquota.cli.whatif import Replayed
@@ -107,7 +107,6 @@ def command(
 
     if fail_on is not None and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
-    from kquota.cli.text import safe
     from kquota.core.guards import objections
     from kquota.core.lint import Facts, concerning, lint
     from kquota.core.plan import plan
@@ -124,7 +123,7 @@ def command(
     review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options))
     print_plan(planned, quota_file.labels, output, review)
     for objection in planned.objections:
-        click.echo(f"kquota: warning: apply will refuse this: {safe(objection)}", err=True)
+        warn(f"apply will refuse this: {objection}")
     if (exit_code and planned) or (fail_on and review.harms):
         return ExitCode.DIFFERENT
     return ExitCode.OK

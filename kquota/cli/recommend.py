@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, warn
 from kquota.core.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -213,15 +213,14 @@ def _summarize(found: Recommendations) -> None:
     note(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker")
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        click.echo(
-            f"kquota: warning: {_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
-            " raise, and measure again",
-            err=True,
+        warn(
+            f"{_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
+            " raise, and measure again"
         )
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
-        click.echo(f"kquota: warning: {key.value}: {text}", err=True)
+        warn(f"{key.value}: {text}")
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

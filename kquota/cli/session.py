@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.contexts import ADDRESSES, NAMED, settled
-from kquota.cli.streams import note
-from kquota.cli.text import safe
+from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
@@ -266,7 +265,7 @@ def callback_class(options: dict[str, Any]) -> str | None:
         with open_broker_configs(options) as configs:
             snapshot = configs.describe()
     except KquotaError as error:
-        click.echo(f"kquota: warning: the configs of the brokers are not known: {error.message}", err=True)
+        warn(f"the configs of the brokers are not known: {error.message}")
         return None
     values = (config.value for each in snapshot.values() for config in each if config.name == CALLBACK)
     return next((str(value) for value in values if value), None)
@@ -288,7 +287,7 @@ def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:
 
 def _warn(problems: Iterable[Problem]) -> None:
     for problem in problems:
-        click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
+        warn(f"{problem.where}: {problem.message}")
 
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
@@ -298,7 +297,7 @@ def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     for entity_type, name in names.items():
         reason = misnomer(entity_type, name) if isinstance(name, str) else None
         if reason is not None:
-            click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
+            warn(f"{entity_type.value}={name}: {reason}")
 
 
 _MOST_NAMES = 10_000
@@ -319,7 +318,7 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
             continue
         close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
-            note(safe(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?"))
+            note(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?")
 
 
 def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:

@@ -81,10 +81,31 @@ def quiet() -> bool:
     return context is not None and context.meta.get(_QUIET, False)
 
 
+def say(text: str) -> None:
+    """Says a line on stderr; no other line goes there (a test looks).
+
+    Names, and the words of servers and files, must not drive a terminal or begin a line of a log: they are spelled out.
+    """
+    from kquota.cli.text import safe
+
+    click.echo(safe(text), err=True)
+
+
+def say_lines(text: str) -> None:
+    """Says lines on stderr, each as `say` does."""
+    for line in text.rstrip("\n").split("\n"):
+        say(line)
+
+
+def warn(text: str) -> None:
+    """Says what may be wrong; `--quiet` does not leave it out."""
+    say(f"kquota: warning: {text}")
+
+
 def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():
-        click.echo(text, err=True)
+        say(text)
 
 
 def ask(question: str, *, done: str, yes: str) -> None:
@@ -95,7 +116,9 @@ def ask(question: str, *, done: str, yes: str) -> None:
     """
     if not sys.stdin.isatty():
         raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
-    if not click.confirm(question, err=True):
+    from kquota.cli.text import safe
+
+    if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
 
 

@@ -157,14 +157,17 @@ def _width(text: str) -> int:
 
 
 def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Prints RFC 4180 CSV with a header and Unix line ends; None is an empty field."""
+    """Prints RFC 4180 CSV with a header and Unix line ends; None is an empty field.
+
+    CSV has no way to say control characters: they are spelled out, and JSON has them exactly.
+    """
     import csv
     import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(headings)
-    writer.writerows(rows)
+    writer.writerows([safe(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     click.echo(out.getvalue(), nl=False)
 
 

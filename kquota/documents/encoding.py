@@ -24,25 +24,51 @@ Document: TypeAlias = dict[str, Any]
 
 def to_json(document: Mapping[str, Any]) -> str:
     """Indented JSON, ending in a newline; raises ValueError rather than print NaN or Infinity, which JSON has not."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _spelled_out(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def to_json_line(document: Mapping[str, Any]) -> str:
     """JSON on one line, without its newline; raises ValueError as `to_json` does."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return _spelled_out(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+def _spelled_out(text: str) -> str:
+    """JSON whose strings hold nothing that could drive a terminal or reverse its lines: an escape says the same.
+
+    The standard library does so up to U+001F; C1 controls, directions, line separators and halves of pairs are left.
+    """
+    return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_json_escape, text)
+
+
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """Block-style YAML 1.2 in the document's own key order."""
+    """Block-style YAML 1.2 in the document's own key order; nothing in it drives a terminal (see `quoted`)."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.representer import RoundTripRepresenter
 
+    class Representer(RoundTripRepresenter):
+        """A text that is not printable stands between quotation marks, where escapes are known."""
+
+    def represent(representer: Representer, text: str) -> Any:
+        style = None if text.isprintable() else '"'
+        return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Representer.add_representer(str, represent)
     yaml = YAML()
+    yaml.Representer = Representer
     yaml.default_flow_style = False
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.width = 120
     out = io.StringIO()
     yaml.dump(dict(document), out)
-    return out.getvalue()
+    # The library takes some for printable that are not seen, or turn a line round.
+    return "\n".join(_UNPRINTABLE.sub(_escaped, line) for line in out.getvalue().split("\n"))
 
 
 def quoted(text: str) -> str:
@@ -51,12 +77,15 @@ def quoted(text: str) -> str:
     return f'"{_UNPRINTABLE.sub(_escaped, escaped)}"'
 
 
-# What YAML calls printable, but without the characters that end a line somewhere or mark the order of bytes.
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# What YAML calls printable, but without what ends a line somewhere, changes its direction or is not seen at all.
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    char = match[0]
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
 def to_flow(value: Any) -> str:

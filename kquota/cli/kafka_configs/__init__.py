@@ -21,8 +21,10 @@ Where it differs from Kafka on purpose:
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -31,6 +33,7 @@ from kquota.cli.kafka_configs.failures import Failure, Refusal, shown_arguments,
 from kquota.cli.kafka_configs.options import Options, parse, tool_of
 from kquota.cli.kafka_configs.tool import CURRENT, KAFKA_2_8, QUOTA_TYPES, USAGE, Tool
 from kquota.cli.kafka_configs.validation import check
+from kquota.cli.text import safe
 from kquota.errors import KquotaError
 
 _TOOLS = {"2.8": KAFKA_2_8, "current": CURRENT}
@@ -91,9 +94,13 @@ def _execute(options: Options) -> None:
         bootstrap.run(options, _print)
 
 
-def _print(line: str, file: object = None) -> None:
+def _print(line: str, file: TextIO | None = None) -> None:
     # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error.
-    click.echo(line.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), file=file)  # type: ignore[arg-type]
+    text = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    stream = sys.stdout if file is None else file
+    if stream.isatty():  # scripts get what Kafka's tool gives them, but a name must not drive a terminal
+        text = re.sub(r"[^\n\t]+", lambda match: safe(match[0]), text)
+    click.echo(text, file=stream)
 
 
 class _Untouched(click.Command):
