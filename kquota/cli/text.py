@@ -167,7 +167,7 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(headings)
-    writer.writerows([safe(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    writer.writerows([cell if isinstance(cell, int | float | None) else safe(cell) for cell in row] for row in rows)
     click.echo(out.getvalue(), nl=False)
 
 
