@@ -178,4 +178,9 @@ def _complain(message: str, hint: str | None) -> None:
 def _traceback() -> None:
     import traceback
 
-    say_lines(traceback.format_exc())
+    for part in traceback.format_exception(sys.exception()):
+        # A message that has lines of its own is one line, as everywhere.
+        if part.startswith((" ", "\n", "Traceback")):
+            say_lines(part)
+        else:
+            say(part.rstrip("\n"))

@@ -31,7 +31,7 @@ ALLOWED = "\n"
 def assert_tame(text: str) -> None:
     """Nothing but printable characters and line ends, and no line that a name began."""
     wild = {char for char in text if not char.isprintable() and char not in ALLOWED}
-    assert not wild, f"{sorted(map(ascii, wild))} in {ascii(text)}"
+    assert not wild, f"{sorted(map(ascii, wild))} in {text!a}"
     assert not re.search(r"^(kquota: forged|::error::forged)", text, re.MULTILINE), ascii(text)
 
 
@@ -103,14 +103,15 @@ def test_names_in_a_file(tame: Callable[..., tuple[int, str]]) -> None:
     Path("quotas.json").write_text(json.dumps(QUOTAS))
     Path("empty.json").write_text(json.dumps(document(quotas=[])))
     who = ("--user", HOSTILE, "--client", HOSTILE)
-    for arguments in (
+    exact: tuple[tuple[str, ...], ...] = (
         ("lint", "quotas.json", "-o", "json"),
         ("lint", "quotas.json", "-o", "sarif"),
         ("plan", "quotas.json", "--quotas", "empty.json", "-o", "json"),
         ("diff", "empty.json", "quotas.json", "-o", "json"),
         ("resolve", *who, "--quotas", "quotas.json", "-o", "json"),
         ("resolve", "--all", "--quotas", "quotas.json", "-o", "json"),
-    ):
+    )
+    for arguments in exact:
         code, out = tame(*arguments)
         assert code == 0, arguments
         assert named(out), arguments
