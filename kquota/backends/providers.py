@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kquota.backends.secrets import java_class
 from kquota.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
@@ -37,8 +38,9 @@ def resolve(
             case "EnvVarConfigProvider":
                 value = os.environ.get(key)
             case other:
+                named = java_class(other)
                 raise InputError(
-                    f"{origin}: the configuration provider {provider} is not supported: {other or 'it has no class'}",
+                    f"{origin}: the configuration provider {provider} is not supported{':' if named else ''}{named}",
                     hint="FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider of Kafka are",
                 )
         if value is None:

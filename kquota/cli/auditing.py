@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kquota.cli.streams import console, shows_progress, warn
+from kquota.cli.streams import console, shows_progress, warn, warn_once
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,10 +122,13 @@ def _ask_prometheus(options: Mapping[str, Any], folder: Path) -> tuple[str, ...]
     import time
 
     from kquota.audit.sources import prometheus_api
+    from kquota.cli.security import is_clear
 
     credentials = prometheus_api.Credentials.of(os.environ)
     now, last, step = int(time.time()), (options["last"] or LAST_MS) // 1000, options["step"]
     server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
+    if credentials.header and is_clear(server.url):
+        warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
     selector = prometheus_api.selector(options["prometheus_match"])
     return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
 

@@ -39,14 +39,14 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     if controller:
         from kquota.backends.kafka.controller import ControllerBackend
 
-        login = _kafka_security(options["command_config"])
+        login = _kafka_security(options)
         return ControllerBackend(controller, timeout_s=options["timeout"], security=login)
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
             bootstrap_server=bootstrap_server,
             timeout_s=options["timeout"],
-            security=_kafka_security(options["command_config"]),
+            security=_kafka_security(options),
         )
     if zookeeper:
         security = _zookeeper_security(options)
@@ -70,9 +70,7 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     if bootstrap_server:
         from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
-        return KafkaBrokerConfigs(
-            bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options["command_config"])
-        )
+        return KafkaBrokerConfigs(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options))
     if zookeeper:
         from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
 
@@ -88,7 +86,7 @@ def open_brokers(options: dict[str, Any]) -> tuple[str, KafkaSecurity]:
     zookeeper, bootstrap_server = _cluster(options)
     if _controller(options) or zookeeper or not bootstrap_server:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return bootstrap_server, _kafka_security(options["command_config"]) or KafkaSecurity()
+    return bootstrap_server, _kafka_security(options) or KafkaSecurity()
 
 
 def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
@@ -98,7 +96,7 @@ def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQu
 
     timeout_s = options["timeout"]
     source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))
-    security = _kafka_security(options["command_config"])
+    security = _kafka_security(options)
     return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
 
 
@@ -327,14 +325,19 @@ def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
     environment: Mapping[str, str] = {} if options.get(NAMED) else os.environ
     if tls_file is None and jaas_file is None and not environment.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
-    from kquota.cli.security import zookeeper_security
+    from kquota.cli.security import warn_of_digest, zookeeper_security
 
-    return zookeeper_security(tls_file, jaas_file, environment)
+    security = zookeeper_security(tls_file, jaas_file, environment)
+    warn_of_digest(security, options["zookeeper"] or "")
+    return security
 
 
-def _kafka_security(file: Path | None) -> KafkaSecurity | None:
+def _kafka_security(options: dict[str, Any]) -> KafkaSecurity | None:
+    file: Path | None = options["command_config"]
     if file is None:
         return None
-    from kquota.cli.security import kafka_security
+    from kquota.cli.security import kafka_security, warn_of_clear_text
 
-    return kafka_security(file)
+    security = kafka_security(file)
+    warn_of_clear_text(security, options.get("bootstrap_controller") or options["bootstrap_server"] or "")
+    return security

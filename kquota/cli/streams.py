@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=click.Command)
 
 _QUIET = "kquota.quiet"
+_WARNED = "kquota.warned"
 _COLOURS = {"auto": None, "always": True, "never": False}
 
 
@@ -100,6 +101,15 @@ def say_lines(text: str) -> None:
 def warn(text: str) -> None:
     """Says what may be wrong; `--quiet` does not leave it out."""
     say(f"kquota: warning: {text}")
+
+
+def warn_once(text: str) -> None:
+    """Warns, once for a command line however often it is found."""
+    context = click.get_current_context(silent=True)
+    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
+    if text not in known:
+        known.add(text)
+        warn(text)
 
 
 def note(text: str) -> None:
