@@ -14,6 +14,7 @@ from typing import Any
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.expression import Expression
 from kquota.core.guards import Guards
 from kquota.core.quota import QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
 from kquota.core.selector import Pattern, Selector
@@ -268,10 +269,7 @@ def _selectors(document: Document, name: str) -> tuple[Selector, ...]:
 def _pattern(raw: Any) -> Pattern:
     if isinstance(raw, dict):
         return DEFAULT
-    try:
-        return re.compile(raw)
-    except re.error as error:
-        raise InputError(f"{raw!r} is not a regular expression: {error}") from None
+    return Expression(raw)
 
 
 def read_entity(parts: Document) -> Entity:
