@@ -198,7 +198,10 @@ def moment(time_ms: int) -> str:
     """A moment in UTC to the second."""
     from datetime import UTC, datetime
 
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"  # beyond the calendar
 
 
 def clock(milliseconds: int) -> str:

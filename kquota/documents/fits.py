@@ -45,7 +45,7 @@ def compiled(schema: Mapping[str, Any]) -> Fits:
             checks.append(properties({}, rules))
         if len(checks) == 1:
             return checks[0]
-        return lambda value: all(check(value) for check in checks)
+        return _every(checks)
 
     def reference(name: str) -> Fits:
         def check(value: Any) -> bool:
@@ -86,7 +86,8 @@ def compiled(schema: Mapping[str, Any]) -> Fits:
             case "enum":
                 return lambda value: any(type(value) is type(each) and value == each for each in rule)
             case "required":
-                return lambda value: not isinstance(value, dict) or all(name in value for name in rule)
+                needed = frozenset(rule)
+                return lambda value: not isinstance(value, dict) or value.keys() >= needed
             case "properties":
                 return properties(rule, rules)
             case "propertyNames":
@@ -98,13 +99,13 @@ def compiled(schema: Mapping[str, Any]) -> Fits:
             case "oneOf":
                 ones = [make(each) for each in rule]
                 # A doubt about one of them is a doubt about how many fit.
-                return lambda value: _exactly_one(ones, value) if not any(map(_doubtful, rule)) else False
+                return _unknown if any(map(_doubtful, rule)) else lambda value: _exactly_one(ones, value)
             case "anyOf":
                 some = [make(each) for each in rule]
                 return lambda value: any(each(value) for each in some)
             case "allOf":
                 every = [make(each) for each in rule]
-                return lambda value: all(each(value) for each in every)
+                return _every(every)
             case "minLength":
                 return lambda value: not isinstance(value, str) or len(value) >= rule
             case "maxLength":
@@ -150,8 +151,21 @@ _KNOWN = _NOTES | {
 }  # fmt: skip
 
 
+def _every(checks: list[Fits]) -> Fits:
+    def check(value: Any) -> bool:
+        for each in checks:  # noqa: SIM110 - all() makes a generator for each of a million values
+            if not each(value):
+                return False
+        return True
+
+    return check
+
+
 def _exactly_one(checks: list[Fits], value: Any) -> bool:
-    return sum([check(value) for check in checks]) == 1
+    found = 0
+    for each in checks:
+        found += each(value)
+    return found == 1
 
 
 def _unknown(value: Any) -> bool:

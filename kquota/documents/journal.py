@@ -126,7 +126,7 @@ def _entry(file: Path) -> Entry:
     document = read_document(file, "journal")
     try:
         plan = plan_of(document["plan"])
-    except (InputError, KeyError, TypeError) as error:
+    except (InputError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise InputError(f"{file}: its plan cannot be read: {error}") from None
     return Entry(
         document["id"],
