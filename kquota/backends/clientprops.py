@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.backends import jaas
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
+_LARGEST = 16 << 20
+"""Bytes of a file with properties or logins."""
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -25,8 +29,7 @@ def read_properties(path: Path) -> dict[str, str]:
     import javaproperties
 
     try:
-        with path.open("rb") as file:
-            properties: dict[str, str] = javaproperties.load(file)
+        properties: dict[str, str] = javaproperties.load(io.BytesIO(read_bytes(path, _LARGEST)))
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except OSError as error:
@@ -122,7 +125,7 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
 
 def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        return jaas.parse_file(file.read_text(encoding="utf-8"))
+        return jaas.parse_file(read_bytes(file, _LARGEST).decode())
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from None
     except ValueError:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kquota.backends.secrets import java_class
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
@@ -52,6 +53,6 @@ def resolve(
 
 def _content(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, 1 << 20).decode()
     except (OSError, UnicodeDecodeError):
         return None

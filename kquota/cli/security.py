@@ -12,6 +12,7 @@ import click
 
 from kquota.cli.streams import warn_once
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
@@ -119,7 +120,7 @@ def jvm_jaas_file() -> Path | None:
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kquota.documents import plain
 from kquota.errors import InputError
+from kquota.files import LARGEST, read_bytes
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -33,8 +34,6 @@ MOST_ALIASED: Final = 100_000
 """Values that the aliases of a YAML text may stand for, beyond those that are written."""
 LARGEST_YAML: Final = 4 << 20
 """Characters of a YAML text that is not written plainly: a library of pure Python reads it, at 0.2 MB/s."""
-LARGEST_FILE: Final = 256 << 20
-"""Bytes of a document; a million entities are 100 MB."""
 
 
 def to_json(document: Mapping[str, Any]) -> str:
@@ -160,7 +159,10 @@ def read_text(path: Path) -> str:
 @lru_cache(maxsize=1)
 def _standard_input() -> bytes:
     """What is piped in, kept because errors read it again to name a line."""
-    return sys.stdin.buffer.read()
+    content = sys.stdin.buffer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise InputError(f"-: is larger than {LARGEST >> 20} MiB")
+    return content
 
 
 def read_raw_text(path: Path) -> str:
@@ -169,7 +171,7 @@ def read_raw_text(path: Path) -> str:
     Raises InputError when it cannot be read.
     """
     try:
-        return (_standard_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
+        return (_standard_input() if str(path) == "-" else read_bytes(path)).decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except FileNotFoundError:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from kquota.documents.encoding import entry_lines, line_of, read_document, schem
 from kquota.documents.fits import compiled
 from kquota.documents.quotas import quotas_document, quotas_text, read_quotas
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 HEAD = "kind: kquota.quotas\nversion: 1\n"
 
@@ -286,3 +290,55 @@ def test_yaml_that_is_large_and_not_plain_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="YAML of more than 4 MiB is read only where it is written plainly"):
         read_quotas(tmp_path / "q.yaml")
+
+
+# Files that are none
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("lint", "pipe"),
+        ("plan", "pipe", "--quotas", "empty.json"),
+        ("plan", "empty.json", "--quotas", "pipe"),
+        ("simulate", "pipe", "--quotas", "empty.json"),
+        ("describe", "--bootstrap-server", "127.0.0.1:1", "--command-config", "pipe"),
+        ("describe", "--zookeeper", "127.0.0.1:1", "--zk-tls-config-file", "pipe"),
+        ("describe", "--zookeeper", "127.0.0.1:1", "--zk-jaas-file", "pipe"),
+        ("describe", "--bootstrap-server", "127.0.0.1:1", "--command-config", "store.properties"),
+        ("resolve", "--user", "a", "--quotas", "empty.json", "--server-properties", "pipe", "--kafka-version", "2.8"),
+    ],
+)
+def test_a_named_pipe_is_not_waited_for(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("empty.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
+    Path("store.properties").write_text("security.protocol=SSL\nssl.truststore.location=pipe\n")
+
+    assert run(arguments) == 3
+    assert "pipe: is a named pipe, not a file" in capsys.readouterr().err
+
+
+def test_what_a_shell_puts_in_the_place_of_a_file_is_read(tmp_path: Path) -> None:
+    """A process substitution, and standard input by its names."""
+    quotas = tmp_path / "q.json"
+    quotas.write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
+    kquota = f"{sys.executable} -m kquota lint"
+    script = f"{kquota} <(cat {quotas}) && cat {quotas} | {kquota} /dev/stdin && {kquota} - < {quotas}"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=100)
+
+    assert (ran.returncode, ran.stderr) == (0, "nothing found\n" * 3)
+
+
+def test_a_file_without_an_end_is_left_soon(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * ((1 << 20) + 1))
+    for path in (Path("/dev/zero"), large):
+        with pytest.raises(InputError, match="is larger than 1 MiB"):
+            read_bytes(path, 1 << 20)
+    with pytest.raises(InputError, match="no name of a file"):
+        read_bytes(Path("a\0b"))

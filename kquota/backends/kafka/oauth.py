@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.tls import Tls
@@ -76,7 +77,7 @@ class FileToken:
 
     def token(self, host: str, timeout_s: float) -> str:
         try:
-            return self.path.read_text(encoding="utf-8").strip()
+            return read_bytes(self.path, _LARGEST_ANSWER).decode().strip()
         except OSError as error:
             raise InputError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
         except UnicodeDecodeError:
