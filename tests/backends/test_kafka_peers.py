@@ -382,6 +382,6 @@ def test_an_answer_of_more_entries_than_it_has_room_for() -> None:
 
     with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=60) as backend:
         started = time.process_time()
-        with pytest.raises(Unreachable, match="malformed: a frame of .* bytes with 30000000 entries"):
+        with pytest.raises(Unreachable, match=r"malformed: a frame of .* bytes with 30000000 entries"):
             backend.describe()
         assert time.process_time() - started < 10
