@@ -1,7 +1,8 @@
 # env    everything for development in .venv
 # demo   the main job on embedded parts
 # check  formatting, lint, types, the house's import rules
-# test   what CI runs: env, check and all tests
+# test   what CI runs: env, check and all tests, by JOBS workers
+# quick  the tests that need no server, Java or Spark
 # nightly  every law with many more examples, and ten million events against Kafka's own classes
 # generate   completions, man pages and the README's tables, from the code
 # zipapp   dist/kquota.pyz: the base install as one file
@@ -11,11 +12,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Workers wait for servers most of the time: more of them than cores, for each has servers of its own, and these take memory.
+JOBS ?= 3
 # The tests that ask Hypothesis and need no server.
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test nightly generate zipapp bench record clean python prerequisites maven shell-tools
+.PHONY: help env demo check test quick nightly generate zipapp bench record clean python prerequisites maven shell-tools
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -58,7 +61,10 @@ check: env
 	$(BIN)/lint-imports
 
 test: maven shell-tools env check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(JOBS)
+
+quick: python $(STAMP)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --without-servers
 
 nightly: maven env
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)

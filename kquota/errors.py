@@ -53,4 +53,13 @@ class Refused(KquotaError):
 
 
 class MissingDependency(KquotaError):
-    """An optional part of kquota (an extra) is not installed."""
+    """An optional part of kquota is not installed: one of kquota's extras, or a program such as Java.
+
+    `extra` names the extra, or several with commas. The command line turns it into the command that installs it.
+    """
+
+    def __init__(self, message: str, *, extra: str | None = None, hint: str | None = None) -> None:
+        super().__init__(
+            message, hint=hint or (extra and f"install kquota with the extra {extra}, as in kquota[{extra}]")
+        )
+        self.extra = extra

@@ -200,9 +200,7 @@ def pyspark_jars(patterns: Sequence[str]) -> list[Path]:
     # Found, not imported: importing pyspark takes longer than starting ZooKeeper.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingDependency(
-            "the sandbox needs PySpark's jars, and PySpark is not installed", hint="pip install 'kquota[sandbox]'"
-        )
+        raise MissingDependency("the sandbox needs PySpark's jars, and PySpark is not installed", extra="sandbox")
     folder = Path(spec.origin).parent / "jars"
     names = sorted(path.name for path in folder.glob("*.jar"))
     found: list[Path] = []
@@ -269,7 +267,7 @@ def _launch(
             except OSError as error:
                 raise MissingDependency(f"java cannot be started: {error.strerror or error}") from None
         try:
-            if _wait_until(partial(_settled, process, chosen), _START_TIMEOUT_S):
+            if _wait_until(partial(_settled, process, chosen, folder), _START_TIMEOUT_S):
                 if process.poll() is None:
                     return process, chosen
                 if port is None and attempt < _PORT_ATTEMPTS and _is_taken(chosen):
@@ -285,7 +283,7 @@ def _launch(
 def _write_config(folder: Path, port: int, extra_config: Mapping[str, str]) -> None:
     # ZooKeeper reads a backslash as an escape, hence the POSIX form.
     settings = {
-        "dataDir": (folder / "data").as_posix(),
+        "dataDir": _data(folder),
         "clientPortAddress": HOST,
         "clientPort": str(port),
         "tickTime": "500",
@@ -296,6 +294,10 @@ def _write_config(folder: Path, port: int, extra_config: Mapping[str, str]) -> N
     }
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     (folder / CONFIG_FILE).write_text(_CONFIG_HEAD + lines, encoding="utf-8")
+
+
+def _data(folder: Path) -> str:
+    return (folder / "data").as_posix()
 
 
 def _start_failure(folder: Path, what: str) -> KquotaError:
@@ -310,21 +312,23 @@ def _start_failure(folder: Path, what: str) -> KquotaError:
     return Unreachable(f"the sandbox's ZooKeeper {what}" + (f": {lines[0]}" if lines else ""))
 
 
-def _settled(process: subprocess.Popen[bytes], port: int) -> bool:
-    return process.poll() is not None or _serves(port)
+def _settled(process: subprocess.Popen[bytes], port: int, folder: Path) -> bool:
+    return process.poll() is not None or _serves(port, folder)
 
 
-def _serves(port: int) -> bool:
-    """Whether a ZooKeeper answers on the port and serves requests."""
+def _serves(port: int, folder: Path) -> bool:
+    """Whether the ZooKeeper of that folder serves requests on the port; another one may have taken the port first."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
-            connection.sendall(b"srvr")
+            connection.sendall(b"conf")
             answer = b""
             while chunk := connection.recv(4096):
                 answer += chunk
     except OSError:
         return False
-    return answer.startswith(b"Zookeeper version")
+    # The JVM's locale decides what becomes of other characters.
+    where = _data(folder) if _data(folder).isascii() else ""
+    return f"dataDir={where}".encode() in answer
 
 
 def _free_port() -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
@@ -20,26 +22,74 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.browser import Browser
+from tests.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
+from tests.warm import Forks
 
+ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
-settings.register_profile("here", deadline=None)
+_SLOW = (HealthCheck.too_slow,)
+settings.register_profile("here", deadline=None, suppress_health_check=_SLOW)
 if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses its own
     settings.load_profile("here")
 
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
-settings.register_profile("nightly", max_examples=500, deadline=None)
+settings.register_profile("nightly", max_examples=500, deadline=None, suppress_health_check=_SLOW)
 
 
-def pytest_configure() -> None:
-    """Lets tests interrupt what they start also where a shell runs them in the background, which ignores SIGINT."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the order, and lets tests interrupt what they start also where a shell runs them in the background.
+
+    Such a shell ignores SIGINT.
+    """
+    if hasattr(config, "workerinput"):
+        config.option.order = config.workerinput["order"]
+    elif config.option.order is None:
+        config.option.order = SystemRandom().randrange(10**6)
+    config.option.loadscopereorder = False
+    if config.option.without_servers:
+        hide_java()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the golden files anew."""
+    """To write golden files, to repeat an order, and to leave out what takes long."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
+    parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to repeat this order."""
+    return f"random order within modules: --order={config.option.order}"
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest itself then brings together the tests that share a fixture's parameter
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Random within modules."""
+    arrange(items, config.option.order)
+    if config.option.without_servers:
+        config.hook.pytest_deselected(items=[item for item in items if needs_server(item)])
+        items[:] = [item for item in items if not needs_server(item)]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules that need servers are not even imported where there shall be none."""
+    place = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
+    return (config.option.without_servers and place in WITH_SERVERS) or None
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's, and one module's tests run without it
+def pytest_configure_node(node: Any) -> None:
+    """All workers of a run have the same order."""
+    node.workerinput["order"] = node.config.option.order
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, modules that share a server stay together."""
+    return scheduler(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +160,13 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
         client.stop()
         client.close()
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs kquota's command lines as processes that start quickly."""
+    with Forks() as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

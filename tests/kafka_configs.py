@@ -38,7 +38,7 @@ from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 
 Case = Mapping[str, Any]
 Expected = Mapping[str, Any]
-_VISIBLE_S = 10.0
+_VISIBLE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,22 @@ class ZooKeeper:
         self.fill(state)
 
     def clear(self) -> None:
-        """Removes the state from a chroot that a broker lives in; its change notifications stay, as old ones."""
+        """Removes the state from a chroot that a broker lives in, and notifies the broker of each entity that is gone.
+
+        Without a notification the broker would keep the quotas, in the worst case those of the address that the cases
+        come from. All change notifications stay, as old ones.
+        """
         for root in znode.ENTITY_ROOTS.values():
-            full = self._chroot + root
-            for name in self._client.get_children(full) if self._client.exists(full) else ():
-                self._client.delete(f"{full}/{name}", recursive=True)
+            gone: dict[str, str | None] = {}
+            self._collect(root, gone)
+            for path in sorted(gone, reverse=True):  # children first
+                if path == root:
+                    continue
+                self._client.delete(self._chroot + path)
+                entity = path.removeprefix(f"{znode.CONFIG}/")
+                if entity.count("/") % 2:  # `users/a` and `users/a/clients/b` are entities, `users/a/clients` is none
+                    notification = json.dumps({"version": 2, "entity_path": entity}).encode()
+                    self._client.create(self._chroot + znode.CHANGE_PREFIX, notification, sequence=True)
         self._known_changes = set(self._changes())
 
     def fill(self, state: Mapping[str, Any]) -> None:
@@ -179,6 +190,12 @@ class Broker:
         expected = {"quotas": state.get("quotas", [])}
         if not same_state(expected, shown := self.state(expected)):
             raise RuntimeError(f"the broker shows {shown}, and not {expected}")
+        self._await_admission()
+
+    def _await_admission(self) -> None:
+        """Returns once the broker takes new connections from here; one case may have set that nobody may connect."""
+        with RawQuotas(self._bootstrap, timeout_s=_VISIBLE_S) as newcomer:
+            newcomer.describe()
 
     def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:
         deadline = time.monotonic() + _VISIBLE_S
@@ -210,6 +227,7 @@ class ZooKeeperBroker(Broker):
 
     def prepare(self, state: Mapping[str, Any]) -> None:
         self._nodes.clear()
+        self._await_admission()
         self._nodes.fill(state)
 
     def state(self, expected: Mapping[str, Any]) -> Mapping[str, Any]:

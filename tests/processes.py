@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
+
+_PORTS = range(20_000, 32_000)
+"""Below the ports that Linux and macOS give to connections and to servers that ask for any."""
+_reserved: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that are free now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports of the loopback interface that are free, all different, and reserved for this process until it ends.
+
+    A port that is merely free can be taken before its server binds it: by a connection, by another server, or by tests
+    that run beside these. So none is of the range that connections take, and each is locked between processes.
+    """
+    found: list[int] = []
+    # Hypothesis seeds the usual random numbers.
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            break
+        if port not in _reserved and _is_locked_here(port) and _can_be_bound(port):
+            found.append(port)
+    assert len(found) == count, "no port is free"
+    _reserved.update(found)
+    return found
+
+
+@cache
+def _reservations() -> BinaryIO:
+    """A file whose bytes stand for ports; the system drops the locks of a process that ends."""
+    return Path(tempfile.gettempdir(), f"kquota-test-ports-{os.getuid()}").open("ab")
+
+
+def _is_locked_here(port: int) -> bool:
+    """Locks the port between processes; False when another process has it."""
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+def _can_be_bound(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def java() -> str:

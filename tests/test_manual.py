@@ -29,7 +29,7 @@ def shown(page: str) -> tuple[str, str]:
     assert shutil.which("man") is not None, "man is not installed: make test installs it, or apt-get install man-db"
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "MANWIDTH": "80", "MANPAGER": "cat"}
     command = ["man", "--warnings=w", "--no-hyphenation", "--local-file", str(MAN / page)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=True)
     return re.sub(".\b", "", done.stdout), done.stderr
 
 

@@ -62,7 +62,11 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     return Journal(tmp_path_factory.mktemp("journal"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(before=snapshots, desired=snapshots)
 def test_plan_apply_plan_is_empty_and_undo_restores(
     backend: QuotaBackend, journal: Journal, before: QuotaSnapshot, desired: QuotaSnapshot

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kquota import sandbox
+from kquota.cli.sandbox import command
 from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import Sandbox
 
@@ -27,10 +29,10 @@ def test_it_lives_as_long_as_its_block() -> None:
     with Sandbox() as server:
         pid = server.pid
         assert pid is not None
-        assert sandbox._serves(server.port)
         assert server.connect == f"127.0.0.1:{server.port}"
         folder = server._folder
         assert folder is not None
+        assert sandbox._serves(server.port, folder)
         server.start()
         assert server.pid == pid
     assert not alive(pid)
@@ -40,7 +42,12 @@ def test_it_lives_as_long_as_its_block() -> None:
 
 def test_it_listens_on_the_loopback_address_only(zookeeper: Sandbox) -> None:
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.2", zookeeper.port), timeout=1)
+        socket.create_connection(("127.0.0.2", zookeeper.port), timeout=10)
+
+
+def test_another_zookeeper_on_its_port_is_not_taken_for_it(zookeeper: Sandbox, tmp_path: Path) -> None:
+    """It lost the port between choosing and binding it, and its process has not ended yet."""
+    assert not sandbox._serves(zookeeper.port, tmp_path)
 
 
 def test_start_status_stop(tmp_path: Path) -> None:
@@ -50,7 +57,7 @@ def test_start_status_stop(tmp_path: Path) -> None:
     state = sandbox.start(folder)
     try:
         assert sandbox.status(folder) == state
-        assert sandbox._serves(state.port)
+        assert sandbox._serves(state.port, Path(state.directory))
         document = json.loads((folder / "sandbox.json").read_text())
         assert (document["pid"], document["port"], document["directory"]) == (state.pid, state.port, str(folder))
         with pytest.raises(Refused, match="runs already"):
@@ -66,10 +73,28 @@ def test_start_status_stop(tmp_path: Path) -> None:
     assert again.port == state.port
 
 
+def test_a_start_of_the_sandbox_that_runs_prints_where_it_serves(tmp_path: Path) -> None:
+    """So that `export KQUOTA_ZOOKEEPER=$(kquota sandbox start)` works in a second shell."""
+    folder = tmp_path / "zk"
+    state = sandbox.start(folder)
+    try:
+        for arguments in ([], ["--port", str(state.port)]):
+            again = CliRunner().invoke(command, ["start", "--dir", str(folder), *arguments])
+            assert (again.exit_code, again.stdout) == (0, f"{state.connect}\n")
+            assert "runs already" in again.stderr
+        with pytest.raises(Refused, match="runs already"):
+            CliRunner().invoke(
+                command, ["start", "--dir", str(folder), "--port", "1"], catch_exceptions=False, standalone_mode=False
+            )
+        assert sandbox.status(folder) == state
+    finally:
+        sandbox.stop(folder)
+
+
 def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     code = "import sys, pathlib; from kquota import sandbox; print(sandbox.start(pathlib.Path(sys.argv[1])).pid)"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, timeout=180
     )
     try:
         state = sandbox.status(tmp_path)
@@ -134,7 +159,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependency) as caught, Sandbox():
         pass
-    assert caught.value.hint == "pip install 'kquota[sandbox]'"
+    assert caught.value.extra == "sandbox"
 
 
 def test_a_failed_start_is_told_and_cleaned_up() -> None:

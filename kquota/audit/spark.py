@@ -224,7 +224,7 @@ def open_session(master: str | None = None) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise MissingDependency("the audit needs PySpark", hint="pip install 'kquota[audit]'") from None
+        raise MissingDependency("the audit needs PySpark", extra="audit") from None
     builder = SparkSession.builder.appName("kquota audit").config("spark.ui.showConsoleProgress", False)
     # Packed segments have some MB each, and a bucket of one busy counter has many of them.
     builder = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", 64 << 20)

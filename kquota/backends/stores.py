@@ -188,7 +188,7 @@ def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, 
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
         raise MissingDependency(
-            f"{path}: reading a PKCS12 store needs the package cryptography", hint="pip install 'kquota[stores]'"
+            f"{path}: reading a PKCS12 store needs the package cryptography", extra="stores"
         ) from None
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())

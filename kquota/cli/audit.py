@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, wrote
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def _write_report(
         comparison,
     )
     write_report(report, path)
+    wrote(path)
 
 
 def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -12,6 +13,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.streams import note
 from kquota.cli.text import safe
+from kquota.core.entity import EntityType
 from kquota.core.filter import ANY
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def command(strict: bool, output: str, **options: Any) -> None:
         others = backend.describe() if named and not snapshot and not mechanisms else None
     session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
-    print_snapshot(snapshot, output, mechanisms)
+    print_snapshot(snapshot, output, mechanisms, wanted)
     if others is not None:
         session.note_slips(others, wanted.components)
         _note_pairs(others, wanted)
@@ -80,10 +82,32 @@ def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, S
     return backend.scram_mechanisms(wanted) if isinstance(backend, SeesCredentials) else {}
 
 
+def _nothing(wanted: QuotaFilter) -> str:
+    """That no quotas are set, for whom, and which command shows the quota that governs a client of that name."""
+    names = [
+        (kind, match)
+        for kind, match in wanted.components.items()
+        if isinstance(match, str) and kind is not EntityType.IP
+    ]
+    if not names or len(names) < len(wanted.components):
+        return "no quotas are set"
+    entity = ",".join(f"{kind.value}={name}" for kind, name in names)
+    options = " ".join(
+        f"--{'client' if kind is EntityType.CLIENT_ID else 'user'} {shlex.quote(name)}" for kind, name in names
+    )
+    return f"no quotas are set for {entity}; 'kquota resolve {options}' shows the quota that governs it"
+
+
 def print_snapshot(
-    snapshot: QuotaSnapshot, output: str, mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({})
+    snapshot: QuotaSnapshot,
+    output: str,
+    mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
+    wanted: QuotaFilter | None = None,
 ) -> None:
-    """Prints a snapshot in one of describe's formats; `mechanisms` are the users' SCRAM credentials, for `wide`."""
+    """Prints a snapshot in one of describe's formats.
+
+    `mechanisms` are the users' SCRAM credentials, for `wide`; `wanted` is the filter of the snapshot, if there is one.
+    """
     if output in ("json", "yaml"):
         from kquota.documents.encoding import to_json, to_yaml
         from kquota.documents.quotas import quotas_document
@@ -109,7 +133,7 @@ def print_snapshot(
             click.echo(entity_text(entity))
         return
     if not snapshot and not mechanisms:
-        note("no quotas are set")
+        note("no quotas are set" if wanted is None else safe(_nothing(wanted)))
         return
     if output == "wide":
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]

@@ -37,7 +37,7 @@ def check_drawing(option: str, extra: str) -> None:
     try:
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"{option} needs {error.name}", hint=f"pip install 'kquota[{extra}]'") from None
+        raise MissingDependency(f"{option} needs {error.name}", extra=extra) from None
 
 
 def picture(theme: Theme, charts: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 
 from kquota.cli import session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import wrote
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def command(file: Path, format_: str, out: Path | None) -> int:
         click.echo(text, nl=False)
     else:
         write_text(out, text)
+        wrote(out, f"'kquota plan {out}' compares it with a cluster")
     return ExitCode.PARTIAL if snapshot.problems else ExitCode.OK
 
 

@@ -17,7 +17,7 @@ import click
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import global_options, say, say_lines, with_global_options
-from kquota.errors import KquotaError
+from kquota.errors import KquotaError, MissingDependency
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
 # import all of them.
@@ -127,7 +127,7 @@ def run(argv: Sequence[str]) -> int:
     except KquotaError as error:
         if debug:
             _traceback()
-        _complain(error.message, error.hint)
+        _complain(error.message, _hint(error))
         return exit_code_of(error)
     except (KeyboardInterrupt, click.Abort):
         say("kquota: interrupted")
@@ -168,6 +168,15 @@ def _show(error: click.ClickException) -> None:
     said = io.StringIO()
     error.show(said)
     say_lines(said.getvalue())
+
+
+def _hint(error: KquotaError) -> str | None:
+    """The error's hint; for a missing extra, the command that installs it here."""
+    if not isinstance(error, MissingDependency):
+        return error.hint
+    from kquota.cli.extras import remedy
+
+    return remedy(error)
 
 
 def _complain(message: str, hint: str | None) -> None:

@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import note, warn, wrote
 
 if TYPE_CHECKING:
     from kquota.cli.whatif import Replayed
@@ -118,6 +118,7 @@ def command(
     planned = replace(planned, objections=objections(planned, current, quota_file.guards(1, 1)))
     if out is not None:
         save(planned, quota_file.labels, out)
+        wrote(out, f"'kquota apply {out}' applies it")
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
     review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options))

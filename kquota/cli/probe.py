@@ -471,6 +471,15 @@ def _print(kind: Probe, target: _Target, result: Comparison, output: str) -> Non
             ("predicted / observed", "", "", "", ratio, ""),
         ],
     )
+    click.echo(_VERDICTS[result.agreement.value])
+
+
+_VERDICTS = {
+    "not throttled": "Verdict: not throttled, as predicted. The load did not reach the limit.",
+    "as predicted": "Verdict: throttled as predicted.",
+    "more than predicted": "Verdict: throttled more than predicted: do others share its counter (kquota help sharing)?",
+    "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",
+}
 
 
 def _limit_texts(kind: Probe, target: _Target) -> tuple[str, ...]:

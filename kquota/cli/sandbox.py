@@ -57,10 +57,15 @@ def command() -> None:
 @_directory
 @_output
 def start(port: int | None, directory: Path, output: str) -> None:
-    """Start the sandbox and print its connect string."""
+    """Start the sandbox and print its connect string; a sandbox that runs already goes on running."""
     from kquota import sandbox
 
-    state = sandbox.start(directory, port)
+    running = sandbox.status(directory)
+    if running is not None and port in (None, running.port):
+        note(f"the sandbox in {running.directory} runs already")
+        state = running
+    else:
+        state = sandbox.start(directory, port)
     _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
 
 

@@ -14,7 +14,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import ADDRESSES
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, shows_progress, warn
+from kquota.cli.streams import console, shows_progress, warn, wrote
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def command(
         from kquota.cli.plot import write_plot
 
         write_plot(result, plot)
+        wrote(plot)
     from kquota.cli.simulation import print_result
 
     print_result(result, workload, generation, output, top=top, charts=charts)
@@ -211,7 +212,7 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
         from kquota.audit.events import read_events, spread_events
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
-        raise MissingDependency(f"--events needs {error.name}", hint="pip install 'kquota[audit]'") from None
+        raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
     from kquota.core.simulation import Brokers
 
     recording = read_events(paths, "auto", ReadSettings(), Brokers())

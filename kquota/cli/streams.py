@@ -11,6 +11,8 @@ import click
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
 C = TypeVar("C", bound=click.Command)
@@ -116,6 +118,11 @@ def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():
         say(text)
+
+
+def wrote(path: Path, then: str = "") -> None:
+    """Names a file that was written, on stderr, and what to do with it `then`."""
+    note(f"wrote {path}" + (f"; {then}" if then else ""))
 
 
 def ask(question: str, *, done: str, yes: str) -> None:

@@ -168,7 +168,7 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
-        raise MissingDependency(f"the audit needs {error.name}", hint="pip install 'kquota[audit]'") from None
+        raise MissingDependency(f"the audit needs {error.name}", extra="audit") from None
     return AuditSettings(
         quotas=quotas,
         generation=generation,

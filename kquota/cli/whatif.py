@@ -80,7 +80,7 @@ def replay(
         from kquota.audit.settings import AuditSettings
         from kquota.audit.whatif import compare
     except ImportError as error:
-        raise MissingDependency(f"--usage needs {error.name}", hint="pip install 'kquota[audit]'") from None
+        raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(options)
     if broker is not None:
         before, after = broker.static.added_to(before), broker.static.added_to(after)

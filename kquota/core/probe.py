@@ -110,6 +110,22 @@ class Throttling:
         return cls(sum(throttled), len(throttled), max(throttled, default=0))
 
 
+class Agreement(enum.Enum):
+    """Whether the broker throttled as predicted."""
+
+    NOT_THROTTLED = "not throttled"
+    """Neither observed nor predicted: the limit, if there is one, was not reached."""
+    AS_PREDICTED = "as predicted"
+    MORE = "more than predicted"
+    LESS = "less than predicted"
+
+
+_NEAR: Final = 0.05
+"""How far the observed total may lie outside the predicted range, as a share of the range's end."""
+_NOISE: Final = 0.01
+"""Throttle time below this share of the run is jitter of the client's clock and of the network, or one late answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What was observed, and what was predicted: a range where the client cannot know what the broker charged."""
@@ -127,6 +143,19 @@ class Comparison:
         """Predicted over observed total throttle time, least and most; None where nothing was observed."""
         observed = self.observed.total_ms
         return (self.least.total_ms / observed, self.most.total_ms / observed) if observed else None
+
+    @property
+    def agreement(self) -> Agreement:
+        """The verdict of the probe: within 5 % of the predicted range, give or take 1 % of the run, is as predicted."""
+        noise = _NOISE * self.duration_ms
+        observed, least, most = self.observed.total_ms, self.least.total_ms, self.most.total_ms
+        if max(observed, most) <= noise:
+            return Agreement.NOT_THROTTLED
+        if observed > most * (1 + _NEAR) + noise:
+            return Agreement.MORE
+        if observed < least * (1 - _NEAR) - noise:
+            return Agreement.LESS
+        return Agreement.AS_PREDICTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,16 +148,34 @@ def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
         if match:
             prefix = match["prefix"]
             return _BYTE_UNITS["k" if prefix == "K" else prefix]
-        hint = "bytes per second, such as 1048576, 10MB (10^6) or 10MiB (2^20)"
+        hint = _meant(text, unit) or "bytes per second, such as 1048576, 10MB (10^6) or 10MiB (2^20)"
         raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
     if key is QuotaKey.REQUEST_PERCENTAGE and unit == "%":
         return 1
-    if key.unit.endswith("/s") and unit == "/s":
+    # `humanize` prints the whole unit, and kquota reads the values that it prints.
+    if key.unit.endswith("/s") and unit in ("/s", key.unit):
         return 1
     hint = f"{key} is a number of {key.unit}"
     raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
 
 
+_NEARLY_BYTES = re.compile(r"(?P<prefix>[kmgt])(?P<binary>i?)(?:b|bytes?)?(?:/s(?:ec)?|ps)?", re.ASCII | re.I)
+_BITS = re.compile(r"[KMGT]i?b(?!y)", re.ASCII)
+"""`Mb` is how people write megabits, which may be meant."""
+
+
+def _meant(text: str, unit: str) -> str | None:
+    """A question that names the unit which an almost correct unit of bytes stands for; None where none is near."""
+    match = _NEARLY_BYTES.fullmatch(unit)
+    if match is None or _BITS.match(unit):
+        return None
+    prefix = match["prefix"].upper() if match["binary"] or match["prefix"] not in "kK" else "k"
+    meant = f"{prefix}{'i' if match['binary'] else ''}B"
+    return f"did you mean {text.strip()[: -len(unit)].rstrip()}{meant}?"
+
+
+_GROUPED = re.compile(r"\s*\d{1,3}([_,' ])\d{3}(?:\1\d{3})*\s*", re.ASCII)
+"""A number whose thousands are set apart."""
 _NO_LIMIT = ("unlimited", "none", "off")
 """What people write for no limit, which is no value."""
 
@@ -169,9 +187,13 @@ def parse_value(key: QuotaKey, text: str) -> Value:
     number within the key's type: what KRaft rejects, and what a ZooKeeper-mode broker cannot parse at start-up, stops
     at the door.
     """
+    if not text.strip():
+        raise InputError(f"{key}: no value is given", hint=f"a positive number of {key.unit}")
+    if _GROUPED.fullmatch(text):
+        raise InputError(f"{key}: {text!r} is not a number", hint=f"did you mean {re.sub('[^0-9]', '', text)}?")
     match = _NUMBER.match(text)
     if match is None:
-        what = "empty" if not text.strip() else f"{text!r}"
+        what = repr(text)
         lifts = "; to lift a limit, delete the key" if text.strip().lower() in _NO_LIMIT else ""
         raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}{lifts}")
     if len(match["number"]) > _LONGEST_NUMBER:

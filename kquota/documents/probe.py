@@ -44,6 +44,7 @@ def probe_document(
         "duration_ms": result.duration_ms,
         "observed": _throttling(result.observed),
         "predicted": {"least": _throttling(result.least), "most": _throttling(result.most)},
+        "verdict": result.agreement.value,
         "ratio": None if result.ratio is None else list(result.ratio),
     }
 

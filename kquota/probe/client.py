@@ -44,7 +44,7 @@ def require() -> None:
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
-        raise MissingDependency("the probe needs confluent-kafka", hint="pip install 'kquota[probe]'") from None
+        raise MissingDependency("the probe needs confluent-kafka", extra="probe") from None
 
 
 class Watch(logging.Handler):

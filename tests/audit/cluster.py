@@ -19,7 +19,7 @@ import pyspark
 
 from tests.processes import Processes, free_ports
 
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 240.0
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
 
 

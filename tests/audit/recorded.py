@@ -90,6 +90,15 @@ def throttled(recording: Recording) -> list[dict[str, Any]]:
     return [row for row in rows if row["logged_throttled_events"] and row["verdict"] != "undetermined"]
 
 
+def counters() -> list[tuple[str, str, str, str]]:
+    """The name of the recording, the broker, the key and the sensor of each counter that was throttled."""
+    return [
+        (recording.name, row["broker"], row["key"], row["sensor"])
+        for recording in RECORDINGS
+        for row in throttled(recording)
+    ]
+
+
 def accuracy_table() -> str:
     """Per throttled counter of each recording, the audit beside the broker itself, as Markdown tables."""
     return "\n".join(f"{recording.title}:\n\n{_table(recording)}" for recording in RECORDINGS)

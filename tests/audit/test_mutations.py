@@ -367,7 +367,7 @@ def whole(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Audit
     return result
 
 
-@pytest.mark.parametrize("engine", ["one process", "two processes", "spark"])
+@pytest.mark.parametrize("engine", ["one process", "two processes", pytest.param("spark", marks=pytest.mark.server)])
 def test_a_rotated_log_tells_what_a_whole_one_does(
     lines: list[bytes], whole: AuditResult, tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:

@@ -31,14 +31,14 @@ def broker() -> Iterator[KafkaBroker]:
         admin = AdminClient(broker.client("admin"))
         topics = [NewTopic("usage", 3, 1), NewTopic("empty", 1, 1)]
         for future in admin.create_topics(topics).values():
-            future.result(30)
+            future.result(60)
         rows = [json.dumps(row).encode() for row in oracle.usage_table(EVENTS).to_pylist()]
         plain = Producer(broker.client("admin"))
         for number, row in enumerate(rows[:3000]):
             plain.produce("usage", row, partition=number % 3)
         plain.produce("usage", b"no JSON", partition=1)
         plain.produce("usage", None, key=b"k", partition=1)
-        assert plain.flush(30) == 0
+        assert plain.flush(60) == 0
         careful: Any = Producer({**broker.client("admin"), "transactional.id": "t"})
         careful.init_transactions(30)
         for keep in (True, False):
@@ -46,7 +46,7 @@ def broker() -> Iterator[KafkaBroker]:
             for number, row in enumerate(rows[3000:]):
                 careful.produce("usage", row, partition=number % 3)
             # What is aborted was sent; an end before the broker knows of a partition is INVALID_TXN_STATE.
-            assert careful.flush(30) == 0
+            assert careful.flush(60) == 0
             if keep:
                 careful.commit_transaction(30)
             else:

@@ -199,7 +199,7 @@ def cluster(certificates: Certificates, authorization_server: AuthorizationServe
             assert added.returncode == 0, added.stderr
         admin = AdminClient(broker.client())
         for acl in admin.create_acls([_may("bob", AclOperation.DESCRIBE_CONFIGS)]).values():
-            acl.result(10)
+            acl.result(60)
         yield Cluster(broker)
 
 

@@ -11,7 +11,7 @@ from kquota.backends import znode
 # The nodes of a user's credentials as Kafka's tool writes them (`ScramCredentialUtils.credentialToString`).
 CREDENTIALS = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
 _ITERATIONS = 4096
-_VISIBLE_S = 10.0
+_VISIBLE_S = 60.0
 
 
 class Neighbour(Protocol):

@@ -39,7 +39,7 @@ def kquota(*arguments: str, cwd: Path, **environment: str) -> Ran:
         env=clean | {"PYTHONPATH": str(ROOT)} | environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     shows_nothing(done.stdout + done.stderr)

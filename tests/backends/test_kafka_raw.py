@@ -25,7 +25,7 @@ def raw(kraft: KafkaBroker) -> Iterator[RawQuotas]:
 
 def shown(raw: RawQuotas, expected: list[RawQuota]) -> list[RawQuota]:
     """What the broker shows once it is that, or at last; its copy of the metadata lags behind."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (quotas := raw.describe(PAIRS)) != expected and time.monotonic() < deadline:
         time.sleep(0.01)
     return quotas

@@ -94,10 +94,10 @@ backend.close()
 """
     command = [sys.executable, "-c", code, secured_zookeeper.plain]
     started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout == f"ZooKeeper at {secured_zookeeper.plain} refused the authentication\n" * 2
     assert done.stderr == ""
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 25
 
 
 def test_the_password_is_in_no_repr() -> None:

@@ -150,7 +150,7 @@ def test_without_the_library_pkcs12_names_the_extra(folder: Path, monkeypatch: p
     with pytest.raises(MissingDependency, match="cryptography") as raised:
         stores.trusted(folder / "trust.p12", STORE)
 
-    assert raised.value.hint == "pip install 'kquota[stores]'"
+    assert raised.value.extra == "stores"
     assert stores.trusted(folder / "trust.jks", STORE).text
 
 

@@ -29,7 +29,7 @@ PAIR = Entity(user="CN=a, b", client_id=DEFAULT)
 Told = tuple[Entity, dict[QuotaKey, float], dict[QuotaKey, float]]
 
 
-def told(watch: QuotaWatch, count: int = 1, within_s: float = 15.0) -> list[Told]:
+def told(watch: QuotaWatch, count: int = 1, within_s: float = 60.0) -> list[Told]:
     """The changes up to that many; fails when they do not come in time."""
     changes: list[Told] = []
     end = time.monotonic() + within_s

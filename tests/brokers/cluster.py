@@ -96,7 +96,7 @@ class KafkaCluster(Nodes):
     output when the brokers do not answer within `ready_seconds`.
     """
 
-    def __init__(self, release: Release, *, brokers: int = 2, heap: str = "768m", ready_seconds: float = 90) -> None:
+    def __init__(self, release: Release, *, brokers: int = 2, heap: str = "768m", ready_seconds: float = 240) -> None:
         super().__init__("cluster")
         self.release = release
         self._brokers = range(CONTROLLER + 1, CONTROLLER + 1 + brokers)

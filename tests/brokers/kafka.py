@@ -88,7 +88,7 @@ class KafkaBroker(Nodes):
         listeners: Sequence[Listener] = (),
         jvm_flags: Sequence[str] = (),
         heap: str = "512m",
-        ready_seconds: float = 60,
+        ready_seconds: float = 240,
     ) -> None:
         super().__init__("kafka")
         self._settings = dict(settings or {})
@@ -133,7 +133,7 @@ class KafkaBroker(Nodes):
         bootstrap: str | None = None,
         jvm_flags: tuple[str, ...] = (),
         as_shipped: bool = False,
-        timeout: float = 60,
+        timeout: float = 240,
     ) -> subprocess.CompletedProcess[str]:
         """Runs Kafka's own kafka-configs against this broker; output is captured.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,7 +34,11 @@ def retrieve(name: str, coordinates: Sequence[str], without: Sequence[str] = ())
     if maven is None:
         raise RuntimeError(f"mvn is not on PATH: the jars of {name!r} ({', '.join(coordinates)}) need Apache Maven")
     JARS.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=JARS) as scratch:
+    # One at a time: Maven's local repository is not made for several that write to it.
+    with (JARS / ".lock").open("ab") as lock, tempfile.TemporaryDirectory(prefix=f".{name}-", dir=JARS) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _retrieved(target) == wanted:  # another worker was faster
+            return target
         pom = Path(scratch, "pom.xml")
         pom.write_text(_pom(coordinates, without), encoding="utf-8")
         jars = Path(scratch, "jars")

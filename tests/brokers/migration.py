@@ -20,7 +20,7 @@ COORDINATES = (
     # The binding of slf4j to the log4j that Kafka brings; Kafka itself leaves it to its distribution.
     "org.slf4j:slf4j-reload4j:1.7.36",
 )
-_READY_S = 120
+_READY_S = 240
 _LOG4J = """\
 log4j.rootLogger=WARN, out
 log4j.logger.org.apache.kafka.metadata.migration=INFO

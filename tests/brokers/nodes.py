@@ -45,8 +45,14 @@ rootLogger.appenderRef.server.ref = server
 
 
 def new_cluster_id() -> str:
-    """A cluster's id as Kafka makes them: 16 random bytes in URL-safe Base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A cluster's id, drawn as Kafka's `Uuid.randomUuid` does it: a random UUID in URL-safe Base64.
+
+    Kafka's tools take an id with a leading `-` for an option, so such an id is drawn again. Kafka's reserved ids are
+    no random UUIDs, which carry their version.
+    """
+    while (drawn := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return drawn
 
 
 def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
@@ -69,7 +75,7 @@ class Nodes(Processes):
     def _run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
         """Runs one of Kafka's tools. Raises RuntimeError when it fails."""
         command = self.command(main, *args, options=options)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
 

@@ -9,7 +9,7 @@ from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes, new_cluster_id
 from tests.processes import free_ports
 
-_READY_S = 90
+_READY_S = 240
 
 _NODE = """\
 process.roles={role}

@@ -33,7 +33,7 @@ def test_a_producer_over_its_quota_is_throttled_and_logged(broker: KafkaBroker) 
     altered = broker.kafka_configs(*quota)
     assert altered.returncode == 0, altered.stderr
     admin = AdminClient(broker.client("admin"))  # named: its futures fail once it is gone
-    admin.create_topics([NewTopic("load", 1, 1)])["load"].result(10)
+    admin.create_topics([NewTopic("load", 1, 1)])["load"].result(60)
     throttled: list[float] = []
 
     def on_throttle(event: ThrottleEvent) -> None:
@@ -41,7 +41,7 @@ def test_a_producer_over_its_quota_is_throttled_and_logged(broker: KafkaBroker) 
 
     settings = {"client.id": "writer", "linger.ms": 0, "throttle_cb": on_throttle}
     producer = Producer({**broker.client("alice"), **settings})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(throttled) and time.monotonic() < deadline:
         producer.produce("load", b"x" * 50_000)
         producer.flush(5)

@@ -62,7 +62,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with KafkaBroker(settings=AT_ONCE, jvm_flags=jmx_flags(port)) as broker:
         admin = AdminClient(broker.client())
         (created,) = admin.create_topics([NewTopic("t", 1, 1)]).values()
-        created.result(20)
+        created.result(60)
         with KafkaBackend(broker.bootstrap) as backend:
             backend.alter([Alteration(Entity(user=user), set={PRODUCE: limit}) for user, limit in LIMITS.items()])
         clients = [threading.Thread(target=send, args=(broker, user, over)) for user in LIMITS]

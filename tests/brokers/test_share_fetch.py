@@ -80,7 +80,7 @@ def lines(broker: KafkaBroker, client_id: str, api: str) -> list[Line]:
 def fill(broker: KafkaBroker) -> None:
     """Creates the topic, and batches of the same size in it."""
     admin = AdminClient(broker.client())
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
     config = {"client.id": "share-filler", "batch.num.messages": BATCH_RECORDS, "linger.ms": 500}
     producer = Producer({**broker.client(), **config, "max.in.flight": 1})
     for _ in range(BATCHES * BATCH_RECORDS):
@@ -108,7 +108,7 @@ def share_consumer(broker: KafkaBroker, client_id: str, folder: Path) -> Iterato
             return lines(broker, client_id, "SHARE_FETCH")
 
         yield seen
-        consumer.communicate(timeout=30)
+        consumer.communicate(timeout=120)
         assert consumer.returncode == 0, log.read_text()
     finally:
         consumer.kill()
@@ -117,7 +117,7 @@ def share_consumer(broker: KafkaBroker, client_id: str, folder: Path) -> Iterato
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Waits, for 90 s at most."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.25)

@@ -73,7 +73,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         *,
         settings: Mapping[str, str] | None = None,
         heap: str = "512m",
-        ready_seconds: float = 60,
+        ready_seconds: float = 240,
     ) -> None:
         super().__init__(settings=settings, heap=heap, ready_seconds=ready_seconds)
         self.zookeeper = zookeeper

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+from tests.warm import Forks
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,14 @@ class Kquota(Protocol):
 
 
 @pytest.fixture
-def kquota(tmp_path: Path) -> Kquota:
+def kquota(tmp_path: Path, forks: Forks) -> Kquota:
     """A kquota that runs in an empty folder, without the developer's own settings."""
 
     def run(*arguments: str, **environment: str) -> Ran:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
         clean |= {"XDG_CONFIG_HOME": str(tmp_path / ".config"), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
-        done = subprocess.run(
-            [sys.executable, "-m", "kquota", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=clean | {"PYTHONPATH": str(Path(__file__).parents[2])} | environment,
-            timeout=300,
-            check=False,
-        )
+        clean |= {"PYTHONPATH": str(Path(__file__).parents[2])} | environment
+        done = forks.run(arguments, tmp_path, clean, timeout=300)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

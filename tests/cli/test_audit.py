@@ -103,7 +103,7 @@ def test_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
     ) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)

@@ -63,7 +63,10 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     done = kquota("describe", "--zookeeper", filled, *arguments.split())
 
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("no quotas are set\n")
+    assert done.err.startswith("no quotas are set")
+    kind, name = arguments.removeprefix("--").split()
+    asks = f"no quotas are set for {kind}={name}; 'kquota resolve --{kind} {name}' shows the quota that governs it"
+    assert done.err.splitlines()[0] == ("no quotas are set" if kind == "ip" else asks)
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
 
@@ -73,7 +76,7 @@ def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
 
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
-        "no quotas are set",
+        "no quotas are set for client-id=app1; 'kquota resolve --client app1' shows the quota that governs it",
         "there are quotas of user=alice,client-id=app1: --no-strict shows them",
     ]
 
@@ -229,7 +232,7 @@ def test_delete(kquota: Kquota, filled: str) -> None:
         ("--user alice --add-config producer_byte_rate=NaN", 3, "not a number"),
         ("--user alice --add-config request_percentage=Infinity", 3, "not a number"),
         ("--user alice --add-config producer_byte_rate=abc", 3, "not a number"),
-        ("--user alice --add-config producer_byte_rate=", 3, "empty"),
+        ("--user alice --add-config producer_byte_rate=", 3, "no value is given"),
         ("--user alice --add-config producer_byte_rate=1.5", 3, "whole number"),
         ("--user alice --add-config producer_byte_rate=1,024", 3, "key=value"),
         ("--user alice --add-config producer_byte_rate", 3, "key=value"),

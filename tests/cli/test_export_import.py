@@ -121,6 +121,7 @@ def tool(folder: Path, command: list[str]) -> str:
     return str(script)
 
 
+@pytest.mark.server
 def test_kafkas_own_tool_runs_what_was_exported(tmp_path: Path) -> None:
     """Kafka's tool sets, and prints, exactly what was exported; kquota's drop-in does the same."""
     exported = kafka_configs.export(TRICKY)

@@ -183,7 +183,7 @@ def test_a_real_migration(kquota: Kquota, chroot: str) -> None:
         for finding in found:
             for command in finding["commands"]:
                 assert kquota(*shlex.split(command)[1:], "--wait").code == 0, command
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             left = json.loads(kquota(*check).out)["findings"]
             # The controller writes to ZooKeeper a moment later.

@@ -36,7 +36,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 
 def topics(broker: KafkaBroker) -> set[str]:
-    return set(AdminClient(broker.client()).list_topics(timeout=10).topics)
+    return set(AdminClient(broker.client()).list_topics(timeout=60).topics)
 
 
 def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
@@ -96,12 +96,12 @@ def test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed(
     command = command_line(broker, case, 60, tmp_path)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not any(name.startswith("probe-") for name in topics(broker)) and time.monotonic() < deadline:
             time.sleep(0.05)
         for number in signals:
             process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=90)
     finally:
         process.kill()
 
@@ -123,11 +123,11 @@ def test_after_sigterm_a_topic_of_its_own_is_gone(broker: KafkaBroker) -> None:
         text=True,
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while "ended" not in topics(broker) and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=90)
     finally:
         process.kill()
 
@@ -189,7 +189,8 @@ def test_without_confluent_kafka(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("probe", "produce", "--topic", "x", "--bootstrap-server", "127.0.0.1:1", PYTHONPATH=path)
 
     assert done.code == 8
-    assert done.complaint == "kquota: the probe needs confluent-kafka (pip install 'kquota[probe]')"
+    assert done.complaint.startswith("kquota: the probe needs confluent-kafka (pip install ")
+    assert done.complaint.endswith("[probe]')")
 
 
 def test_nobody_there(kquota: Kquota) -> None:

@@ -56,7 +56,7 @@ class Watching:
 
     def end(self) -> tuple[int, str, str]:
         """The exit code, and what else was printed."""
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=90)
         return self.process.returncode, out.decode(), err.decode()
 
     def kill(self) -> None:
@@ -66,7 +66,7 @@ class Watching:
     @staticmethod
     def _line(stream: object) -> str:
         assert hasattr(stream, "fileno")
-        text, end = b"", time.monotonic() + 30
+        text, end = b"", time.monotonic() + 90
         while not text.endswith(b"\n"):  # unbuffered: nothing that select does not see
             ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
             assert ready, text

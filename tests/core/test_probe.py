@@ -6,6 +6,8 @@ import pytest
 
 from kquota.core.enforcement import FetchSensor, Generation, MutationSensor, ProduceSensor, QuotaWindows
 from kquota.core.probe import (
+    Agreement,
+    Comparison,
     Exchange,
     Limits,
     Opening,
@@ -111,3 +113,23 @@ def test_nothing_seen_is_nothing_predicted() -> None:
         if result is not None:
             assert (result.events, result.observed.total_ms, result.most.total_ms) == (0, 0, 0)
             assert result.ratio is None
+
+
+@pytest.mark.parametrize(
+    ("observed", "least", "most", "verdict"),
+    [
+        (0, 0, 0, Agreement.NOT_THROTTLED),
+        (91, 0, 0, Agreement.NOT_THROTTLED),  # jitter of four connections
+        (20_000, 19_700, 19_700, Agreement.AS_PREDICTED),
+        (20_000, 0, 30_000, Agreement.AS_PREDICTED),
+        (20_000, 0, 0, Agreement.MORE),
+        (20_000, 10_000, 12_000, Agreement.MORE),
+        (0, 5_000, 5_000, Agreement.LESS),
+        (10_000, 12_000, 15_000, Agreement.LESS),
+    ],
+)
+def test_a_probe_ends_in_a_verdict(observed: int, least: int, most: int, verdict: Agreement) -> None:
+    """Jitter is no throttling, and a prediction that came near is right."""
+    run = [Throttling(total, min(total, 1), total) for total in (observed, least, most)]
+
+    assert Comparison(300, 300, 30_000, *run).agreement is verdict

@@ -43,10 +43,39 @@ def test_what_is_formatted_reads_back_exactly(key_and_value: tuple[QuotaKey, Val
 def test_what_people_see_is_exact(key_and_value: tuple[QuotaKey, Value]) -> None:
     key, value = key_and_value
     text = humanize(key, value)
-    if key.unit == "bytes/s" or key is REQUEST:
-        assert parse_value(key, text) == value
-    else:
+    assert parse_value(key, text) == value
+    if key.unit != "bytes/s" and key is not REQUEST:
         assert text == f"{format_value(key, value)} {key.unit}"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "meant"),
+    [
+        (PRODUCE, "10mb", "10MB"),
+        (PRODUCE, "10M", "10MB"),
+        (PRODUCE, "10 G", "10GB"),
+        (PRODUCE, "10Mi", "10MiB"),
+        (PRODUCE, "1.5mib/s", "1.5MiB"),
+        (PRODUCE, "10K", "10kB"),
+        (PRODUCE, "10Mbytes", "10MB"),
+        (PRODUCE, "1_000_000", "1000000"),
+        (PRODUCE, "1,000,000", "1000000"),
+        (CONNECTION, "1'000", "1000"),
+    ],
+)
+def test_a_value_that_is_nearly_right_gets_a_suggestion_that_is_right(key: QuotaKey, text: str, meant: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_value(key, text)
+    assert caught.value.hint == f"did you mean {meant}?"
+    parse_value(key, meant)
+
+
+@pytest.mark.parametrize("text", ["10Mb", "10Gib", "10 Mbit/s", "10 parsecs"])
+def test_a_unit_that_may_mean_bits_gets_no_suggestion(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_value(PRODUCE, text)
+    assert caught.value.hint is not None
+    assert "did you mean" not in caught.value.hint
 
 
 @pytest.mark.parametrize(

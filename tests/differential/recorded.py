@@ -80,6 +80,8 @@ def _lines() -> Iterator[tuple[str, bool]]:
         yield f"--user alice --alter --add-config {value}", False
     for value in _IP_VALUES:
         yield f"--ip 10.0.0.7 --alter --add-config {value}", False
+    # Nobody may connect any more from where the cases come from: the cases after this one hold only on a clean server.
+    yield "--ip 127.0.0.1 --alter --add-config connection_creation_rate=0", False
     for entity in ("--user alice", "--client app1", "--user alice --client app1", "--user-defaults --client-defaults"):
         yield f"{entity} --alter --delete-config producer_byte_rate", True
     yield "--ip-defaults --alter --delete-config connection_creation_rate", True

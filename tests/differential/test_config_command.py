@@ -31,7 +31,7 @@ SEQUENCES = settings().max_examples * 2 // 5
 """How many sequences of command lines each cluster sees."""
 MARKER = {"user": "marker"}
 """An entity that no command line names: once it shows what was written last, everything before it shows as well."""
-_VISIBLE_S = 10.0
+_VISIBLE_S = 60.0
 Nodes = Mapping[str, str | None]
 Run = Callable[[Sequence[str]], tuple[int, str, str]]
 

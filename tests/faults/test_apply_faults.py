@@ -35,7 +35,7 @@ COUNT = 10_000
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 OLD = {Entity(user=f"u{number:05}"): {KEY: 1000} for number in range(0, COUNT, 2)}
 """Every second entity is there before, so that a plan creates as many as it updates."""
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @dataclass

@@ -20,7 +20,7 @@ from kquota.errors import Unreachable
 from kquota.sandbox import JARS, pyspark_jars
 from tests.processes import Processes, free_ports, java
 
-_READY_S = 60
+_READY_S = 180
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 
 

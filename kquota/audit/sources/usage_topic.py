@@ -89,9 +89,7 @@ def _consumer(settings: Mapping[str, Any]) -> tuple[Any, Any]:
     try:
         import confluent_kafka
     except ImportError:
-        raise MissingDependency(
-            "reading a topic needs confluent-kafka", hint="pip install 'kquota[audit,probe]'"
-        ) from None
+        raise MissingDependency("reading a topic needs confluent-kafka", extra="audit,probe") from None
     own = {
         "group.id": "kquota-audit",  # a consumer must have one; without commits and subscriptions nobody learns of it
         "enable.auto.commit": False,

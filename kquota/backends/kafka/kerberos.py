@@ -32,9 +32,7 @@ class Kerberos:
         try:
             import gssapi
         except ImportError:
-            raise MissingDependency(
-                "GSSAPI (Kerberos) needs the package gssapi", hint="pip install 'kquota[gssapi]'"
-            ) from None
+            raise MissingDependency("GSSAPI (Kerberos) needs the package gssapi", extra="gssapi") from None
         try:
             yield from self._exchange(gssapi, host)
         except gssapi.exceptions.GSSError as error:

@@ -27,7 +27,7 @@ class MskIam:
             from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer
         except ImportError:
             raise MissingDependency(
-                "AWS_MSK_IAM needs the package aws-msk-iam-sasl-signer-python", hint="pip install 'kquota[msk]'"
+                "AWS_MSK_IAM needs the package aws-msk-iam-sasl-signer-python", extra="msk"
             ) from None
         region = self._region(host)
         try:

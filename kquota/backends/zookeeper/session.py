@@ -73,7 +73,7 @@ class Session:
         """Connects. Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there)."""
         security = self._security
         if security.uses_sasl and importlib.util.find_spec("puresasl") is None:
-            raise MissingDependency("SASL to ZooKeeper needs the package pure-sasl", hint="pip install 'kquota[sasl]'")
+            raise MissingDependency("SASL to ZooKeeper needs the package pure-sasl", extra="sasl")
         deadline = time.monotonic() + self._timeout_s
         if security.tls is not None:
             self._tls_context = client_context(security.tls)

@@ -63,7 +63,7 @@ def check_report(path: Path) -> None:
     try:
         import jinja2  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"--report needs {error.name}", hint="pip install 'kquota[report]'") from None
+        raise MissingDependency(f"--report needs {error.name}", extra="report") from None
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -117,8 +117,10 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
             return _compiled_kernel()
         except ImportError as error:
             if mode is Mode.COMPILED:
-                hint = "pip install 'kquota[audit]'; without numba the same code runs plain, only slower"
-                raise MissingDependency("the compiled kernel needs numba", hint=hint) from error
+                raise MissingDependency(
+                    "the compiled kernel needs numba; without numba the same code runs plain, only slower",
+                    extra="kernel",
+                ) from error
     return _plain_kernel()
 
 

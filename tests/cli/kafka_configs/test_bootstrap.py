@@ -17,7 +17,7 @@ def bootstrap(kraft: KafkaBroker) -> str:
 
 def settled(tool: Tool, line: str, out: str) -> Ran:
     """What a describe prints once it prints that, or at last; a broker's own copy of the metadata lags behind."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (ran := tool(line)).out != out and time.monotonic() < deadline:
         time.sleep(0.01)
     return ran

@@ -1,0 +1,105 @@
+"""What the tests stand on: ids, ports and the order leave nothing to chance."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.nodes import new_cluster_id
+from tests.processes import free_ports
+from tests.scheduling import LONG, UNITS, WITH_SERVERS, unit_of
+from tests.warm import Forks
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_no_cluster_id_is_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `Uuid.randomUuid` has it; `kafka-storage format -t -abc` fails."""
+    drawn = iter([uuid.UUID(bytes=bytes([first]) * 16) for first in (0xF8, 0xFB, 0x61)])
+    monkeypatch.setattr(uuid, "uuid4", lambda: next(drawn))
+    assert new_cluster_id() == "YWFhYWFhYWFhYWFhYWFhYQ"
+
+
+def test_free_ports_are_reserved_between_processes() -> None:
+    """Also while no server listens there; the ports of connections (`ip_local_port_range`) are left alone."""
+    mine = free_ports(20)
+    script = f"from tests import processes; processes._PORTS = {mine[:-1]}; print(processes.free_ports(1))"
+    other = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert len({*mine, *free_ports(20)}) == 40
+    assert max(mine) < 32_768
+    assert "no port is free" in other.stderr, other.stdout
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Callable[..., list[str]]:
+    """Runs two modules of 20 tests each under this suite's conftest, and returns the order in which they ran."""
+    for name in ("a", "b"):
+        tests = "".join(f"def test_{number}(): print('ran {name}{number}')\n" for number in range(20))
+        (tmp_path / f"test_{name}.py").write_text(tests)
+
+    def run(*options: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", "--rootdir", str(tmp_path), *options]
+        done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert "40 passed" in done.stdout.splitlines()[-1]
+        return [line.split("ran ")[1] for line in done.stdout.splitlines() if "ran " in line]
+
+    return run
+
+
+def test_the_order_is_random_within_modules_and_can_be_repeated(sample: Callable[..., list[str]]) -> None:
+    first = sample("--order", "7")
+    assert sample("--order", "7") == first
+    assert sample("--order", "8") != first
+    written = [f"{name}{number}" for name in "ab" for number in range(20)]
+    assert (sorted(first), first != written) == (sorted(written), True)
+    assert [test[0] for test in first] == ["a"] * 20 + ["b"] * 20
+
+
+def test_every_module_that_is_scheduled_is_there() -> None:
+    """A module that was renamed would lose its place, and its server would start twice."""
+    for place in {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys() | {*WITH_SERVERS}:
+        assert (ROOT / place).exists(), place
+    assert unit_of("tests/audit/test_job.py::test_x[a::b]") == unit_of("tests/audit/test_judge.py::test_y") == "Spark"
+    assert unit_of("tests/core/test_plan.py::test_x") == "tests/core/test_plan.py"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--version",
+        "resolve --quotas quotas.yaml --user aliceé\udcff -o json",
+        "resolve --quotas none.yaml --user alice",
+        "describe --zookeeper 127.0.0.1:1",
+        "audit usage.csv --quotas quotas.yaml --fail-on throttled",
+        "simulate --nonsense",
+    ],
+)
+def test_a_fork_does_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
+    """With its folder, environment, streams and exit code."""
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 1}}\n"
+    )
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,api,bytes\n0,1,alice,produce,99\n1,1,alice,produce,99\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    arguments = line.split()
+
+    forked = forks.run(arguments, tmp_path, environment, timeout=300)
+
+    command = [sys.executable, "-m", "kquota", *arguments]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (forked.returncode, forked.stdout, forked.stderr) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_fork_that_takes_too_long_is_ended(forks: Forks, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with pytest.raises(subprocess.TimeoutExpired):
+        forks.run(["--version"], tmp_path, environment, timeout=0)
+    assert forks.run(["--version"], tmp_path, environment, timeout=300).returncode == 0
