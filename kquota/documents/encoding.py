@@ -38,7 +38,12 @@ LARGEST_YAML: Final = 4 << 20
 
 def to_json(document: Mapping[str, Any]) -> str:
     """Indented JSON, ending in a newline; raises ValueError rather than print NaN or Infinity, which JSON has not."""
-    return _spelled_out(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    # With an indent the encoder makes a text of every bracket and comma: all of them at once are gigabytes.
+    pieces = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False).iterencode(document)
+    parts = []
+    while part := "".join(itertools.islice(pieces, 10_000)):
+        parts.append(_spelled_out(part))
+    return "".join([*parts, "\n"])
 
 
 def to_json_line(document: Mapping[str, Any]) -> str:
