@@ -40,10 +40,7 @@ _MOST_KNOWN = 10_000
 
 
 def read(text: str, marks: Marks | None = None) -> Any:
-    """The document in the text; `marks` is told the lines. Raises NotPlain.
-
-    Collections on one line that are written alike are one object, as those behind an alias are.
-    """
+    """The document in the text; `marks` gets the lines. Raises NotPlain."""
     if _STRANGE.search(text):
         raise NotPlain
     return _Reader(text, marks).document()
@@ -133,17 +130,20 @@ class _Reader:
 
     def _inline(self, text: str) -> Any:
         """A scalar or a flow collection, with a comment behind it."""
-        try:
-            return self._known[text]
-        except KeyError:
-            pass
+        known = self._known.get(text)
+        if known is not None:
+            # Each has its own: an edit of one is none of the others.
+            return known.copy() if isinstance(known, dict) else known
         if _FREE.match(text):
             value = self._scalar(text.rstrip(" "), free=True)
         else:
             value, at = self._value(text, 0, 0)
             if _COMMENT.match(text, at) is None:
                 raise NotPlain
-        if len(self._known) < _MOST_KNOWN:
+        is_flat = not isinstance(value, list) and (
+            not isinstance(value, dict) or not any(isinstance(part, dict | list) for part in value.values())
+        )
+        if is_flat and len(self._known) < _MOST_KNOWN:
             self._known[text] = value
         return value
 
