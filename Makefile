@@ -3,7 +3,7 @@
 # check  formatting, lint, types, the house's import rules
 # test   what CI runs: env, check and all tests, by JOBS workers
 # quick  the tests that need no server, Java or Spark
-# nightly  every law with many more examples, and ten million events against Kafka's own classes
+# nightly  every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills
 # generate   completions, man pages and the README's tables, from the code
 # zipapp   dist/kquota.pyz: the base install as one file
 # bench  the benchmarks
@@ -68,6 +68,7 @@ quick: python $(STAMP)
 
 nightly: maven env
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
+	RACE_ROUNDS=10 KILL_EVERY=1 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py
 
 generate: env
 	$(BIN)/python -m tests.generate

@@ -1,21 +1,23 @@
 """Applying a plan: re-read, compare, validate all, journal, alter, verify, and roll back when something fails.
 
 Kafka has no transaction over several entities; what comes nearest is made here. Each change expects its entity to be as
-the plan found it, so what another writer did is never overwritten; before the first write the journal holds the way
-back; after a failure what was done is taken back.
+the plan found it; before the first write the journal holds the way back; after a failure this run takes back its own
+writes. ZooKeeper compares and sets, so no other writer is overwritten there. Brokers do not: kquota compares just
+before each write, and its own writers on one host wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from kquota.backends import QuotaBackend
+from kquota.backends import QuotaBackend, WritesAlone
 from kquota.core.alteration import AlterResult
 from kquota.core.entity import Entity
 from kquota.core.plan import Change, Plan, still_due
 from kquota.core.report import ApplyReport
-from kquota.documents.journal import Command, Journal
+from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Uncertain
 
 _BATCH = 1000
@@ -24,6 +26,8 @@ _VISIBLE_S = 30.0
 
 Progress = Callable[[int, int], None]
 """Called with how many entities are done, of how many."""
+TakeBack = Callable[[int, int], bool]
+"""Asked when a run was stopped after so many entities, of how many: whether they get their old values again."""
 
 
 def apply(
@@ -38,99 +42,159 @@ def apply(
     undoes: str | None = None,
     rollback: bool = True,
     progress: Progress = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+    take_back: TakeBack | None = None,
+    begun: Callable[[Entry], None] = lambda entry: None,
 ) -> ApplyReport:
     """Makes the changes of the plan that are still due.
 
-    `clock` gives ms since the epoch. Raises Conflict when an entity is neither as the plan found it nor as it wants it,
-    the error of the first change that the cluster would refuse, and what the backend raises before the first write:
-    nothing has been written then. What happens afterwards is in the report and in the journal.
+    `clock` gives ms since the epoch. `stop` is asked before each batch of 1,000 entities; what is written by then is
+    taken back as after a failure, or as `take_back` decides. `begun` gets the journal's entry before the first write.
+
+    Raises Conflict when an entity is neither as the plan found it nor as it wants it, the error of the first change
+    that the cluster would refuse, and what the backend or the journal raises before the first write: nothing has been
+    written then. What happens afterwards is in the report and in the journal.
     """
-    due, conflicts = still_due(plan, backend.describe())
-    if conflicts:
-        named = ", ".join(map(str, conflicts[:3])) + (f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else "")
-        raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
-    pending = {change.entity for change in due.changes}
-    already = tuple(change.entity for change in plan.changes if change.entity not in pending)
-    if not due:
-        return ApplyReport(already=already)
-    for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
-        if result.error is not None:
-            raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
-    entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)
-    report = replace(_run(due.changes, backend, rollback, progress), already=already)
-    error = str(report.failed[0][1]) if report.failed else None
-    journal.finish(entry, report.outcome, now=clock(), error=error)
-    return replace(report, entry=entry.id)
+    with backend.alone() if isinstance(backend, WritesAlone) else contextlib.nullcontext():
+        due, conflicts = still_due(plan, backend.describe())
+        if conflicts:
+            named = ", ".join(map(str, conflicts[:3]))
+            named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+            raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
+        pending = {change.entity for change in due.changes}
+        already = tuple(change.entity for change in plan.changes if change.entity not in pending)
+        if not due:
+            return ApplyReport(already=already)
+        for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
+            if result.error is not None:
+                raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
+        if stop():
+            return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
+        entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)
+        begun(entry)
+        run = _Run(due.changes, backend)
+        run.write(stop, progress)
+        if not run.failed and not run.stopped:
+            report = run.verified()
+        else:
+            if run.stopped and take_back is not None and run.written:
+                rollback = take_back(len(run.written), len(due.changes))
+            report = run.ended(rollback)
+        report = replace(report, already=(*already, *report.already), entry=entry.id)
+    return _finished(report, entry, journal, clock())
 
 
-def _run(changes: Sequence[Change], backend: QuotaBackend, rollback: bool, progress: Progress) -> ApplyReport:
-    """Alters until something fails; then finds out what is there, and takes back what was done."""
-    results: list[AlterResult] = []
-    failed: list[tuple[Entity, KquotaError]] = []
-    for start in range(0, len(changes), _BATCH):
-        batch = changes[start : start + _BATCH]
+def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> ApplyReport:
+    """The report, with the journal's complaint where it cannot be told what came of it."""
+    error = str(report.failed[0][1]) if report.failed else "stopped by a signal" if report.interrupted else None
+    remains = {*report.unknown, *(change.entity for change in report.applied)}
+    untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)
+    try:
+        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched)
+    except InputError as problem:
+        return replace(report, unfinished=problem.message)
+    return report
+
+
+@dataclass
+class _Run:
+    """One run over the changes: what the cluster answered to each."""
+
+    changes: Sequence[Change]
+    backend: QuotaBackend
+    written: dict[Entity, AlterResult] = field(default_factory=dict)
+    """The writes that the cluster confirmed: those of this run, and nobody else's."""
+    already: set[Entity] = field(default_factory=set)
+    """Another writer gave them the wanted values meanwhile."""
+    failed: dict[Entity, KquotaError] = field(default_factory=dict)
+    stopped: bool = False
+
+    def write(self, stop: Callable[[], bool], progress: Progress) -> None:
+        """Alters batch by batch, until one fails or `stop` says so."""
+        for start in range(0, len(self.changes), _BATCH):
+            if stop():
+                self.stopped = True
+                return
+            batch = self.changes[start : start + _BATCH]
+            try:
+                answers = self.backend.alter([change.alteration for change in batch])
+            except KquotaError as error:
+                self.failed.update((change.entity, error) for change in batch)
+                return
+            self.written.update((answer.entity, answer) for answer in answers if answer.error is None)
+            errors = {answer.entity: answer.error for answer in answers if answer.error is not None}
+            self._heed(batch, errors)
+            if self.failed:
+                return
+            progress(min(start + _BATCH, len(self.changes)), len(self.changes))
+
+    def _heed(self, batch: Sequence[Change], errors: Mapping[Entity, KquotaError]) -> None:
+        """A conflict with a writer who wanted the same is none."""
+        doubtful = [change for change in batch if isinstance(errors.get(change.entity), Conflict)]
+        if doubtful:
+            with contextlib.suppress(KquotaError):
+                looks = [replace(change.alteration, expect=change.after) for change in doubtful]
+                seen = self.backend.alter(looks, validate_only=True)
+                self.already.update(look.entity for look in seen if look.error is None)
+        self.failed.update((entity, error) for entity, error in errors.items() if entity not in self.already)
+
+    @property
+    def _applied(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.entity in self.written)
+
+    def verified(self) -> ApplyReport:
+        """The report of a run without failure: a describe must show all that was wanted."""
         try:
-            answers = backend.alter([change.alteration for change in batch])
-        except KquotaError as error:
-            failed = [(change.entity, error) for change in batch]
-            break
-        results += answers
-        failed = [(result.entity, result.error) for result in answers if result.error is not None]
-        if failed:
-            break
-        progress(len(results), len(changes))
-    if failed:
-        return _after_failure(changes, backend, failed, rollback)
-    return ApplyReport(applied=tuple(changes), unverified=_unverified(changes, results, backend))
+            self.backend.wait_visible(self.written.values(), timeout_s=_VISIBLE_S)
+            shown = self.backend.describe()
+        except KquotaError:
+            unverified = tuple(change.entity for change in self.changes)
+        else:
+            unverified = tuple(
+                change.entity for change in self.changes if dict(shown.get(change.entity, {})) != dict(change.after)
+            )
+        return ApplyReport(self._applied, already=tuple(self.already), unverified=unverified)
 
+    def ended(self, rollback: bool) -> ApplyReport:
+        """The report of a run that did not get through; with `rollback` its own writes are taken back first.
 
-def _unverified(changes: Sequence[Change], results: Sequence[AlterResult], backend: QuotaBackend) -> tuple[Entity, ...]:
-    """The entities that a describe does not show as they were written."""
-    try:
-        backend.wait_visible(results, timeout_s=_VISIBLE_S)
-        shown = backend.describe()
-    except KquotaError:
-        return tuple(change.entity for change in changes)
-    return tuple(change.entity for change in changes if dict(shown.get(change.entity, {})) != dict(change.after))
+        Only confirmed writes are its own. Where an answer was lost nobody knows, and nothing is taken back.
+        """
+        taken_back: set[Entity] = set()
+        unknown = {entity for entity, error in self.failed.items() if isinstance(error, Uncertain)}
+        if rollback:
+            for entity, error in self._take_back().items():
+                if isinstance(error, Uncertain):
+                    unknown.add(entity)
+                elif error is None:
+                    taken_back.add(entity)
+                elif isinstance(error, Conflict):
+                    self.failed[entity] = Conflict(f"{entity}: somebody else wrote it since: it was not taken back")
+        gone = taken_back | unknown | self.failed.keys()
+        tried = gone | self.written.keys() | self.already
+        return ApplyReport(
+            applied=tuple(change for change in self._applied if change.entity not in gone),
+            already=tuple(self.already),
+            failed=tuple(self.failed.items()),
+            skipped=tuple(change.entity for change in self.changes if change.entity not in tried),
+            rolled_back=tuple(change.entity for change in self.changes if change.entity in taken_back),
+            unknown=tuple(change.entity for change in self.changes if change.entity in unknown),
+            interrupted=self.stopped,
+        )
 
-
-def _after_failure(
-    changes: Sequence[Change], backend: QuotaBackend, failed: Sequence[tuple[Entity, KquotaError]], rollback: bool
-) -> ApplyReport:
-    """What is there now decides, not what was answered: an answer may have been lost."""
-    uncertain = {entity for entity, error in failed if isinstance(error, Uncertain)}
-    try:
-        shown = backend.describe()
-    except KquotaError:
-        return ApplyReport(failed=tuple(failed), unknown=tuple(change.entity for change in changes))
-    made = [change for change in changes if dict(shown.get(change.entity, {})) == dict(change.after)]
-    there = {change.entity for change in made}
-    unknown = tuple(
-        change.entity
-        for change in changes
-        if change.entity not in there
-        and (change.entity in uncertain or dict(shown.get(change.entity, {})) != dict(change.before))
-    )
-    known = there | {*unknown} | {entity for entity, _ in failed}
-    taken_back = _take_back(made, backend) if rollback else set()
-    return ApplyReport(
-        applied=tuple(change for change in made if change.entity not in taken_back),
-        failed=tuple((entity, error) for entity, error in failed if entity not in there),
-        skipped=tuple(change.entity for change in changes if change.entity not in known),
-        rolled_back=tuple(change.entity for change in made if change.entity in taken_back),
-        unknown=unknown,
-    )
-
-
-def _take_back(made: Sequence[Change], backend: QuotaBackend) -> set[Entity]:
-    """The entities that have their old values again."""
-    back = []
-    for change in made:
-        try:
-            back.append(change.inverse.alteration)
-        except InputError:  # a stored value that kquota does not write, such as 0
-            continue
-    try:
-        return {result.entity for result in backend.alter(back) if result.error is None}
-    except KquotaError:
-        return set()
+    def _take_back(self) -> dict[Entity, KquotaError | None]:
+        """What came of giving the entities that this run wrote their old values again, as far as it was tried."""
+        back = []
+        for change in self._applied:
+            revision = self.written[change.entity].revision
+            with contextlib.suppress(InputError):  # a stored value that kquota does not write, such as 0
+                back.append(replace(change.inverse.alteration, expect_revision=revision))
+        outcome: dict[Entity, KquotaError | None] = {}
+        for start in range(0, len(back), _BATCH):
+            batch = back[start : start + _BATCH]
+            try:
+                outcome.update((result.entity, result.error) for result in self.backend.alter(batch))
+            except KquotaError as error:
+                outcome.update((alteration.entity, error) for alteration in batch)
+                break
+        return outcome

@@ -39,6 +39,7 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_mutations.py",
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
+        "tests/audit/test_verdicts.py",
     ),
 }
 """Modules that share a server, by the server."""

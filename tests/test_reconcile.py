@@ -175,9 +175,10 @@ def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:
     backend = Faulty(START, Rejected("unused"), at=Entity(user="nobody"))
     backend.rival = Alteration(BOB, {PRODUCER: 77})
     report = run(backend, journal, GOAL)
-    assert [type(error) for _, error in report.failed] == [Conflict]
-    assert dict(backend.describe()[BOB]) == {PRODUCER: 77}
-    assert report.unknown == (BOB,)
+    assert [(entity, type(error)) for entity, error in report.failed] == [(BOB, Conflict)]
+    assert backend.describe() == QuotaSnapshot({**START, BOB: {PRODUCER: 77}})
+    # Nothing of this run is left, and it is known that the other value is another's.
+    assert (report.outcome, report.unknown, set(report.rolled_back)) == ("rolled back", (), {ALICE, CAROL})
 
 
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
@@ -226,8 +227,9 @@ def test_entries_have_names_of_their_own(tmp_path: Path) -> None:
     ids = [journal.begin(planned, cluster="c", command="apply", now=5_000).id for _ in range(3)]
     assert len(set(ids)) == 3
     assert [entry.id for entry in journal.entries()] == sorted(ids)
-    with pytest.raises(InputError, match="3 entries"):
+    with pytest.raises(InputError, match="3 entries") as several:
         journal.entry(planned.fingerprint)
+    assert all(id in (several.value.hint or "") for id in ids)
     assert journal.entry(ids[1]).plan == planned
     with pytest.raises(InputError, match="no entry 'nothing'"):
         journal.entry("nothing")

@@ -12,8 +12,9 @@ import numpy.typing as npt
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
-PRODUCE, FETCH, OTHER, MUTATION = 0, 1, 2, 3
-"""The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes."""
+PRODUCE, FETCH, OTHER, MUTATION, CONNECT = 0, 1, 2, 3, 4
+"""The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes, a
+CONNECT one connection: its ip stands in place of a client-id, and nobody in place of a user."""
 
 SHARE_FETCH_API = "share_fetch"
 API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
@@ -57,10 +58,10 @@ class Batch:
     """Usage events, a row each, in the order of the export.
 
     `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
-    throttled fetch without its size), the partitions of a mutation; `request_ns` thread time in ns; `throttle_ms` what
-    the broker itself answered (less than 0 where that is not known); `connection` an id that repeats for the requests
-    of one connection; `detail` stands for what a fetch asked for (0 where that is not known), and is 1 for a mutation
-    of a permissive request. Optional columns are None where the export does not have them.
+    throttled fetch without its size), the partitions of a mutation, 1 of a connection; `request_ns` thread time in ns;
+    `throttle_ms` what the broker itself answered (less than 0 where that is not known); `connection` an id that repeats
+    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known), and is 1
+    for a mutation of a permissive request. Optional columns are None where the export does not have them.
     """
 
     broker: Column
@@ -83,6 +84,17 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.time_ms)
+
+    @property
+    def only(self) -> int | None:
+        """MUTATION or CONNECT where all events are of that kind, which has batches of its own; else None."""
+        kind = int(self.kind[0]) if len(self) else OTHER
+        return kind if kind in (MUTATION, CONNECT) else None
+
+    @property
+    def records(self) -> int:
+        """How many records it is: a topic is a part of a request, which is an event of its own."""
+        return 0 if self.only == MUTATION else len(self)
 
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
@@ -139,6 +151,12 @@ class Tally:
     rejects: list[Reject] = field(default_factory=list)
     first_ms: int | None = None
     last_ms: int | None = None
+    noted: dict[str, set[str]] = field(default_factory=dict)
+    """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
+
+    def note(self, dialect: str, *shown: str) -> None:
+        """Notes that a source was read, and what it shows."""
+        self.noted.setdefault(dialect, set()).update(shown)
 
     def spare(self, reason: str, requests: int, request_time_ns: int, *, whole: bool) -> None:
         """Counts exempt requests; not `whole` when only their thread time is."""

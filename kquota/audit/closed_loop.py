@@ -81,8 +81,8 @@ def read_recorded(splits: Sequence[Split], settings: AuditSettings) -> Recorded:
         for batch in read(split, settings_of_reading, Tally()):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, and --closed-loop needs each request")
-            if not isinstance(batch, Batch):
-                continue  # the topics of a request are no requests of their own
+            if not isinstance(batch, Batch) or batch.only is not None:
+                continue  # the topics of a request are no requests of their own, and connections are none
             batches.append(batch)
             rows += len(batches[-1])
             if rows > MAX_EVENTS:
@@ -203,7 +203,7 @@ class _Counters:
     by_name: dict[CounterName, _Counter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
+        keys = tuple(_SENSORS)
         self._resolvers = [{key: Resolver.of(quotas, key) for key in keys} for quotas in self.quotas.snapshots]
         self._charged: dict[tuple[int, int, int], _Charged] = {}
 

@@ -49,8 +49,8 @@ def read_events(paths: Sequence[str], dialect: str, settings: ReadSettings, brok
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
-            # The topics of a request are no requests of their own.
-            if isinstance(batch, Batch) and len(batch):
+            # The topics of a request are no requests of their own, and connections are none.
+            if isinstance(batch, Batch) and len(batch) and batch.only is None:
                 batches.append(batch)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")

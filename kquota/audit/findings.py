@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally
 from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import QuotaVerdict, Verdict
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from kquota.audit.segment import CounterRef
     from kquota.audit.timeline import Timeline
     from kquota.core.closed_loop import ClosedLoop
-
-
-class Verdict(enum.Enum):
-    """What can be said about a counter."""
-
-    THROTTLED = "throttled"
-    NOT_THROTTLED = "not throttled"
-    UNDETERMINED = "undetermined"
-    """The export does not hold what the answer depends on."""
 
 
 class Basis(enum.Enum):
@@ -40,6 +32,8 @@ class Basis(enum.Enum):
     """Readings of the broker's own rates."""
     TOTALS = "totals"
     """What was charged in intervals."""
+    CONNECTIONS = "connections"
+    """The first request of each connection in a request log: a lower bound of the connections."""
 
 
 _CLIENT = pa.struct(
@@ -90,8 +84,8 @@ per broker; `peak_rate`, the highest rate that a request was checked at, is a lo
 the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
 broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
 estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
-or partitions; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the counter is
-undetermined.
+partitions, or connections; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the
+counter is undetermined.
 
 Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
@@ -156,6 +150,10 @@ class AuditResult:
     """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
     measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
     """The seconds of each counter, where `AuditSettings.question` asks for them."""
+    quotas: tuple[QuotaVerdict, ...] = ()
+    """What became of each quota that is set: one verdict each."""
+    quotas_before: tuple[QuotaVerdict, ...] = ()
+    """The same under `AuditSettings.against`."""
     closed_loop: tuple[ClosedLoop, ...] = ()
     """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
 
@@ -166,8 +164,9 @@ class AuditResult:
 
     @property
     def undetermined(self) -> bool:
-        """Whether that cannot be told of any counter."""
-        return Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+        """Whether that cannot be told of any counter, or of any quota that is set."""
+        told = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
+        return told or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
 
     def naming(self, clients: int) -> AuditResult:
         """The result with at most that many clients of each counter."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -21,12 +21,13 @@ import pyarrow as pa
 from kquota.audit.accounts import THROTTLE_SEEN_MS, Account, Scope, accounts_of
 from kquota.audit.batch import Int64s
 from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
-from kquota.audit.findings import SCHEMA, Basis, Verdict
+from kquota.audit.findings import SCHEMA, Basis
 from kquota.audit.samples import Float64s, Samples
 from kquota.audit.settings import AuditSettings
 from kquota.core.quota import QuotaKey
 from kquota.core.resolver import Resolution, Resolver, Sensor, encode_user
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.verdicts import Governed, Verdict
 
 _COARSER = "the series adds up several counters"
 _SHARED = "the series is a part of counters that others share"
@@ -64,10 +65,19 @@ class _Judgement(NamedTuple):
     """The times of samples that show a throttle."""
     logged: Float64s | None
     clients: int
+    governing: frozenset[str]
+    """The entities that can be the ones that limit it: one, unless the series adds up several counters."""
 
 
-def judge(samples: Iterable[Samples], settings: AuditSettings) -> tuple[list[pa.Table], int]:
-    """(the findings under each of the settings' variants, samples without a quota) of all samples of some brokers."""
+def judge(
+    samples: Iterable[Samples],
+    settings: AuditSettings,
+    governing: Sequence[dict[tuple[str, str], Governed]] | None = None,
+) -> tuple[list[pa.Table], int]:
+    """(the findings under each of the settings' variants, samples without a quota) of all samples of some brokers.
+
+    `governing` takes, for each of the variants, the counters that each quota governed.
+    """
     window = Window.of(settings.windows, settings.generation)
     brokers = accounts_of(samples)
     tables, ungoverned = [], 0
@@ -79,6 +89,8 @@ def judge(samples: Iterable[Samples], settings: AuditSettings) -> tuple[list[pa.
             for (begin, end), quotas in zip(pairwise(edges), history.snapshots, strict=True):
                 trial = _Trial(accounts, quotas, window, settings.in_force, (begin, end))
                 periods.append(trial.findings())
+                if governing is not None:
+                    trial.tell(governing[variant])
                 if variant == 0 and end == edges[-1]:
                     ungoverned += trial.ungoverned
             names = dict.fromkeys(name for period in periods for name in period)
@@ -97,6 +109,8 @@ class _Trial:
     in_force: bool
     period: tuple[int, int]
     ungoverned: int = 0
+    judged: list[tuple[QuotaKey, _Judgement]] = field(default_factory=list)
+    """All that was found, also what is told in one row with something else."""
 
     def __post_init__(self) -> None:
         keys = {key for key, _, _ in self.accounts}
@@ -121,16 +135,25 @@ class _Trial:
             for scope, mine in coarse.items()
             if self._is_seen([scope])
         }
+        self.judged = [(QuotaKey(key), judgement) for (key, _), judgement in found.items()]
         for (key, sensor), (resolution, scopes) in exact.items():
             if not self._is_seen(scopes):
                 continue
             others = [] if self.in_force else [scope for scope in coarse if self._feeds(scope, key, sensor)]
             judgement = self._counter(resolution, scopes, others)
+            self.judged.append((key, judgement))
             name = (key.value, str(sensor))
             # A series that adds up several counters may have the name of one of them.
             if judgement.verdict is Verdict.THROTTLED or name not in found or found[name].reason is None:
                 found[name] = judgement
         return found
+
+    def tell(self, governing: dict[tuple[str, str], Governed]) -> None:
+        """Adds each counter to the quotas that governed it."""
+        for key, judgement in self.judged:
+            for entity in sorted(judgement.governing):
+                governed = governing.setdefault((key.value, entity), Governed())
+                governed.add(judgement.verdict, judgement.reason)
 
     def _is_seen(self, scopes: Sequence[Scope]) -> bool:
         """Whether there are samples before and after some moment of the period, or in it."""
@@ -202,7 +225,10 @@ class _Trial:
             verdict = Verdict.UNDETERMINED
         if verdict is Verdict.UNDETERMINED:
             reason = self._reason(key, bounds, inside)
-        return self._judgement(resolution, verdict, reason, bounds, inside, tuple(shown), logged)
+        governing = {
+            str(each.entity) for scope in scopes for each in self._resolutions(scope) if each.limit is not None
+        }
+        return self._judgement(resolution, verdict, reason, bounds, inside, tuple(shown), logged, governing)
 
     def _coarse(self, scope: Scope, resolutions: list[Resolution]) -> _Judgement:
         """A series whose requests are charged to several counters, or to one that holds others, too."""
@@ -224,7 +250,8 @@ class _Trial:
         within = most <= float(strictest.limit or 0)
         verdict = Verdict.NOT_THROTTLED if within else Verdict.UNDETERMINED
         reason = None if within else _COARSER if contained else _SHARED
-        return self._judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], (), inside.throttles)
+        governing = {str(each.entity) for each in limited}
+        return self._judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], (), inside.throttles, governing)
 
     def _judgement(
         self,
@@ -235,6 +262,7 @@ class _Trial:
         accounts: list[Account],
         shown: tuple[int, ...],
         logged: Float64s,
+        governing: Iterable[str],
     ) -> _Judgement:
         totals = any(len(account.amounts) for account in accounts)
         return _Judgement(
@@ -249,6 +277,7 @@ class _Trial:
             shown,
             logged if any(len(account.throttle_times) for account in accounts) else None,
             len(accounts),
+            frozenset(governing),
         )
 
     def _least(self, accounts: list[Account]) -> float:

@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import MUTATION, OTHER, UNKNOWN, Batch, Int64s
+from kquota.audit.batch import CONNECT, MUTATION, OTHER, UNKNOWN, Batch, Int64s
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
 from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver
+from kquota.core.resolver import Resolver, resolve_ip
 from kquota.core.snapshot import QuotaSnapshot
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1
+_KIND_BITS = 3
+_KINDS = (1 << _KIND_BITS) - 1
 _63_BITS = np.int64((1 << 63) - 1)
 
 
@@ -51,6 +53,7 @@ class _Period:
         self.governing: dict[int, Governing] = {}
         self.columns: tuple[tuple[int, int], _Counters] | None = None
         """What `Packer._columns` made, and of how much."""
+        self._quotas = quotas
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
         self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
         self._texts: dict[Entity, str] = {}
@@ -64,7 +67,10 @@ class _Period:
         return self._resolved[client]
 
     def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
-        found = self._resolvers[key].resolve(user, client_id)
+        if key is QuotaKey.CONNECTION_CREATION_RATE:
+            found = resolve_ip(self._quotas, client_id)
+        else:
+            found = self._resolvers[key].resolve(user, client_id)
         if found.limit is None or found.entity is None or found.level is None:
             return None
         text = self._texts.get(found.entity)
@@ -127,12 +133,12 @@ class Packer:
         if max(len(self._users.names), len(self._clients.names)) > _MASK or len(self._brokers.names) > 1 << 12:
             raise OverflowError("more than 16 million users or client-ids, or 4096 brokers, in one task")
         keys = kernels.client_keys(
-            batch.kind, known[0] << 2 * _BITS + 2, batch.broker.codes, known[1] << _BITS, batch.user.codes, known[2],
-            batch.client_id.codes, 2 * _BITS,
+            batch.kind, known[0] << 2 * _BITS + _KIND_BITS, batch.broker.codes, known[1] << _BITS, batch.user.codes,
+            known[2], batch.client_id.codes, 2 * _BITS,
         )  # fmt: skip
         codes, members = kernels.dense_codes(keys)
         charged = period.charged.look_up(members, lambda key: self._charge(key, period))
-        free = (charged.max(axis=1) < 0) & (members >> 2 * _BITS & 3 != MUTATION)
+        free = (charged.max(axis=1) < 0) & (members >> 2 * _BITS & _KINDS != MUTATION)
         if free.any():
             self.ungoverned += int(np.count_nonzero(free[codes]))
         if period.times_requests:
@@ -145,14 +151,14 @@ class Packer:
 
     def _charge(self, key: int, period: _Period) -> tuple[int, int]:
         """The numbers of the two counters that one distinct client is charged to; -1 for none."""
-        kind, user, client = key >> 2 * _BITS & 3, key >> _BITS & _MASK, key & _MASK
-        broker = self._brokers.names[key >> 2 * _BITS + 2]
+        kind, user, client = key >> 2 * _BITS & _KINDS, key >> _BITS & _MASK, key & _MASK
+        broker = self._brokers.names[key >> 2 * _BITS + _KIND_BITS]
         names = (self._users.names[user], self._clients.names[client])
         bytes_, request = -1, -1
         if kind != OTHER:
             bytes_ = self._counter(broker, CHARGED_KEYS[kind], *names, period)
-        # A topic is a part of a request, whose thread time is an event of its own.
-        if period.times_requests and kind != MUTATION:
+        # A topic is a part of a request, whose thread time is an event of its own; a connection is none.
+        if period.times_requests and kind not in (MUTATION, CONNECT):
             request = self._counter(broker, QuotaKey.REQUEST_PERCENTAGE, *names, period)
         return bytes_, request
 

@@ -15,7 +15,7 @@ from fnmatch import translate
 from typing import Any
 
 from kquota.audit.demand import Measured, Question
-from kquota.audit.findings import AuditResult, Basis, Verdict
+from kquota.audit.findings import AuditResult, Basis
 from kquota.audit.segment import KEYS, CounterRef
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.entity import Entity
@@ -32,9 +32,10 @@ from kquota.core.recommendation import (
     unlimited,
 )
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.verdicts import Verdict
 from kquota.errors import InputError
 
-MEASURABLE = tuple(key for key in KEYS if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
+MEASURABLE = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 """The keys that there are recommendations for: those whose observed rate does not depend on the limit."""
 
 
@@ -76,7 +77,7 @@ def recommendations(
         )
     )
     rows = _rows(measured.before)
-    if any(row["basis"] != Basis.REQUESTS.value for row in rows.values()):
+    if any(row["basis"] not in (Basis.REQUESTS.value, Basis.CONNECTIONS.value) for row in rows.values()):
         raise InputError(
             "samples do not tell what each second was like",
             hint="recommend from requests: a request log, or a usage table",
@@ -89,7 +90,14 @@ def recommendations(
             f"nothing to recommend: none of {measured.quality.events} requests counts for the quotas in question",
             hint="see --for, --only and --key",
         )
-    found = Recommendations(wanted.scope, policy, _all(usages, settings.quotas.latest, wanted), left_out)
+    throttling = tuple(
+        quota
+        for quota in measured.quotas
+        if quota.verdict is Verdict.THROTTLED
+        and (quota.key not in wanted.keys or quota.entity.types != wanted.scope.default.types)
+    )
+    recommended = _all(usages, settings.quotas.latest, wanted)
+    found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
     return replace(found, quotas=_predicted(found, checked)), measured

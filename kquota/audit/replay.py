@@ -9,6 +9,7 @@ on its order.
 from __future__ import annotations
 
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA, Basis, Verdict
+from kquota.audit.findings import SCHEMA, Basis
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
@@ -27,6 +28,7 @@ from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import Governed, Verdict
 
 FLUSH_ROWS = 2_000_000
 """How many events wait before those that can be replayed are; some 60 bytes each."""
@@ -38,6 +40,7 @@ _KINDS = {
     QuotaKey.CONSUMER_BYTE_RATE: replay.FETCH,
     QuotaKey.REQUEST_PERCENTAGE: replay.REQUEST,
     QuotaKey.CONTROLLER_MUTATION_RATE: replay.MUTATION,
+    QuotaKey.CONNECTION_CREATION_RATE: replay.CONNECTION,
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
@@ -140,7 +143,13 @@ class Replay:
         self._flush_at = FLUSH_ROWS
         self._later: list[_Later] = []
         """What is on the disk, the latest first."""
-        self._has_periods = any(len(history.changes_ms) for history in settings.variants)
+        self._changes = np.unique(np.concatenate([np.array(h.changes_ms, np.int64) for h in settings.variants]))
+        """When quotas change under any of the variants."""
+        self._has_periods = len(self._changes) > 0
+        self._hits: dict[int, set[int]] = {}
+        """Of each counter, how many of the changes were before its throttled events, where quotas change."""
+        self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
+        """The counters that each quota governed, under each of the variants; known at the end."""
         self._retries = Retries()
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
@@ -333,7 +342,7 @@ class Replay:
         owners = part.owners(rows)
         np.add.at(totals["unsized"], part.counters[owners], 1)
         events = _Events.of(part, rows[follows[owners]])
-        watched = bool(self._collectors) or part.member is not None
+        watched = bool(self._collectors) or part.member is not None or self._has_periods
         delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
         rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
         engine.replay_many(
@@ -363,6 +372,12 @@ class Replay:
         if delays is None:
             return
         told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
+        if self._has_periods:
+            hits = np.flatnonzero(told > 0)
+            between = np.searchsorted(self._changes, part.times[hits], side="right")
+            pairs = np.unique(np.column_stack([part.counters[part.owners(hits)], between]), axis=0)
+            for number, before in pairs.tolist():
+                self._hits.setdefault(number, set()).add(before)
         if part.member is not None:
             hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
@@ -394,6 +409,7 @@ class Replay:
         def whole(column: Any, mask: Any) -> pa.Array:
             return pa.array(np.asarray(column), pa.int64(), mask=~mask)
 
+        self._tell_governing(refs, verdicts.tolist(), summaries)
         clients, client_counts = self._clients(np.flatnonzero((throttled > 0) | ~known), count)
         table = pa.table(
             [
@@ -424,6 +440,24 @@ class Replay:
         )
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
+        """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
+        moments = (summaries["first_ms"], summaries["last_ms"])
+        for number, (ref, name) in enumerate(zip(refs, verdicts, strict=True)):
+            verdict, periods = Verdict(name), self._governing[number]
+            entities = {governing.entity for governing in periods.values()}
+            guilty = entities
+            if verdict is Verdict.THROTTLED and len(entities) > 1:
+                changes = self.settings.variants[ref.variant].changes_ms
+                times = [int(self._changes[before - 1]) if before else -1 for before in self._hits.get(number, ())]
+                # A rejection may come without a delay: of those the first and the last are known.
+                times += [int(moment[number]) for moment in moments]
+                guilty = {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
+            for entity in sorted(entities):
+                found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
+                governed = self.governing[ref.variant].setdefault((ref.key.value, entity), Governed())
+                governed.add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
 
     def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
         """The busiest clients of the named counters, and how many share each of all."""

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, MUTATION, PRODUCE, Column, Int64s
+from kquota.audit.batch import CONNECT, FETCH, MUTATION, PRODUCE, Column, Int64s
 from kquota.core.quota import QuotaKey
 
 CHARGED_KEYS = {
     PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
     FETCH: QuotaKey.CONSUMER_BYTE_RATE,
     MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
+    CONNECT: QuotaKey.CONNECTION_CREATION_RATE,
 }
 """The key that `bytes` of a kind of event is charged to."""
 KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import merge
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from kquota.audit.batch import Batch, Reject, Tally
+from kquota.audit.batch import Reject, Tally
+from kquota.audit.bounds import Window
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.judge import judge
@@ -24,12 +26,14 @@ from kquota.audit.replay import Replay
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split, read
+from kquota.audit.sources import Piece, Split, hidden, read
+from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
+from kquota.core.verdicts import Governed, Governing, gather, verdicts
 from kquota.errors import InputError
 
-_MEASURED = "measured"
+_MEASURED, _GOVERNING, _NOTED = "measured", "governing", "noted"
 _SEGMENT, _TOPICS, _OTHER = b"s", b"t", b"o"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
@@ -71,16 +75,15 @@ def pack_splits(
     `retell`, what a task before it in this process has told in the same audit.
     """
     tally = Tally()
+    reading = replace(settings.read, addresses=limits_ips(settings.variants))
     events = (
-        ((number, part), batch)
-        for number, split in splits
-        for part, batch in enumerate(read(split, settings.read, tally))
+        ((number, part), batch) for number, split in splits for part, batch in enumerate(read(split, reading, tally))
     )
     return pack_events(events, tally, settings, buckets, retell=retell)
 
 
 def pack_events(
-    events: Iterable[tuple[tuple[int, int], Batch | Samples | TopicLog]],
+    events: Iterable[tuple[tuple[int, int], Piece]],
     tally: Tally,
     settings: AuditSettings,
     buckets: int,
@@ -102,12 +105,17 @@ def pack_events(
             told = pickle.dumps((ordinal, batch), protocol=5)
             yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _TOPICS + told)
             continue
+        if isinstance(batch, ConnectionLog):
+            seen = pickle.dumps(batch, protocol=5)
+            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _OTHER + seen)
+            continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
                 yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
     yield from _sampled_blobs(sampled)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps(account, protocol=5))
+    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((_NOTED, tally.noted), protocol=5))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -143,6 +151,7 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
     samples: list[Samples] = []
     topics: list[tuple[tuple[int, int], TopicLog]] = []
+    connections: list[ConnectionLog] = []
     remaining = iter(blobs)
     first = None
     for blob in remaining:
@@ -153,6 +162,8 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
         if kind == _TOPICS:
             topics.append(item)
+        elif isinstance(item, ConnectionLog):
+            connections.append(item)
         elif isinstance(item, list):
             samples += item
         else:
@@ -165,13 +176,22 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     for segment in merge(charged, events, key=lambda segment: segment.base_ms):
         replayed.add(segment)
     if samples:
-        judged, ungoverned = judge(samples, settings)
+        governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
+        judged, ungoverned = judge(samples, settings, governing)
         for variant, table in enumerate(judged):
             yield pickle.dumps((variant, table), protocol=5)
+        yield pickle.dumps((_GOVERNING, governing), protocol=5)
         yield pickle.dumps((DataQuality(ungoverned=ungoverned), []), protocol=5)
     tables = replayed.finish()
     for variant, table in enumerate(tables):
         yield pickle.dumps((variant, table), protocol=5)
+    yield pickle.dumps((_GOVERNING, replayed.governing), protocol=5)
+    if connections:
+        window = Window.of(settings.windows, settings.generation)
+        opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
+        for variant, (table, _) in enumerate(opened):
+            yield pickle.dumps((variant, table), protocol=5)
+        yield pickle.dumps((_GOVERNING, [governing for _, governing in opened]), protocol=5)
     if watched is not None:
         yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
     if demand is not None:
@@ -207,6 +227,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
     timelines: dict[CounterName, Timeline] = {}
+    governing: list[list[Governing]] = [[] for _ in settings.variants]
+    noted: dict[str, set[str]] = {}
     for output in outputs:
         head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
         if isinstance(head, DataQuality):
@@ -216,9 +238,16 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             timelines |= tail
         elif head == _MEASURED:
             measured |= tail
+        elif head == _GOVERNING:
+            for parts, part in zip(governing, tail, strict=True):
+                parts.append(part)
+        elif head == _NOTED:
+            for dialect, shown in tail.items():
+                noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
-    if quality.events == 0 and not any(map(len, tables[0])):
+    # A log of exempt requests is usage, too: nobody is charged for it.
+    if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:
             first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
             raise InputError(
@@ -232,4 +261,18 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         assert quality.first_ms is not None
         assert quality.last_ms is not None
         timelines = in_step(timelines, findings, settings.timelines, quality.first_ms, quality.last_ms)
-    return AuditResult(findings, quality, tuple(rejects), before[0] if before else None, engine, timelines, measured)
+    reasons = hidden(noted)
+    quotas, *quotas_before = (
+        verdicts(history, gather(parts), reasons) for history, parts in zip(settings.variants, governing, strict=True)
+    )
+    return AuditResult(
+        findings,
+        quality,
+        tuple(rejects),
+        before[0] if before else None,
+        engine,
+        timelines,
+        measured,
+        quotas,
+        quotas_before[0] if quotas_before else (),
+    )

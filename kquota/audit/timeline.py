@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Int64s
-from kquota.audit.findings import Verdict, ordered
+from kquota.audit.findings import ordered
 from kquota.audit.replay import Part
 from kquota.audit.segment import CounterRef
+from kquota.core.verdicts import Verdict
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor): which row of the findings."""

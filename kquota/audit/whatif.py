@@ -11,13 +11,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import AuditResult, Basis, Verdict
+from kquota.audit.findings import AuditResult, Basis
 from kquota.audit.settings import AuditSettings
 from kquota.core import whatif
 from kquota.core.entity import Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver, encode_user
+from kquota.core.resolver import Resolver, encode_user, resolve_ip
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.verdicts import Verdict
 from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 
 _Client: TypeAlias = tuple[str, str | None, str | None]
@@ -26,6 +28,9 @@ _Counter: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor)"""
 
 _ROWS_AT_ONCE = 10_000
+_CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE.value
+_NAMING = frozenset({Basis.REQUESTS.value, Basis.CONNECTIONS.value})
+"""What findings rest on that name the clients behind a counter."""
 _UNCOUNTED = {"events": 0, "value": 0, "throttled_events": None, "throttle_time_ms": None}
 
 
@@ -40,7 +45,8 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
         _Side.of(table, quotas)
         for table, quotas in ((result.before, settings.against), (result.findings, settings.quotas))
     )
-    return Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
+    found = Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
+    return found.judging(result.quotas_before, result.quotas)
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
@@ -59,7 +65,10 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
             before, after = old.limited(client, before), new.limited(client, after)
         key, user, client_id = client
         counted = None if client in unnamed else sum(requests.values())
-        yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, what)
+        if key == _CONNECTIONS:
+            yield ClientChange(QuotaKey(key), None, None, counted, before, after, what, ip=client_id)
+        else:
+            yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, what)
 
 
 def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iterator[CounterChange]:
@@ -71,7 +80,7 @@ def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iter
             counter = (row["broker"], row["key"], row["sensor"])
             if counter in wanted:
                 standings[counter][number] = side.counter_standing(row)
-                counted = row["basis"] == Basis.REQUESTS.value
+                counted = row["basis"] in _NAMING
                 requests[counter] = max(requests.get(counter) or 0, row["events"]) if counted else None
     for counter, (one, other) in standings.items():
         broker, key, sensor = counter
@@ -97,6 +106,7 @@ class _Side:
     counters: dict[_Counter, frozenset[Hashable]]
     """With what leaves open how much each throttles; nothing where that is known."""
     resolvers: dict[str, Resolver]
+    quotas: QuotaSnapshot
     sampled: dict[_Counter, str]
     """The verdicts on the counters of samples, which name no clients."""
     unnamed: dict[_Client, dict[str, Any]]
@@ -109,7 +119,8 @@ class _Side:
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
         unnamed: dict[_Client, dict[str, Any]] = {}
         resolvers = {key.value: Resolver.of(quotas.latest, key) for key in QuotaKey}
-        samples = table.filter(pc.not_equal(table.column("basis"), Basis.REQUESTS.value)).drop_columns(["clients"])
+        named = pc.is_in(table.column("basis"), pa.array(sorted(_NAMING)))
+        samples = table.filter(pc.invert(named)).drop_columns(["clients"])
         sampled = {(row["broker"], row["key"], row["sensor"]): row["verdict"] for row in _rows(samples)}
         for row in _rows(table.filter(pc.is_in(table.column("verdict"), verdicts))):
             members: Hashable = frozenset((client["user"], client["client_id"]) for client in row["clients"])
@@ -135,7 +146,7 @@ class _Side:
                 fate.brokers.append(row["broker"])
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
-        return cls(clients, counters, resolvers, sampled, unnamed)
+        return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed)
 
     def complete(self, client: _Client, brokers: Iterable[str]) -> None:
         """Leaves the clients behind a counter undetermined on those brokers where nothing is known of them here."""
@@ -175,7 +186,10 @@ class _Side:
         """The same with what limits the client."""
         key, user, client_id = client
         if user is not None and client_id is not None:
-            governing = self.resolvers[key].resolve(user, client_id)
+            if key == _CONNECTIONS:
+                governing = resolve_ip(self.quotas, client_id)
+            else:
+                governing = self.resolvers[key].resolve(user, client_id)
             if governing.limit is None:
                 return standing
             return replace(standing, sensor=str(governing.sensor), entity=governing.entity, limit=governing.limit)

@@ -6,6 +6,7 @@ Every backend gives the same answers (`tests/backends/contract.py` runs once per
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
@@ -90,6 +91,18 @@ class KnowsBrokers(Protocol):
 
     def broker_count(self) -> int:
         """How many brokers are alive. Raises Unreachable, Unauthorized, and Rejected by brokers that do not tell."""
+        ...
+
+
+@runtime_checkable
+class WritesAlone(Protocol):
+    """A backend whose store does not compare and set, so that kquota's own writers wait for each other."""
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Keeps other kquota writers of this cluster on this host waiting; a holder may enter it again.
+
+        Raises Conflict when another one does not end in time.
+        """
         ...
 
 

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from kquota.backends.clientprops import read_properties
-from kquota.core.broker import CALLBACK
+from kquota.core.broker import CALLBACK, is_rate
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.quota import INT_MAX, LONG_MAX
 from kquota.core.settings import BrokerSettings
 from kquota.core.snapshot import Problem
 from kquota.core.static import STATIC_CONFIGS, StaticQuotas
-from kquota.core.version import Version
+from kquota.core.version import CONNECTION_RATES, CONTROLLER_WINDOWS, Version, format_version
 from kquota.errors import InputError
 
 _CONNECTION_RATE: Final = "max.connection.creation.rate"
-_RATE_LIMITS_SINCE: Final = (2, 7, 0)
-"""The release of `max.connection.creation.rate` and of `controller.quota.window.*`."""
 _NEVER_SHIPPED: Final = {
     "quota.producer.override": ("KIP-13", "producer_byte_rate on each client-id"),
     "quota.consumer.override": ("KIP-13", "consumer_byte_rate on each client-id"),
@@ -60,11 +58,11 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
         prefixed = f"listener.name.{listener.lower()}.{_CONNECTION_RATE}"
         rates[listener] = _limit(number(prefixed, INT_MAX, 1))
     rate = _limit(number(_CONNECTION_RATE, INT_MAX, 0))
-    limited = version >= _RATE_LIMITS_SINCE
+    limited = version >= CONNECTION_RATES
     inter_broker = _inter_broker(properties)
     return BrokerSettings(
         windows=windows(""),
-        controller_windows=windows("controller.") if limited else QuotaWindows(),
+        controller_windows=windows("controller.") if version >= CONTROLLER_WINDOWS else QuotaWindows(),
         static=static,
         io_threads=number("num.io.threads", 8, 1),
         network_threads=number("num.network.threads", 3, 1),
@@ -72,7 +70,7 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
         listeners=rates if limited else dict.fromkeys(listeners),
         inter_broker_listener=inter_broker if inter_broker in listeners else None,
         callback=properties.get(CALLBACK, "").strip() or None,
-        problems=tuple(_problems(where, properties, static)),
+        problems=tuple(_problems(where, properties, static, version)),
     )
 
 
@@ -107,7 +105,7 @@ def _inter_broker(properties: Mapping[str, str]) -> str:
     return properties.get("inter.broker.listener.name", protocol).strip().upper()
 
 
-def _problems(where: str, properties: Mapping[str, str], static: StaticQuotas) -> list[Problem]:
+def _problems(where: str, properties: Mapping[str, str], static: StaticQuotas, version: Version) -> list[Problem]:
     problems = [
         Problem(f"{where}: {name}", "ignored: brokers of this Kafka version do not read it (0.9 to 2.8 did)")
         for key, name in STATIC_CONFIGS.items()
@@ -118,4 +116,10 @@ def _problems(where: str, properties: Mapping[str, str], static: StaticQuotas) -
         for name, (kip, instead) in _NEVER_SHIPPED.items()
         if name in properties
     ]
+    if version < CONNECTION_RATES:
+        problems += [
+            Problem(f"{where}: {name}", f"ignored: brokers read it since {format_version(CONNECTION_RATES)} (KIP-612)")
+            for name in properties
+            if is_rate(name)
+        ]
     return problems

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import ask, console, note, say, shows_progress
+from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kquota.core.plan import Plan
     from kquota.core.report import ApplyReport
     from kquota.core.snapshot import QuotaSnapshot
+    from kquota.documents.journal import Entry
     from kquota.documents.quotas import QuotaFile
 
 
@@ -161,7 +163,9 @@ def carry_out(
         return ExitCode.OK
     if not yes:
         ask(f"Apply to {cluster} ({summary(planned)})?", done="applied", yes="applies")
-    with _progress() as progress:
+    begun: list[Entry] = []
+    bar = _progress()
+    with bar as progress, stoppable() as stop, _says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
@@ -173,13 +177,41 @@ def carry_out(
             undoes=undoes,
             rollback=rollback,
             progress=progress,
+            stop=stop,
+            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=rollback),
+            begun=begun.append,
         )
     if output == "json":
         _print_json(report, planned)
-    return _conclude(report)
+    return _conclude(report, stop.exit_code)
 
 
-def _conclude(report: ApplyReport) -> int:
+@contextlib.contextmanager
+def _says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+    """Whatever ends a run that has begun to write, its user learns of the way back."""
+    try:
+        yield
+    except BaseException:
+        for entry in begun:
+            say(
+                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
+                " back"
+            )
+        raise
+
+
+def _asked_to_take_back(bar: _progress, done: int, total: int, *, otherwise: bool) -> bool:
+    """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
+    bar.stop()
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return otherwise
+    try:
+        return click.confirm(f"{done} of {total} entities are written. Take them back?", default=otherwise, err=True)
+    except click.Abort:
+        return False
+
+
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
@@ -204,10 +236,14 @@ def _conclude(report: ApplyReport) -> int:
     if report.applied or report.unknown:
         again = "the same once more completes it, " if report.outcome != "applied" else ""
         entry = f"; {again}'kquota undo {report.entry}' takes it back"
+    if report.unfinished is not None:
+        say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":
         note(f"{text}{entry}")
-        return ExitCode.OK
-    say(f"{text}{entry}")
+        return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
+    say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
+    if report.interrupted:
+        return stopped
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
@@ -239,5 +275,9 @@ class _progress:
         return lambda done, total: self._bar.update(task, completed=done, total=total)
 
     def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Takes the bar away."""
         if self._bar is not None:
             self._bar.stop()

@@ -58,8 +58,9 @@ _CALLED = "kquota.audit.called"
     "--fail-on",
     type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
     multiple=True,
-    help="Exit with 1 when a client would be throttled, when that cannot be told, or when one would be that is not so"
-    " under --against. May be given several times.",
+    help="Exit with 1 when a client would be throttled, when that cannot be told of a counter or of a quota that is set"
+    " (with --against: of one that is not the same there), or when one would be that is not so under --against. May be"
+    " given several times.",
 )
 @params.output_option("table", "json", "csv", "markdown")
 def command(
@@ -78,6 +79,10 @@ def command(
     Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
     table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
     quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
+
+    Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen,
+    where the usage would show whom it governs. A usage table has connections (rows of api connect, with ip), partitions
+    and acks for the quotas that need them ('kquota schema usage'); of connections a request log shows a lower bound.
 
     Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
     counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
@@ -159,7 +164,7 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
 
         answers = {
             "throttled": result.throttled,
-            "undetermined": comparison.count(Outcome.UNDETERMINED) > 0,
+            "undetermined": comparison.undetermined,
             "newly-throttled": comparison.count(Outcome.NEWLY_THROTTLED) > 0,
         }
     return {answer for answer, true in answers.items() if true}
@@ -169,7 +174,8 @@ def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSett
     from kquota.cli.report import MOST
 
     settings = usage.settings_of(options)
-    if not any(settings.variants):
+    snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
+    if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
     compared = settings.against is not None
     return replace(
@@ -195,6 +201,7 @@ def _write_report(
         click.get_current_context().meta[_CALLED],
         str(quarantine),
         comparison,
+        result.quotas,
     )
     write_report(report, path)
     wrote(path)
@@ -207,6 +214,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
 
     if output == "csv":
         whatif.print_comparison_csv(comparison)
+        _note_quotas(result, counts=False)
     elif output == "markdown":
         file, against = options["quotas"], options["against"]
         live = "the live quotas"
@@ -220,6 +228,7 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
     else:
         whatif.print_comparison(comparison)
         note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
+        _note_quotas(result, counts=False)
         for line in _closed_loop_lines(result):
             note(line)
 
@@ -236,7 +245,15 @@ def print_result(
         enforcement = auditing.enforcement_of(settings)
         click.echo(
             to_json(
-                audit_document(rows, asdict(result.quality), enforcement, result.engine, comparison, result.closed_loop)
+                audit_document(
+                    rows,
+                    asdict(result.quality),
+                    enforcement,
+                    result.engine,
+                    comparison,
+                    result.closed_loop,
+                    result.quotas,
+                )
             ),
             nl=False,
         )
@@ -252,11 +269,12 @@ def print_result(
                 closed = _closed(result, row)
                 line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
         print_csv(headings, lines)
+        _note_quotas(result, counts=False)
         return
     if output == "markdown":
         from kquota.cli.report.markdown import summary
 
-        click.echo(summary(rows, result.quality))
+        click.echo(summary(rows, result.quality, result.quotas))
         _print_closed_loop(result)
         return
     _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
@@ -307,7 +325,16 @@ def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[di
         f"{summary}; {records_text(quality.events, (row['basis'] for row in rows))} read,"
         f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)} ({result.engine} engine)"
     )
+    _note_quotas(result)
     for line in _closed_loop_lines(result):
+        note(line)
+
+
+def _note_quotas(result: AuditResult, *, counts: bool = True) -> None:
+    """Says what became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
+    from kquota.cli.verdicts import lines
+
+    for line in lines(result.quotas, counts=counts):
         note(line)
 
 
@@ -440,8 +467,10 @@ def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
 
 def _clients(row: dict[str, Any]) -> str:
     """The clients behind a counter, without what the counter's own name says of them."""
+    from kquota.core.quota import QuotaKey
+
     user, _, client_id = row["sensor"].partition(":")
-    if user and client_id:
+    if (user and client_id) or row["key"] == QuotaKey.CONNECTION_CREATION_RATE.value:
         return "-"
     names = [client["user"] if client_id else client["client_id"] or "(empty client-id)" for client in row["clients"]]
     more = row["client_count"] - len(names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,7 +13,9 @@ from kquota.core.broker import (
     Broker,
     BrokerAlteration,
     BrokerAlterResult,
+    BrokerConfig,
     BrokerSnapshot,
+    beside,
     broker_text,
     check_name,
     humanize,
@@ -87,7 +89,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
                 rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
                 rows += [
                     (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
-                    for each in config.shadows
+                    for each in config.hidden
                 ]
         print_csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
         return
@@ -111,6 +113,7 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
             Column("CONFIG", whole=True),
             Column("VALUE", number=True),
             Column("SOURCE"),
+            Column("HOLDS TOO"),
             Column("SHADOWS", style="dim"),
         ],
         [
@@ -119,17 +122,19 @@ def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
                 config.name,
                 humanize(config.name, config.value),
                 config.source.value,
-                ", ".join(
-                    f"{humanize(each.name, each.value)} ({each.source.value}"
-                    + (")" if each.name == config.name else f" of {each.name})")
-                    for each in config.shadows
-                )
-                or "-",
+                _beside(config, configs),
+                ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
             )
             for broker, configs in snapshot.items()
             for config in configs
         ],
     )
+
+
+def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:
+    """The broker-wide rate that a listener's connections must keep as well."""
+    other = beside(config, configs)
+    return "-" if other is None else f"{other.name} {humanize(other.name, other.value)}"
 
 
 def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> None:

@@ -21,7 +21,10 @@ class ExitCode(enum.IntEnum):
     REFUSED = 8
     PARTIAL = 9
     INTERNAL = 70
+    OUTPUT = 74
+    HANGUP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
     @property
     def meaning(self) -> str:
@@ -41,7 +44,10 @@ _MEANINGS = {
     ExitCode.REFUSED: "a safety guard of kquota, or a part of it that is not installed",
     ExitCode.PARTIAL: "some entities altered or written, some not; each is listed",
     ExitCode.INTERNAL: "a bug in kquota: run again with --debug",
+    ExitCode.OUTPUT: "done, but the output, or the journal's last word, could not be written",
+    ExitCode.HANGUP: "the terminal went away during a write: stopped as by Ctrl-C",
     ExitCode.INTERRUPTED: "Ctrl-C; for a probe SIGTERM too",
+    ExitCode.TERMINATED: "SIGTERM during a write: stopped as by Ctrl-C",
 }
 
 _BY_ERROR: tuple[tuple[type[errors.KquotaError], ExitCode], ...] = (

@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "completion")
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "completion")
 
 
 @click.command("help")
@@ -18,12 +18,14 @@ def command(ctx: click.Context, topic: str | None) -> None:
     """Explain a concept, or a command.
 
     Topics: concepts (start here), precedence (which quota governs a client), sharing (whose counter it is), windows
-    (how long a broker remembers), per-broker (what a limit means on a cluster), completion (of shells, by Tab).
+    (how long a broker remembers), per-broker (what a limit means on a cluster), kip (KIP text and what shipped since
+    when), completion (of shells, by Tab).
 
     \b
     Examples:
       kquota help concepts
       kquota help precedence
+      kquota help kip
       kquota help alter
     """
     from kquota.cli.main import COMMANDS, cli

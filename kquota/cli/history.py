@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli import params
+from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note
+from kquota.cli.undo import warn_unreadable
 
 if TYPE_CHECKING:
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Entry, Pages
 
 
 @click.command("history")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @params.journal_option
 @params.output_option("table", "json")
-def command(id: str | None, journal: Path, output: str) -> None:
+def command(id: str | None, journal: Path, output: str) -> int:
     """Show what apply, undo and reconcile did, and what became of it.
 
-    With an ID (or a fingerprint), what that one changed.
+    With an ID (or a fingerprint), what that one changed. A file of the journal that cannot be read is shown as
+    such, and hides no other; the exit code is 3 then.
 
     \b
     Examples:
@@ -31,35 +34,33 @@ def command(id: str | None, journal: Path, output: str) -> None:
     """
     from kquota.documents.journal import Journal, entry_document
 
-    book = Journal(journal)
-    entries = book.entries() if id is None else (book.entry(id),)
+    pages = Journal(journal).read()
+    entries = pages.entries if id is None else (pages.entry(id),)
     if output == "json":
         from kquota.documents.encoding import to_json
 
-        click.echo(
-            to_json({"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}), nl=False
-        )
-        return
-    if not entries:
+        document = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
+        unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
+        click.echo(to_json(document | ({"unreadable": unreadable} if unreadable else {})), nl=False)
+    elif entries or pages.unreadable:
+        _print(entries, pages, with_unreadable=id is None)
+    else:
         note("nothing was done yet")
-        return
-    _print(entries)
-    if id is not None:
+    warn_unreadable(pages)
+    if id is not None and output == "table":
         from kquota.cli.plan import print_plan
 
         click.echo()
         print_plan(entries[0].plan, {}, "table")
+    return ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
 
 
-def _print(entries: tuple[Entry, ...]) -> None:
-    from kquota.cli.text import Column, moment, print_table
-    from kquota.cli.undo import undone
+def _print(entries: tuple[Entry, ...], pages: Pages, *, with_unreadable: bool) -> None:
+    from kquota.cli.text import Column, moment, print_table, safe
     from kquota.core.plan import Action
 
-    gone = undone(entries)
-
     def outcome(entry: Entry) -> str:
-        word = "undone" if entry.id in gone else entry.outcome or "unfinished"
+        word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
         return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
 
     print_table(
@@ -81,5 +82,9 @@ def _print(entries: tuple[Entry, ...]) -> None:
                 outcome(entry),
             )
             for entry in entries
+        ]
+        + [
+            (safe(name.removesuffix(".json")), "", "", "", "", safe(f"unreadable: {why}"))
+            for name, why in (pages.unreadable if with_unreadable else ())
         ],
     )

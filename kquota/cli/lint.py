@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
-    default=11,
-    show_default=True,
+    show_default="of the live brokers, else 11",
     metavar="N",
     help="num.io.threads and num.network.threads of a broker together.",
 )
@@ -35,7 +34,15 @@ if TYPE_CHECKING:
     metavar="USER",
     help="A principal that no default should limit, such as that of the brokers; the file's own are added.",
 )
-@click.option("--callback", metavar="CLASS", help="The brokers' client.quota.callback.class.")
+@click.option(
+    "--callback",
+    metavar="CLASS",
+    show_default="of the live brokers",
+    help="The brokers' client.quota.callback.class.",
+)
+@click.option(
+    "--kafka-version", metavar="VERSION", help="The brokers' Kafka version: finds quotas that they do not enforce."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["note", "warning", "error"]),
@@ -47,9 +54,10 @@ def command(
     file: Path | None,
     cluster: str | None,
     capacity: str | None,
-    threads: int,
+    threads: int | None,
     internal: tuple[str, ...],
     callback: str | None,
+    kafka_version: str | None,
     fail_on: str | None,
     output: str,
     **options: Any,
@@ -66,16 +74,26 @@ def command(
       kquota lint --bootstrap-server localhost:9092
       kquota lint quotas.yaml --fail-on warning -o github
       kquota lint quotas.yaml --capacity 200MB --internal connect
+      kquota lint quotas.yaml --kafka-version 2.6
     """
+    from dataclasses import replace
+
+    from kquota.core.broker import callback_of, threads_of
     from kquota.core.lint import Facts, Severity, lint
     from kquota.core.quota import QuotaKey, parse_value
+    from kquota.core.version import parse_version
 
     most = None if capacity is None else int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, capacity))
-    facts = Facts(threads=threads, capacity=most, internal=internal, callback=callback)
+    version = None if kafka_version is None else parse_version(kafka_version)
+    facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
     if file is None:
         with session.open_backend(options) as backend:
             snapshot = backend.describe()
         session.warn_problems(snapshot)
+        if threads is None or callback is None:
+            brokers = session.live_brokers(options)
+            threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)
+            facts = replace(facts, threads=threads, callback=callback)
         findings: Sequence[Finding] = lint(snapshot, facts)
         print_findings(findings, None, lambda entity: None, output)
     else:

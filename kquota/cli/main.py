@@ -6,6 +6,7 @@ it runs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -16,7 +17,7 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import global_options, say, say_lines, with_global_options
+from kquota.cli.streams import global_options, guarded, say, say_lines, with_global_options
 from kquota.errors import KquotaError, MissingDependency
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
@@ -107,7 +108,23 @@ cli.params.extend(global_options())
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`."""
+    """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`.
+
+    The code is that of the work: it does not depend on who reads the output. Where the work is done and its output is
+    lost to more than a reader that went away, it is OUTPUT.
+    """
+    with guarded() as output:
+        code = _run(argv, guarded=output.is_guarded)
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        # Kafka's tool does not look at what became of its output, and neither do the scripts that call it.
+        if output.error is not None and code in (ExitCode.OK, ExitCode.DIFFERENT) and "kafka-configs" not in argv[:2]:
+            _complain(f"the output could not be written: {output.error.strerror}", "all else is done")
+            return ExitCode.OUTPUT
+        return code
+
+
+def _run(argv: Sequence[str], *, guarded: bool) -> int:
     # The process ends in `finally`-safe code paths only: an error is one line on stderr, whatever it was.
     debug = "--debug" in argv
     if "_KQUOTA_COMPLETE" in os.environ:
@@ -132,13 +149,13 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         say("kquota: interrupted")
         return ExitCode.INTERRUPTED
-    except SystemExit:
-        # In this mode click raises it for one reason: a pipe was broken, and it has made the streams quiet.
-        return ExitCode.OK
-    except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    except (SystemExit, BrokenPipeError) as error:
+        # In this mode click raises SystemExit for one reason: a pipe was broken. Of the standard streams none can be,
+        # where they are the process's own.
+        if not guarded:
+            return ExitCode.OK
+        _complain(f"internal error: a pipe was broken ({type(error).__name__})", "this is a bug: see 'kquota --debug'")
+        return ExitCode.INTERNAL
     except Exception as error:
         if debug:
             _traceback()

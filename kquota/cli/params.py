@@ -180,7 +180,10 @@ def selected_entity(options: dict[str, Any]) -> Entity:
     names: dict[EntityType, Name] = {}
     for kind, match in chosen.items():
         if match is ANY:
-            raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+            raise click.UsageError(
+                "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the name "
+                "out for the default, which Kafka never took: give --entity-default)"
+            )
         names[kind] = match
     return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
 
@@ -278,7 +281,7 @@ def journal_option(function: F) -> F:
     return click.option(
         "--journal",
         type=click.Path(path_type=Path, file_okay=False),
-        default=_journal_folder,
+        default=journal_folder,
         envvar="KQUOTA_JOURNAL",
         show_envvar=True,
         show_default="~/.local/state/kquota/journal",
@@ -287,7 +290,7 @@ def journal_option(function: F) -> F:
     )(function)
 
 
-def _journal_folder() -> Path:
+def journal_folder() -> Path:
     """Beside the state of other programs (XDG base directories)."""
     from kquota.cli.contexts import xdg_directory
 

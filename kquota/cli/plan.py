@@ -67,8 +67,10 @@ _PLAN = Words(
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["newly-throttled"]),
-    help="Exit with 1 when a client of --usage would be newly throttled.",
+    type=click.Choice(["newly-throttled", "undetermined"]),
+    multiple=True,
+    help="Exit with 1 when a client of --usage would be newly throttled, or when that cannot be told of a client or a"
+    " quota that changes. May be given several times.",
 )
 @params.kafka_version_option
 @params.server_properties_option
@@ -83,7 +85,7 @@ def command(
     exit_code: bool,
     brokers: int | None,
     usage: tuple[str, ...],
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     output: str,
     **options: Any,
 ) -> int:
@@ -105,7 +107,7 @@ def command(
     """
     from dataclasses import replace
 
-    if fail_on is not None and not usage:
+    if fail_on and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
     from kquota.core.guards import objections
     from kquota.core.lint import Facts, concerning, lint
@@ -125,7 +127,7 @@ def command(
     print_plan(planned, quota_file.labels, output, review)
     for objection in planned.objections:
         warn(f"apply will refuse this: {objection}")
-    if (exit_code and planned) or (fail_on and review.harms):
+    if (exit_code and planned) or set(fail_on) & review.answers:
         return ExitCode.DIFFERENT
     return ExitCode.OK
 
@@ -163,11 +165,16 @@ class Review:
     usage: tuple[Comparison, Replayed] | None = None
 
     @property
-    def harms(self) -> bool:
-        """Whether a client would be newly throttled."""
+    def answers(self) -> set[str]:
+        """What is true of what `--fail-on` can name."""
         from kquota.core.whatif import Outcome
 
-        return self.usage is not None and self.usage[0].count(Outcome.NEWLY_THROTTLED) > 0
+        if self.usage is None:
+            return set()
+        comparison = self.usage[0]
+        newly = comparison.count(Outcome.NEWLY_THROTTLED) > 0
+        answers = {"newly-throttled": newly, "undetermined": comparison.undetermined}
+        return {answer for answer, true in answers.items() if true}
 
 
 def print_plan(
@@ -218,11 +225,14 @@ def print_plan(
     note(title)
     if comparison is not None and replayed is not None:
         from kquota.cli import whatif
+        from kquota.cli.verdicts import lines
 
         if comparison.clients:
             click.echo()
         whatif.print_clients(comparison)
         note(f"{whatif.summary(comparison)}; {replayed.usage}")
+        for line in lines(comparison.quotas, counts=False):
+            note(line)
 
 
 _MOST_FINDINGS = 20

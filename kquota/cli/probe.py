@@ -310,6 +310,8 @@ class _Run:
         from kquota.core.quota import QuotaKey, humanize
         from kquota.core.resolver import resolve, resolve_ip
 
+        snapshot = session.enforced_by_brokers(self._options)(snapshot)
+        session.warn_ignored(snapshot.ignored)
         if not self._is_named:
             assert self._ip is not None
             return resolve_ip(snapshot, self._ip)

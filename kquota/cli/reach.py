@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -21,22 +21,36 @@ from kquota.core.static import StaticQuotas
 from kquota.errors import InputError, Refused
 
 Resolved = tuple[Client, tuple[Resolution, ...]]
+PathOf = Callable[[Entity], str | None]
+"""The path of an entity's znode; None for a cluster without ZooKeeper."""
 
 
 def print_all(
-    snapshot: QuotaSnapshot, static: StaticQuotas, user: str | None, client_id: str | None, most: int, output: str
+    snapshot: QuotaSnapshot,
+    static: StaticQuotas,
+    user: str | None,
+    client_id: str | None,
+    most: int,
+    output: str,
+    path_of: PathOf,
 ) -> None:
     """Prints what governs every known client, or those with that user or client-id. Raises Refused beyond `most`."""
     reach = Reach(snapshot, static)
     count, clients = reach.pairs(user, client_id)
     _check(count, most, "narrow it by --user or --client, or raise --max-clients")
-    _print(((client, reach.resolve(client)) for client in clients), output, with_ip=False)
+    _print(((client, reach.resolve(client)) for client in clients), output, path_of, with_ip=False)
     if not reach.keys:
         note("no quotas of users and client-ids are set")
 
 
 def print_governed(
-    snapshot: QuotaSnapshot, static: StaticQuotas, entity: Entity, file: Path | None, most: int, output: str
+    snapshot: QuotaSnapshot,
+    static: StaticQuotas,
+    entity: Entity,
+    file: Path | None,
+    most: int,
+    output: str,
+    path_of: PathOf,
 ) -> None:
     """Prints whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
 
@@ -61,12 +75,12 @@ def print_governed(
     if file is None:
         count, clients = reach.candidates(entity)
         _check(count, most, "give the observed ones by --clients, or raise --max-clients")
-        _print(governing(clients), output, with_ip=with_ip)
+        _print(governing(clients), output, path_of, with_ip=with_ip)
     else:
         from kquota.documents.clients import read_clients
 
         with _opened(file) as lines:
-            _print(governing(read_clients(lines, file)), output, with_ip=with_ip)
+            _print(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
     what = "observed" if file is not None else "known"
     nothing = "" if entity in snapshot else " has no quotas;"
     note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients")
@@ -92,16 +106,14 @@ def _check(count: int, most: int, hint: str) -> None:
         raise Refused(f"there are {count} known clients, more than {most}", hint=hint)
 
 
-def _print(found: Iterable[Resolved], output: str, *, with_ip: bool) -> None:
+def _print(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: bool) -> None:
     """Prints each client's resolutions in one of the formats; CSV and JSON as they come."""
-    from kquota.backends.znode import znode_path
-
     if output == "json":
         from kquota.documents.encoding import to_json_line
         from kquota.documents.resolution import resolution_document
 
         for client, resolutions in found:
-            click.echo(to_json_line(resolution_document(*client, resolutions, znode_path)))
+            click.echo(to_json_line(resolution_document(*client, resolutions, path_of)))
         return
     rows = ((client, each) for client, resolutions in found for each in resolutions)
     if output == "csv":
@@ -114,7 +126,7 @@ def _print(found: Iterable[Resolved], output: str, *, with_ip: bool) -> None:
         writer.writerow(["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"])
         for client, each in rows:
             level = None if each.level is None else each.level.label
-            znode = None if each.entity is None else znode_path(each.entity)
+            znode = None if each.entity is None else path_of(each.entity)
             names = map(safe, _names(client, with_ip))
             entity = None if each.entity is None else safe(each.entity)
             writer.writerow([*names, each.key, each.limit, level, entity, znode, safe(each.sensor)])
@@ -140,7 +152,7 @@ def _print(found: Iterable[Resolved], output: str, *, with_ip: bool) -> None:
                 limit_text(each.key, each.limit),
                 "-" if each.level is None else f"{each.level.number} {each.level.label}",
                 "-" if each.level is None else source(each.key, each.entity),
-                each.sensor,
+                "-" if each.limit is None else each.sensor,
             )
             for client, each in shown
         ],

@@ -29,6 +29,9 @@ _SCOPES = {
 }
 """What `--for` says: for whom, and whether by a default."""
 
+_FOR = {"user": "users", "client-id": "clients", "user-and-client-id": "user-clients"}
+"""What recommends quotas of a kind of entity (`cli.verdicts.kinds`)."""
+
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
 
@@ -205,7 +208,9 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
 
 
 def _summarize(found: Recommendations) -> None:
+    from kquota.cli.verdicts import kinds, lines, names
     from kquota.core.recommendation import Basis, Change
+    from kquota.core.verdicts import Verdict
 
     counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
@@ -217,6 +222,13 @@ def _summarize(found: Recommendations) -> None:
             f"{_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
             " raise, and measure again"
         )
+    for (kind, key), quotas in kinds(found.left_out).items():
+        counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
+        text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
+        hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
+        warn(f"{key.value}: {text}{hint}")
+    for line in lines(found.verdicts, counts=False):
+        note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"

@@ -27,20 +27,21 @@ def command(journal: Path, **options: Any) -> int:
       */5 * * * *  kquota reconcile --context prod
     """
     from kquota.cli.apply import now
-    from kquota.cli.undo import take_back, undone
+    from kquota.cli.undo import take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import Conflict
 
-    entries = Journal(journal).entries(session.cluster_name(options))
-    gone, time = undone(entries), now()
+    pages, time = Journal(journal).read(), now()
+    warn_unreadable(pages)
     due = [
         entry
-        for entry in entries
-        if entry.expires is not None and entry.expires <= time and entry.may_have_changed and entry.id not in gone
+        for entry in pages.of(session.cluster_name(options))
+        if entry.expires is not None and entry.expires <= time and pages.can_be_undone(entry)
     ]
+    # What cannot be read may be over as well.
+    worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
-        return ExitCode.OK
-    worst = 0
+        return worst
     with session.open_backend(options) as backend:
         for entry in reversed(due):
             try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.backends.znode import znode_path
 from kquota.cli import params, session
+from kquota.cli.streams import note
+from kquota.core.broker import callback_of
 from kquota.core.entity import Entity, EntityType
-from kquota.core.quota import QuotaKey, Value, humanize
+from kquota.core.quota import QuotaKey, Value, ValueType, humanize
 from kquota.core.resolver import Resolution, Shadowed, resolve, resolve_ip
 from kquota.core.static import NO_STATIC_QUOTAS, STATIC_CONFIGS, StaticQuotas
 from kquota.errors import InputError
@@ -133,11 +136,52 @@ def command(
         if output not in ("table", "csv"):
             callback = None if settings is None else settings.callback
             if callback is None and output == "tree":
-                callback = session.callback_class(options)
+                callback = callback_of(session.live_brokers(options))
             caveats = _caveats(snapshot, user, client, static, callback, options)
+        if output == "table":  # the others say whom they are about
+            _note_assumptions(snapshot, static, user, client, resolutions)
     if all(each.level is None for each in resolutions):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
-    print_resolutions(user, client, ip, resolutions, output, brokers, caveats)
+    if output in ("table", "csv"):
+        session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
+    print_resolutions(user, client, ip, resolutions, output, brokers, caveats, _paths(options, output))
+
+
+def _paths(options: dict[str, Any], output: str) -> Callable[[Entity], str | None]:
+    """The paths of znodes, for a ZooKeeper.
+
+    A file can be of any cluster: programs get the paths that its quotas would have, people do not.
+    """
+    wanted = session.is_zookeeper(options) or (options["quotas"] is not None and output != "table")
+    return znode_path if wanted else _no_path
+
+
+def _no_path(_entity: Entity) -> None:
+    """The path of an entity's znode where there is none."""
+    return
+
+
+def _note_assumptions(
+    snapshot: QuotaSnapshot, static: StaticQuotas, user: str, client: str, resolutions: Sequence[Resolution]
+) -> None:
+    """Says that a name that was left out stands for ANONYMOUS or the empty client-id, and what others get."""
+    from kquota.cli.text import safe
+    from kquota.core.reach import OTHER, Client, Reach
+
+    if not session.on_command_line("user"):
+        note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
+    if session.on_command_line("client"):
+        return
+    reach = Reach(snapshot, static)
+    by_key = {each.key: each for each in reach.resolve(Client(user, OTHER))}
+    others = [
+        f"{each.key} {limit_text(each.key, other.limit)}"
+        + ("" if other.level is None else f" from {source(each.key, other.entity)}")
+        for each in resolutions
+        if (other := by_key.get(each.key)) is not None and (other.level, other.entity) != (each.level, each.entity)
+    ]
+    if others:
+        note(safe(f"for a client without a client-id; with any other: {', '.join(others)} (--client NAME for one)"))
 
 
 def _caveats(
@@ -154,7 +198,7 @@ def _caveats(
 def _load(options: dict[str, Any]) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
     settings = session.load_broker_settings(options)
     static = NO_STATIC_QUOTAS if settings is None else settings.static
-    return settings, static, session.load_quotas(options)
+    return settings, static, session.enforced_by_brokers(options)(session.load_quotas(options))
 
 
 def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
@@ -169,16 +213,18 @@ def _resolve_all(user: str | None, client: str | None, max_clients: int, output:
     from kquota.cli import reach
 
     _, static, snapshot = _load(options)
-    reach.print_all(snapshot, static, user, client, max_clients, output)
+    session.warn_ignored(snapshot.ignored)
+    reach.print_all(snapshot, static, user, client, max_clients, output, _paths(options, output))
 
 
 def _resolve_who(entity: Entity, clients: Path | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
     from kquota.cli import reach
 
     _, static, snapshot = _load(options)
+    session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
         session.note_slips(snapshot, dict(entity.parts))
-    reach.print_governed(snapshot, static, entity, clients, max_clients, output)
+    reach.print_governed(snapshot, static, entity, clients, max_clients, output, _paths(options, output))
 
 
 def print_resolutions(
@@ -189,15 +235,17 @@ def print_resolutions(
     output: str,
     brokers: int | None = None,
     caveats: Sequence[Caveat] = (),
+    path_of: Callable[[Entity], str | None] = lambda entity: None,
 ) -> None:
-    """Prints what governs a client in one of resolve's formats; the caveats in those that have room for them."""
-    from kquota.backends.znode import znode_path
+    """Prints what governs a client in one of resolve's formats; the caveats in those that have room for them.
 
+    `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
+    """
     if output in ("json", "yaml"):
         from kquota.documents.encoding import to_json, to_yaml
         from kquota.documents.resolution import resolution_document
 
-        document = resolution_document(user, client, ip, resolutions, znode_path, brokers=brokers, caveats=caveats)
+        document = resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
         click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
         return
     if output == "tree":
@@ -216,7 +264,7 @@ def print_resolutions(
                     item.limit,
                     None if item.level is None else item.level.label,
                     item.entity,
-                    None if item.entity is None else znode_path(item.entity),
+                    None if item.entity is None else path_of(item.entity),
                     item.sensor,
                 )
                 for item in resolutions
@@ -245,8 +293,8 @@ def print_resolutions(
                 "-" if item.level is None else f"{item.level.number} {item.level.label}",
                 "-"
                 if item.level is None
-                else (source(item.key, item.entity), "" if item.entity is None else znode_path(item.entity)),
-                item.sensor if item.sensor.user or item.sensor.client_id else "-",
+                else (source(item.key, item.entity), "" if item.entity is None else path_of(item.entity) or ""),
+                "-" if item.limit is None else item.sensor,
                 ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
             )
             for item in resolutions
@@ -262,8 +310,12 @@ def source(key: QuotaKey, entity: Entity | None) -> str:
 
 
 def limit_text(key: QuotaKey, value: Value | None) -> str:
-    """The limit for people."""
-    return "unlimited" if value is None else humanize(key, value)
+    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
+    if value is None:
+        return "unlimited"
+    if value == key.value_type.maximum:
+        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
+    return humanize(key, value)
 
 
 def on_brokers(item: Resolution, brokers: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
-    from kquota.core.entity import EntityType
+    from kquota.core.broker import BrokerSnapshot
+    from kquota.core.entity import Entity, EntityType
     from kquota.core.filter import QuotaFilter
     from kquota.core.history import QuotaHistory
+    from kquota.core.quota import QuotaKey
     from kquota.core.settings import BrokerSettings
-    from kquota.core.snapshot import Problem, QuotaSnapshot
+    from kquota.core.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
 
 
@@ -132,6 +134,22 @@ def cluster_name(options: dict[str, Any]) -> str:
     if zookeeper:
         return f"zookeeper://{zookeeper}"
     raise click.UsageError(_NO_CLUSTER)
+
+
+def names_quotas(options: dict[str, Any]) -> bool:
+    """Whether the options, the environment or a context say where quotas are."""
+    if options["quotas"] is not None:
+        return True
+    options = settled(options)
+    return bool(_controller(options)) or any(_cluster(options))
+
+
+def is_zookeeper(options: dict[str, Any]) -> bool:
+    """Whether the quotas come from a live ZooKeeper."""
+    if options.get("quotas") is not None:
+        return False
+    options = settled(options)
+    return not _controller(options) and bool(_cluster(options)[0])
 
 
 def on_command_line(name: str) -> bool:
@@ -248,25 +266,57 @@ def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
     return settings
 
 
-def callback_class(options: dict[str, Any]) -> str | None:
-    """The `client.quota.callback.class` of the live cluster's brokers; None for ZooKeeper, which does not know it.
+def enforced_by_brokers(
+    options: dict[str, Any], settings: BrokerSettings | None = None
+) -> Callable[[QuotaSnapshot], QuotaSnapshot]:
+    """Makes of quotas the part that brokers of `--kafka-version` enforce; with settings, their static defaults too."""
+    from kquota.core.enforced import enforced
+    from kquota.core.static import NO_STATIC_QUOTAS
+    from kquota.core.version import parse_version
 
-    What keeps the brokers from telling becomes a warning on stderr.
+    version = parse_version(options["kafka_version"])
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
+    return lambda snapshot: enforced(snapshot, version, static)
+
+
+def warn_approximations(kafka_version: str) -> None:
+    """Says what brokers of that version do otherwise than is computed here, a line each on stderr."""
+    from kquota.core.version import approximations, format_version, parse_version
+
+    version = parse_version(kafka_version)
+    for text in approximations(version):
+        warn(f"Kafka {format_version(version)} is approximated: {text}")
+
+
+def warn_ignored(ignored: Iterable[Ignored]) -> None:
+    """Says which quotas the brokers do not enforce, a line on stderr for each key and reason."""
+    from kquota.cli.text import entity_text
+
+    found: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
+    for each in ignored:
+        found.setdefault((each.key, each.reason), {})[each.entity] = None
+    for (key, reason), entities in found.items():
+        names = [entity_text(entity) for entity in entities]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        warn(f"{key} of {', '.join(names[:3])}{more}: {reason}")
+
+
+def live_brokers(options: dict[str, Any]) -> BrokerSnapshot:
+    """The configs of the live cluster's brokers; empty for ZooKeeper, which does not know those of their files.
+
+    What keeps the brokers from answering becomes a warning on stderr.
     """
-    from kquota.core.broker import CALLBACK
     from kquota.errors import KquotaError
 
     options = settled(options)
-    if options["quotas"] is not None or not _cluster(options)[1]:
-        return None
+    if options.get("quotas") is not None or _controller(options) or not _cluster(options)[1]:
+        return {}
     try:
         with open_broker_configs(options) as configs:
-            snapshot = configs.describe()
+            return configs.describe()
     except KquotaError as error:
         warn(f"the configs of the brokers are not known: {error.message}")
-        return None
-    values = (config.value for each in snapshot.values() for config in each if config.name == CALLBACK)
-    return next((str(value) for value in values if value), None)
+        return {}
 
 
 def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:

@@ -18,8 +18,10 @@ from kquota.cli.streams import console, shows_progress, warn, wrote
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.core.simulation import Workload
+    from kquota.core.settings import BrokerSettings
+    from kquota.core.simulation import Brokers, Workload
     from kquota.core.snapshot import QuotaSnapshot
+    from kquota.documents.workload import WorkloadFile
 
 COMPILED_FROM = 1_000_000
 """Requests from which the fast kernel pays: the first time on a machine it is compiled for half a minute."""
@@ -100,7 +102,9 @@ def command(
     of more than quota.window.size.seconds. Results that depend on it are ranges, over no reading and one every 1, 10
     and 60 s; 'metrics_read' in the workload settles it. Thread time is what the workload says (request_time), and the
     brokers' own load, the network and the disks are not simulated: a response takes 'latency' and 'round_trip'.
-    Clients wait with an unlimited memory. Requests of one connection are charged when they are answered.
+    Clients wait with an unlimited memory. Requests of one connection are charged when they are answered. Numbers of
+    connections (max.connections and the like) are not limited. Before Kafka 2.0 brokers held back responses: for such
+    --kafka-version results are approximations, and say so.
 
     A million requests and more run compiled, where numba is installed (kquota[kernel]): half a minute of compiling, the
     first time, and then about a million requests a second. Results are the same.
@@ -132,37 +136,39 @@ def command(
             print_vectors(vectors, output)
             return ExitCode.OK
     from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-    from kquota.core.simulation import expected_events, simulate, widened
+    from kquota.core.simulation import enforced_workload, expected_events, simulate, widened
+    from kquota.core.version import parse_version
 
     version = kafka_version or "4.0"
+    settings: BrokerSettings | None = None
+
+    def configured(brokers: Brokers, version_of_file: str | None) -> Brokers:
+        nonlocal version, settings
+        version = options["kafka_version"] = kafka_version or version_of_file or version
+        settings = session.load_broker_settings(options)
+        return brokers if settings is None else _configured(brokers, settings)
+
     workload: Workload
     spread: Workload | None = None
     if workload_file is not None:
         from kquota.documents.workload import read_workload
 
-        file = read_workload(workload_file)
+        file = read_workload(workload_file, configured)
         workload = file.workload
-        quotas = _quotas(file.quotas, options)
-        version = kafka_version or file.kafka_version or version
+        quotas = _quotas(file, options)
     else:
         quotas = session.load_quotas(options)
-        workload, spread = _recorded(event_files, quota_window_size_seconds or 1)
+        workload, spread = _recorded(event_files, quota_window_size_seconds or 1, quotas)
+        workload = replace(workload, brokers=configured(workload.brokers, None))
     generation = Generation.for_version(version)
-    brokers = workload.brokers
-    settings = session.load_broker_settings({**options, "kafka_version": version})
-    if settings is not None:
-        brokers = replace(
-            brokers,
-            windows=settings.windows,
-            controller_windows=settings.controller_windows,
-            connection_rate=settings.connection_rate,
-            listeners=settings.listeners,
-            inter_broker=settings.inter_broker_listener,
-        )
-        quotas = settings.static.added_to(quotas)
-    windows = brokers.windows
+    quotas = session.enforced_by_brokers(options, settings)(quotas)
+    _warn_of_rates(workload.brokers, version)
+    workload, left_out = enforced_workload(workload, parse_version(version))
+    session.warn_approximations(version)
+    session.warn_ignored((*quotas.ignored, *left_out))
+    windows = workload.brokers.windows
     windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
-    workload = replace(workload, brokers=replace(brokers, windows=windows))
+    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
     using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
     with _progress() as report:
         result = simulate(workload, quotas, generation=generation, using=using, progress=report)
@@ -182,10 +188,47 @@ def command(
     return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
 
 
-def _quotas(own: QuotaSnapshot | None, options: dict[str, Any]) -> QuotaSnapshot:
-    """The quotas of the workload's own file, unless the command line names others."""
+def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
+    """The brokers with what their server.properties says."""
+    return replace(
+        brokers,
+        windows=settings.windows,
+        controller_windows=settings.controller_windows,
+        connection_rate=settings.connection_rate,
+        listeners=settings.listeners,
+        inter_broker=settings.inter_broker_listener,
+    )
+
+
+def _warn_of_rates(brokers: Brokers, version: str) -> None:
+    """Says where a workload limits connections on brokers that do not know such limits."""
+    from kquota.core.version import CONNECTION_RATES, format_version, parse_version
+
+    number = parse_version(version)
+    if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
+        warn(
+            f"max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
+            f"{format_version(CONNECTION_RATES)} (KIP-612)"
+        )
+
+
+def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
+    """The quotas of the workload's own file, unless the command line names others.
+
+    Connections to brokers that limit them need none.
+    """
+    from kquota.core.simulation.workload import CONNECT_API
+    from kquota.core.snapshot import QuotaSnapshot
+
     named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
-    return own if own is not None and not named else session.load_quotas(options)
+    if file.quotas is not None and not named:
+        return file.quotas
+    brokers = file.workload.brokers
+    limited = any((brokers.connection_rate, *brokers.listeners.values()))
+    connects = all(client.api == CONNECT_API for client in file.workload.clients)
+    if limited and connects and not session.names_quotas(options):
+        return QuotaSnapshot()
+    return session.load_quotas(options)
 
 
 def _vectors(path: Path) -> dict[str, Any] | None:
@@ -193,6 +236,8 @@ def _vectors(path: Path) -> dict[str, Any] | None:
     import gzip
     import json
 
+    if path.is_fifo():  # what is looked at is gone
+        return None
     try:
         with path.open("rb") as stream:
             start = stream.read(2)
@@ -206,13 +251,14 @@ def _vectors(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
 
 
-def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Workload | None]:
+def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) -> tuple[Workload, Workload | None]:
     """The recorded workload, and for a coarse export the same spread over its bins."""
     try:
         from kquota.audit.events import read_events, spread_events
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
+    from kquota.core.quota import QuotaKey
     from kquota.core.simulation import Brokers
 
     recording = read_events(paths, "auto", ReadSettings(), Brokers())
@@ -220,8 +266,11 @@ def _recorded(paths: Sequence[str], window_seconds: int) -> tuple[Workload, Work
         warn(f"records that cannot be read, and are left out: {recording.rejected}")
     if recording.unsized:
         warn(f"requests of unknown size, left out: {recording.unsized}")
-    if not recording.complete:
-        warn("a request log lacks the time of network threads: what comes of a request_percentage is a lower bound")
+    if not recording.complete and any(QuotaKey.REQUEST_PERCENTAGE in values for values in quotas.values()):
+        warn(
+            "the usage lacks thread time (a request log that of network threads): what comes of a "
+            "request_percentage is a lower bound"
+        )
     if recording.grid_ms < 1000 * window_seconds:
         return recording.workload, None
     warn(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
@@ -244,14 +293,17 @@ def _progress() -> Iterator[Callable[[float], None]]:
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
     """Says where a request quota meets clients whose thread time nobody gave."""
+    from kquota.core.exempt import is_spared
     from kquota.core.quota import QuotaKey
     from kquota.core.resolver import Resolver
     from kquota.core.simulation.workload import CONNECT_API
+    from kquota.core.version import NEWEST
 
     resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
     timeless = []
     for client in workload.clients:
-        if client.given is None and client.api != CONNECT_API and not client.has_thread_time:
+        known = client.has_thread_time or is_spared(client.api, NEWEST)
+        if client.given is None and client.api != CONNECT_API and not known:
             user, client_id = client.user.replace("{n}", "0"), client.client_id.replace("{n}", "0")
             if resolver.resolve(user, client_id).limit is not None:
                 timeless.append(client.name)

@@ -29,7 +29,7 @@ def print_result(
         _print_csv(result)
         return
     _print_clients(result)
-    throttled = [counter for counter in result.counters if counter.throttled]
+    throttled = [counter for counter in result.counters if counter.bites]
     if throttled:
         click.echo()
         _print_counters(throttled[:top], several=len(workload.brokers.names) > 1)
@@ -48,7 +48,7 @@ _CSV = (
     "name", "broker", "user", "client_id", "ip", "api", "unit", "active_ms", "requests", "offered", "delivered",
     "rejected", "waiting", "offered_rate", "delivered_rate", "rejections", "throttled", "throttle_ms",
     "throttle_low_ms", "throttle_high_ms", "throttle_longest_ms", "throttle_mean_ms", "first_throttled_ms",
-    "throttled_until_ms",
+    "throttled_until_ms", "delivering_ms",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _print_csv(result: Simulation) -> None:
                 round(client.offered_rate, 3), round(client.delivered_rate, 3), client.rejections, client.throttled,
                 client.throttle_ms, *client.throttle_range_ms, client.throttle_max_ms,
                 None if client.throttle_mean_ms is None else round(client.throttle_mean_ms, 3),
-                client.first_throttled_ms, client.throttled_until_ms,
+                client.first_throttled_ms, client.throttled_until_ms, client.delivering_ms,
             )
             for client in result.clients
         ],
@@ -82,15 +82,15 @@ def _print_clients(result: Simulation) -> None:
         copies = len({client.name for client in clients})
         unit = "bytes/s" if clients[0].unit == "bytes" else "/s"
         offered = sum(client.offered_rate for client in clients)
-        delivered = sum(client.delivered_rate for client in clients)
-        least = sum(client.delivered_range[0] * 1000 / client.active_ms for client in clients)
-        most = sum(client.delivered_range[1] * 1000 / client.active_ms for client in clients)
+        share = _share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
+        least = sum(client.delivered_range[0] * 1000 / client.delivering_ms for client in clients)
+        most = sum(client.delivered_range[1] * 1000 / client.delivering_ms for client in clients)
         got = range_text(rate_text(least, unit), rate_text(most, unit))
         rows.append(
             (
                 (name, clients[0].api if copies == 1 else f"{clients[0].api}, {copies} clients"),
                 rate_text(offered, unit),
-                (got, f"{100 * delivered / offered:.0f}%" if offered else "-"),
+                (got, share),
                 _left(clients),
                 _throttled(clients),
                 _throttle_time(clients),
@@ -108,6 +108,10 @@ def _print_clients(result: Simulation) -> None:
         rows,
         styles=["red" if any(client.throttled for client in clients) else "" for clients in groups.values()],
     )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"
 
 
 def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
@@ -155,8 +159,8 @@ def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None
         return *limits, f"debt {counter.peak:.0f}" if debt else f"peak {rate_text(counter.peak, unit)}"
 
     def bites(counter: CounterResult) -> tuple[str, ...]:
-        assert counter.first_throttled_ms is not None
-        assert counter.throttled_until_ms is not None
+        if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
+            return ("delayed by another quota",)
         when = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
         if counter.recovery_ms is None:
             return (when,)
@@ -165,7 +169,10 @@ def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None
     def time_of(counter: CounterResult) -> tuple[str, ...]:
         least, most = counter.throttle_range_ms
         total = range_text(duration(least), duration(most))
-        return total, f"max {duration(counter.throttle_max_ms)}"
+        longest = f"max {duration(counter.throttle_max_ms)}"
+        if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
+            return total, longest, f"{counter.violated} of {counter.events} topics over the limit"
+        return total, longest
 
     print_table(
         [

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from kquota.cli.exit_codes import ExitCode
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -20,6 +26,153 @@ C = TypeVar("C", bound=click.Command)
 _QUIET = "kquota.quiet"
 _WARNED = "kquota.warned"
 _COLOURS = {"auto": None, "always": True, "never": False}
+
+
+class _Stream(io.FileIO):
+    """A standard stream whose writes do not fail: what cannot be written is dropped, and `error` says why.
+
+    No work depends on who reads what is said about it.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        import select
+
+        with memoryview(data).cast("B") as view:
+            written = 0
+            while self.error is None and written < view.nbytes:
+                try:
+                    taken: int | None = super().write(view[written:])
+                    if taken is None:  # it does not block, and its reader is slow
+                        select.select([], [self.fileno()], [])
+                    written += taken or 0
+                except OSError as error:
+                    self.error = error
+            return view.nbytes
+
+
+class Output:
+    """The standard output of one command line."""
+
+    def __init__(self, stream: _Stream | None) -> None:
+        self._stream = stream
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether writes to it never fail."""
+        return self._stream is not None
+
+    @property
+    def error(self) -> OSError | None:
+        """Why not all of it was written; a reader that went away (`| head`) has all that it wanted."""
+        error = None if self._stream is None else self._stream.error
+        return None if error is None or error.errno == errno.EPIPE else error
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[Output]:
+    """Has the standard streams of the process take whatever is written while it lasts.
+
+    One that the caller closed is the null device, so that no other file gets its number. Streams that are not the
+    process's own (of a test, of an embedding program) stay as they are.
+    """
+    kept = sys.stdin, sys.stdout, sys.stderr
+    for number, stream in enumerate(kept):
+        if stream is None:
+            _occupy(number)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    out, sys.stdout = _guarded(sys.stdout)
+    _, sys.stderr = _guarded(sys.stderr)
+    ours = sys.stdout, sys.stderr
+    try:
+        yield Output(out)
+    finally:
+        for each in ours:
+            with contextlib.suppress(OSError, ValueError):
+                each.flush()
+        sys.stdin, sys.stdout, sys.stderr = kept
+
+
+def _occupy(number: int) -> None:
+    """Opens the null device under the number of a standard stream that is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != number:
+            os.dup2(null, number)
+            os.close(null)
+
+
+def _guarded(stream: TextIO | None) -> tuple[_Stream | None, TextIO]:
+    """The raw stream and the text stream above it that never fail; those of others are left alone."""
+    if stream is None:
+        raw = _Stream(os.open(os.devnull, os.O_WRONLY), "wb")
+        return raw, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
+    buffer = getattr(stream, "buffer", None)
+    inner = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is nothing in between
+    if not isinstance(inner, io.FileIO) or isinstance(inner, _Stream) or not isinstance(stream, io.TextIOWrapper):
+        return None, stream
+    with contextlib.suppress(OSError):
+        stream.flush()
+    raw = _Stream(inner.fileno(), "wb", closefd=False)
+    text = io.TextIOWrapper(
+        raw if inner is buffer else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+    return raw, text
+
+
+class Stop:
+    """Whether the process was asked to end; called, it says so."""
+
+    signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """128 and the number of the signal, as a shell counts."""
+        return ExitCode.INTERRUPTED if self.signal is None else ExitCode(128 + self.signal)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Makes a wish of the first SIGINT, SIGTERM or SIGHUP, to be heeded where work can be left; the second one
+    interrupts at once. A signal that is ignored (`nohup`) stays so.
+    """
+    import signal
+    import threading
+
+    stop = Stop()
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        if stop.signal is not None:
+            raise KeyboardInterrupt
+        stop.signal = number
+        with contextlib.suppress(OSError):  # not by the streams, in the middle of whose work this may come
+            os.write(2, b"kquota: stopping after what is under way (once more stops at once)\n")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN and handler is not None:
+            before[number] = handler
+            signal.signal(number, asked)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -131,12 +284,23 @@ def ask(question: str, *, done: str, yes: str) -> None:
     Raises Refused for any answer but yes (nothing was `done`), and where nobody can be asked; `yes` says what `--yes`
     does there.
     """
-    if not sys.stdin.isatty():
+    lost = _lost_output()
+    if lost is not None:
+        raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
+    if sys.stdin is None or not sys.stdin.isatty():
         raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
     from kquota.cli.text import safe
 
     if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
+
+
+def _lost_output() -> OSError | None:
+    """Why not all that was said on stdout could be written, also where only its reader is gone."""
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw.error if isinstance(raw, _Stream) else None
 
 
 def shows_progress() -> bool:

@@ -243,7 +243,7 @@ def many(number: int, noun: str, plural: str | None = None) -> str:
 
 def records_text(number: int, bases: Iterable[str]) -> str:
     """`300 requests`, `1 sample`: how many records an audit read, and what they are, by what its findings rest on."""
-    sampled = {basis != "requests" for basis in bases}
+    sampled = {basis not in ("requests", "connections") for basis in bases}
     if len(sampled) == 2:
         return f"{number:,} requests and samples"
     return many(number, "sample" if True in sampled else "request")

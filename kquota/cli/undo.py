@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,11 @@ from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Entry, Pages
 
 
 @click.command("undo")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
@@ -37,23 +36,31 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
     from kquota.documents.journal import Journal
 
     cluster = session.cluster_name(options)
-    book = Journal(journal)
-    entry = _last(book.entries(cluster), cluster) if id is None else book.entry(id)
+    pages = Journal(journal).read()
+    warn_unreadable(pages)
+    entry = _last(pages, cluster) if id is None else _meant(pages, id, cluster)
     if entry.cluster != cluster:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {cluster}")
     with session.open_backend(options) as backend:
         return take_back(entry, backend, journal=journal, yes=yes, output=output, command="undo")
 
 
-def undone(entries: Sequence[Entry]) -> frozenset[str]:
-    """The ids of the entries that were taken back."""
-    return frozenset(entry.undoes for entry in entries if entry.undoes is not None and entry.outcome == "applied")
+def warn_unreadable(pages: Pages) -> None:
+    """The files of the journal that are no entries, a line each on stderr."""
+    for name, why in pages.unreadable:
+        warn(f"{pages.folder / name} is no entry of the journal: {why}")
 
 
-def _last(entries: Sequence[Entry], cluster: str) -> Entry:
-    gone = undone(entries)
-    for entry in reversed(entries):
-        if entry.may_have_changed and entry.undoes is None and entry.id not in gone:
+def _meant(pages: Pages, text: str, cluster: str) -> Entry:
+    """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone."""
+    found = pages.named(text, cluster=cluster)
+    open_ones = tuple(entry for entry in found if pages.can_be_undone(entry) and entry.undoes is None)
+    return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
+
+
+def _last(pages: Pages, cluster: str) -> Entry:
+    for entry in reversed(pages.of(cluster)):
+        if entry.undoes is None and pages.can_be_undone(entry):
             return entry
     raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
 
@@ -63,7 +70,7 @@ def take_back(entry: Entry, backend: QuotaBackend, *, journal: Path, yes: bool, 
     from kquota.cli.apply import carry_out
 
     return carry_out(
-        entry.plan.inverse,
+        entry.made.inverse,
         backend.describe(),
         backend=backend,
         labels={},

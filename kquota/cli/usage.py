@@ -155,15 +155,19 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
             f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
         ) from None
     from kquota.core.enforcement.generation import Generation, QuotaWindows
+    from kquota.core.version import parse_version
 
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)
     windows = QuotaWindows() if broker is None else broker.windows
     kafka = None if options["topic"] is None else _topic_client(options)
     quotas, against = _quotas(options)
-    if broker is not None:
-        quotas = quotas.each(broker.static.added_to)
-        against = against.each(broker.static.added_to) if against is not None else None
+    enforced = session.enforced_by_brokers(options, broker)
+    quotas = quotas.each(enforced)
+    against = against.each(enforced) if against is not None else None
+    snapshots = (*quotas.snapshots, *(against.snapshots if against is not None else ()))
+    session.warn_approximations(options["kafka_version"])
+    session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
     try:
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
@@ -179,7 +183,13 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
         in_force=options.get("in_force", False),
-        read=ReadSettings(options["broker"], options["log_timezone"], options["num_partitions"], kafka),
+        read=ReadSettings(
+            options["broker"],
+            options["log_timezone"],
+            options["num_partitions"],
+            kafka,
+            parse_version(options["kafka_version"]),
+        ),
     )
 
 

@@ -70,11 +70,14 @@ def command(interval: float, count: int | None, for_ms: int | None, output: str,
 
 
 def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, QuotaKey]]:
-    """Every key that changes, until the end (of the monotonic clock). Raises Unauthorized, and BrokenPipeError."""
+    """Every key that changes, until the end (of the monotonic clock). Raises Unauthorized.
+
+    Ends as well when nobody reads them any more.
+    """
     lost = False
     while (turn := _TURN_S if end is None else min(_TURN_S, end - time.monotonic())) > 0:
         if _reader_is_gone():
-            raise BrokenPipeError
+            return
         try:
             changes = watching.wait(turn)
         except Unauthorized:

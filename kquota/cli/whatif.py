@@ -45,6 +45,9 @@ def summary(comparison: Comparison) -> str:
         count = comparison.count(outcome)
         if count and outcome is not Outcome.NEWLY_THROTTLED:
             parts.append(f"{count} {outcome.value}")
+    if comparison.unjudged:
+        count = len(comparison.unjudged)
+        parts.append(f"{count} changed {'quota' if count == 1 else 'quotas'} undetermined")
     return ", ".join(parts)
 
 
@@ -75,15 +78,19 @@ def replay(
     from kquota.cli.text import many
     from kquota.core.enforcement.generation import Generation, QuotaWindows
     from kquota.core.history import QuotaHistory
+    from kquota.core.version import parse_version
 
     try:
         from kquota.audit.settings import AuditSettings
+        from kquota.audit.sources import ReadSettings
         from kquota.audit.whatif import compare
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(options)
-    if broker is not None:
-        before, after = broker.static.added_to(before), broker.static.added_to(after)
+    enforced = session.enforced_by_brokers(options, broker)
+    before, after = enforced(before), enforced(after)
+    session.warn_approximations(options["kafka_version"])
+    session.warn_ignored((*before.ignored, *after.ignored))
     settings = AuditSettings(
         QuotaHistory.of(after),
         Generation.for_version(options["kafka_version"]),
@@ -92,6 +99,7 @@ def replay(
         against=QuotaHistory.of(before),
         top_clients=None,
         per_client=True,
+        read=ReadSettings(version=parse_version(options["kafka_version"])),
     )
     result = auditing.audit_files(usage, settings)
     rejected = result.quality.rejected
@@ -145,8 +153,7 @@ def print_clients(comparison: Comparison) -> None:
             [
                 (
                     change.outcome.value,
-                    "(any)" if change.user is None else change.user,
-                    "(any)" if change.client_id is None else change.client_id or "(empty client-id)",
+                    *_who(change),
                     change.key.value,
                     *_cells(change),
                     ", ".join(_brokers(change)),
@@ -169,6 +176,7 @@ def print_comparison_csv(comparison: Comparison) -> None:
             "key",
             "user",
             "client_id",
+            "ip",
             "requests",
             *(f"{side}_{column}" for side in sides for column in (*columns, "brokers")),
         ],
@@ -178,6 +186,7 @@ def print_comparison_csv(comparison: Comparison) -> None:
                 change.key.value,
                 change.user,
                 change.client_id,
+                change.ip,
                 change.requests,
                 *(
                     value
@@ -192,7 +201,8 @@ def print_comparison_csv(comparison: Comparison) -> None:
 
 def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> None:
     """Prints a summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
-    from kquota.cli.text import code, print_markdown
+    from kquota.cli.text import print_markdown
+    from kquota.cli.verdicts import markdown_lines
 
     headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "TIME", "BROKERS"]
 
@@ -202,8 +212,7 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
             [
                 [
                     *([change.outcome.value] if with_outcome else []),
-                    "(any)" if change.user is None else code(change.user),
-                    "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)",
+                    *_who_markdown(change),
                     change.key.value,
                     *(" ".join(cell).rstrip() for cell in _cells(change)),
                     ", ".join(_brokers(change)),
@@ -226,6 +235,26 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
         click.echo(f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n")
         table(others, with_outcome=True)
         click.echo("\n</details>")
+    for line in markdown_lines(comparison.quotas, counts=False):
+        click.echo(f"\n{line}")
+
+
+def _who(change: ClientChange) -> tuple[str, str]:
+    """The user and the client-id; an ip in place of both."""
+    if change.ip is not None:
+        return f"ip={change.ip}", "-"
+    user = "(any)" if change.user is None else change.user
+    return user, "(any)" if change.client_id is None else change.client_id or "(empty client-id)"
+
+
+def _who_markdown(change: ClientChange) -> tuple[str, str]:
+    from kquota.cli.text import code
+
+    if change.ip is not None:
+        return code(f"ip={change.ip}"), "-"
+    user = "(any)" if change.user is None else code(change.user)
+    client_id = "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)"
+    return user, client_id
 
 
 def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:

@@ -19,7 +19,8 @@ class Alteration:
     """Values to set and keys to remove on one entity; other keys stay as they are.
 
     With `strict_remove`, removing a key that is not set is an error of the entity. With `expect`, the entity's values
-    must still be those, else nothing is written and its error is a Conflict. Raises InputError for a key that the
+    must still be those, else nothing is written and its error is a Conflict. With `expect_revision`, the write that is
+    to be taken back must be the entity's last one, where the store can say so. Raises InputError for a key that the
     entity cannot carry, a key both set and removed, an invalid value, or nothing to do.
     """
 
@@ -28,6 +29,7 @@ class Alteration:
     remove: frozenset[QuotaKey] = frozenset()
     strict_remove: bool = False
     expect: Values | None = None
+    expect_revision: int | None = None
 
     def __post_init__(self) -> None:
         if not self.set and not self.remove:
@@ -41,6 +43,11 @@ class Alteration:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
         checked = {key: check_value(key, self.set[key]) for key in _KEYS if key in self.set}
         object.__setattr__(self, "set", MappingProxyType(checked))
+
+    def check_revision(self, revision: int) -> None:
+        """Raises Conflict when the entity's last write is another than expected."""
+        if self.expect_revision is not None and revision != self.expect_revision:
+            raise Conflict(f"{self.entity} was written by somebody else", hint="read it again and decide anew")
 
     def applied_to(self, values: Values) -> dict[QuotaKey, Value]:
         """The entity's values after the change.
@@ -68,6 +75,7 @@ class Alteration:
             (self.remove - later.set.keys()) | later.remove,
             self.strict_remove or later.strict_remove,
             self.expect,
+            self.expect_revision,
         )
 
 
@@ -92,7 +100,9 @@ class AlterResult:
 
     `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
     before, so `before` is empty and `after` has no other keys. `unusable` are the keys that were set to what is no
-    value, and that the alteration set or deleted: `before` is without them.
+    value, and that the alteration set or deleted: `before` is without them. `revision` names the write where the store
+    does (in ZooKeeper the zxid of its transaction, 0 when no node is left); None elsewhere, and when nothing was
+    written.
     """
 
     entity: Entity
@@ -101,6 +111,7 @@ class AlterResult:
     error: KquotaError | None = None
     blind: frozenset[QuotaKey] = frozenset()
     unusable: frozenset[QuotaKey] = frozenset()
+    revision: int | None = None
 
     @property
     def longest_freeze_s(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -66,7 +66,8 @@ class Setting:
 class BrokerConfig:
     """A config as it is in effect, and the weaker settings that it hides, the strongest first.
 
-    A listener's rate has the broker-wide one among them: it applies to a listener without a rate of its own.
+    A listener's rate has the broker-wide one among its `shadows`, as `DescribeConfigs` does; but it is not hidden, both
+    hold at once (`beside`).
     """
 
     name: str
@@ -78,6 +79,11 @@ class BrokerConfig:
     def is_alterable(self) -> bool:
         return is_rate(self.name)
 
+    @property
+    def hidden(self) -> tuple[Setting, ...]:
+        """The weaker settings of the same config, which this one hides."""
+        return tuple(each for each in self.shadows if each.name == self.name)
+
     def value_at(self, source: Source) -> int | str | None:
         """What is set under this very name at that level, else None."""
         if self.source is source:
@@ -85,8 +91,36 @@ class BrokerConfig:
         return next((each.value for each in self.shadows if each.source is source and each.name == self.name), None)
 
 
+def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfig | None:
+    """The broker-wide rate that holds beside the rate of a listener (KIP-612), out of the broker's configs.
+
+    None for other configs, and where it limits nothing. It does not hold for the inter-broker listener, unless that is
+    the only one.
+    """
+    if listener_of(config.name) is None:
+        return None
+    return next((each for each in configs if each.name == RATE and each.value != UNLIMITED), None)
+
+
 BrokerSnapshot: TypeAlias = Mapping[Broker, tuple[BrokerConfig, ...]]
 """The configs by broker, the default first. Of the default only what is set."""
+
+
+def callback_of(brokers: BrokerSnapshot) -> str | None:
+    """The class that decides quotas on one of the brokers in the place of Kafka's own; None where none has one."""
+    values = (config.value for configs in brokers.values() for config in configs if config.name == CALLBACK)
+    return next((str(value) for value in values if value), None)
+
+
+def threads_of(brokers: BrokerSnapshot) -> int | None:
+    """`num.io.threads` and `num.network.threads` of a broker together, of the one with most; None if none says."""
+    counts = []
+    for configs in brokers.values():
+        values = [config.value for config in configs if config.name in ("num.io.threads", "num.network.threads")]
+        numbers = [value for value in values if isinstance(value, int)]
+        if len(numbers) == 2:
+            counts.append(sum(numbers))
+    return max(counts, default=None)
 
 
 def level_of(broker: Broker) -> Source:

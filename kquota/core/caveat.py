@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kquota.core.entity import DEFAULT
+from kquota.core.quota import QuotaKey
 from kquota.core.resolver import CLIENT_ID_ENABLED, USER_CLIENT_ENABLED, USER_ENABLED, Resolution, Resolver, resolve
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
-from kquota.core.version import Version
+from kquota.core.version import BITS_CLEARED, KRAFT, KRAFT_MUTATIONS, REMOVAL_HOLDS, Version
 
-_REMOVAL_FIXED: Final = (2, 5, 0)
-_BITS_CLEARED: Final = (4, 2, 0)
 _ALL_BITS: Final = CLIENT_ID_ENABLED | USER_ENABLED | USER_CLIENT_ENABLED
 
 
@@ -42,9 +41,11 @@ def caveats(
     found = [
         _custom_callback(callback),
         _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
-        _removed_quota(resolutions) if version is not None and version < _REMOVAL_FIXED else None,
+        _unlimited_value(resolutions),
+        _kraft_mutations(resolutions) if version is not None and KRAFT <= version < KRAFT_MUTATIONS else None,
+        _removed_quota(resolutions) if version is not None and version < REMOVAL_HOLDS else None,
         _sticky_bits(snapshot, user, client_id, resolutions, static)
-        if version is not None and version < _BITS_CLEARED
+        if version is not None and version < BITS_CLEARED
         else None,
     ]
     return tuple(caveat for caveat in found if caveat is not None)
@@ -72,6 +73,31 @@ def _empty_client_id(
     if not escaped:
         return None
     return Caveat("empty-client-id", f"an empty client-id escapes {', '.join(escaped)} (KAFKA-13341)")
+
+
+def _unlimited_value(resolutions: Sequence[Resolution]) -> Caveat | None:
+    found = [
+        f"{each.key} of {each.entity}"
+        for each in resolutions
+        if each.entity is not None and each.limit == each.key.value_type.maximum
+    ]
+    if not found:
+        return None
+    return Caveat(
+        "unlimited-value",
+        f"{', '.join(found)} is the largest value of its type, which limits nothing, and it governs as any other value:"
+        " weaker quotas do not take its place (KIP-55's text has an unlimited default passed over; Kafka never did)",
+    )
+
+
+def _kraft_mutations(resolutions: Sequence[Resolution]) -> Caveat | None:
+    if not any(each.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.limit is not None for each in resolutions):
+        return None
+    return Caveat(
+        "kraft-mutations",
+        "clusters in KRaft mode enforce controller_mutation_rate since 3.5 only (KAFKA-14351); with ZooKeeper since"
+        " 2.7",
+    )
 
 
 def _removed_quota(resolutions: Sequence[Resolution]) -> Caveat | None:

@@ -13,10 +13,13 @@ Sources: the callers of `sendResponseExemptThrottle` and `sendNoOpResponseExempt
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from kquota.core.version import Version
+from kquota.core.quota import QuotaKey
+from kquota.core.version import KEYS, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Exemption:
     """The first release in which it is charged, or gone; None for still exempt."""
     forwarded: bool = False
     """Exempt on a controller only: a broker that forwards the request charges it to its client."""
+    gone: bool = False
+    """Whether brokers do not know the API from `until` on; else they charge it from then on."""
 
 
 _KRAFT: Final = (4, 0, 0)
@@ -38,15 +43,15 @@ _KRAFT: Final = (4, 0, 0)
 
 EXEMPTIONS: Final = (
     # KIP-124's own list.
-    Exemption("STOP_REPLICA", (0, 11, 0), _KRAFT),
-    Exemption("CONTROLLED_SHUTDOWN", (0, 11, 0), _KRAFT),
-    Exemption("LEADER_AND_ISR", (0, 11, 0), _KRAFT),
-    Exemption("UPDATE_METADATA", (0, 11, 0), _KRAFT),
+    Exemption("STOP_REPLICA", (0, 11, 0), _KRAFT, gone=True),
+    Exemption("CONTROLLED_SHUTDOWN", (0, 11, 0), _KRAFT, gone=True),
+    Exemption("LEADER_AND_ISR", (0, 11, 0), _KRAFT, gone=True),
+    Exemption("UPDATE_METADATA", (0, 11, 0), _KRAFT, gone=True),
     # What came with transactions, and what consumers were allowed to ask from 2.1 on (KIP-320).
     Exemption("WRITE_TXN_MARKERS", (0, 11, 0)),
     Exemption("OFFSET_FOR_LEADER_EPOCH", (0, 11, 0), (2, 1, 0)),
     # KIP-497; renamed in 3.2.
-    Exemption("ALTER_ISR", (2, 7, 0), (3, 2, 0)),
+    Exemption("ALTER_ISR", (2, 7, 0), (3, 2, 0), gone=True),
     Exemption("ALTER_PARTITION", (3, 2, 0)),
     # An envelope (KIP-590) is not charged itself: the request in it is, on the controller.
     Exemption("ENVELOPE", (2, 8, 0)),
@@ -88,7 +93,7 @@ def is_exempt(
     API of SASL at any other time is charged. `authorized` is false where the authorization for ClusterAction failed:
     then everything is charged. Before 0.11.0 there is no request quota.
     """
-    if authenticating or version < (0, 11, 0):
+    if authenticating or version < KEYS[QuotaKey.REQUEST_PERCENTAGE].version:
         return True
     if not authorized:
         return False
@@ -101,5 +106,33 @@ def is_exempt(
         and exemption.since <= version
         and (exemption.until is None or version < exemption.until)
         and (controller or not exemption.forwarded)
+        for exemption in EXEMPTIONS
+    )
+
+
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+"""The error code of a request whose authorization for ClusterAction failed: it is charged as anybody's."""
+
+_NOT_LETTERS: Final = re.compile(r"[^A-Za-z]")
+
+
+@lru_cache(maxsize=4096)
+def spelled(api: str) -> str:
+    """An API's name without regard to its spelling: `STOPREPLICA` for `STOP_REPLICA`, `stop-replica`, `StopReplica`."""
+    return _NOT_LETTERS.sub("", api).upper()
+
+
+@lru_cache(maxsize=4096)
+def is_spared(api: str, version: Version) -> bool:
+    """Whether a recorded or a planned request among brokers is exempt, by its API's name in any spelling.
+
+    As `is_exempt`, but an API that brokers of `version` do not know any more counts as in the last release that knew
+    it: the request was recorded there.
+    """
+    return any(
+        spelled(exemption.api) == spelled(api)
+        and not exemption.forwarded
+        and (exemption.gone or exemption.since <= version)
+        and (exemption.gone or exemption.until is None or version < exemption.until)
         for exemption in EXEMPTIONS
     )

@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+from kquota.core.enforced import enforced
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.misnomer import USER_PREFIX, is_literal_default, prefixed_user
 from kquota.core.quota import QuotaKey, Value, check_value, format_number, humanize
 from kquota.core.resolver import Level, Resolver, encode_user
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.version import Version
 from kquota.errors import InputError
 
 _BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
@@ -41,7 +43,7 @@ class Facts:
     `window_s` is how long a burst lasts (one less than quota.window.num, times quota.window.size.seconds),
     `fetch_bytes` what a consumer asks of one partition at once (max.partition.fetch.bytes), `threads` num.io.threads
     and num.network.threads, `capacity` the bytes/s that one broker can take in, `internal` users whom no default should
-    limit, `callback` a broker's client.quota.callback.class.
+    limit, `callback` a broker's client.quota.callback.class, `version` the brokers' Kafka version.
     """
 
     window_s: float = 10.0
@@ -50,6 +52,7 @@ class Facts:
     capacity: int | None = None
     internal: tuple[str, ...] = ()
     callback: str | None = None
+    version: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ def lint(
 ) -> tuple[Finding, ...]:
     """All findings, the worst first, then in the order of entities."""
     facts = facts or Facts()
+    if facts.version is not None:
+        snapshot = enforced(snapshot, facts.version)
     findings = [finding for rule in rules or RULES for finding in rule.check(rule, snapshot, facts)]
     return tuple(sorted(findings, key=_order))
 
@@ -177,6 +182,8 @@ def _name(entity: Entity) -> str:
 
 
 def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    if snapshot.empty_client_id:
+        return
     for key, values in _by_key(snapshot):
         for entity, instead in (
             (Entity(client_id=DEFAULT), Entity(user=DEFAULT)),
@@ -353,6 +360,18 @@ def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
         )
 
 
+def _not_enforced(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity, key, value, reason in snapshot.ignored:
+        yield Finding(
+            rule,
+            entity,
+            key,
+            f"is {reason}",
+            f"brokers of that version do not read it: {humanize(key, value)} limits nobody",
+            "delete it, or upgrade the brokers",
+        )
+
+
 def _values(snapshot: QuotaSnapshot, key: QuotaKey) -> Iterator[tuple[Entity, Value]]:
     for entity, values in snapshot.items():
         if key in values:
@@ -372,5 +391,6 @@ RULES = (
     Rule("internal-principal", Severity.ERROR, "A default that limits an internal principal.", _hits_internal),
     Rule("rejected-value", Severity.ERROR, "A value that old or new brokers reject.", _rejected),
     Rule("oversubscribed", Severity.WARNING, "Quotas that add up to more than a broker's capacity.", _oversubscribed),
+    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _not_enforced),
     Rule("custom-callback", Severity.WARNING, "A callback class that replaces Kafka's own quotas.", _callback),
 )

@@ -23,6 +23,7 @@ from kquota.core.history import QuotaHistory
 from kquota.core.quota import LONG_MAX, QuotaKey, Value, check_value
 from kquota.core.resolver import Level, Resolver
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.verdicts import QuotaVerdict
 
 DIGITS = 2
 """What a recommended value has, so that people can read it."""
@@ -195,6 +196,10 @@ class Recommendations:
     quotas: Sequence[Recommendation]
     undetermined: Mapping[QuotaKey, int] = field(default_factory=dict)
     """How many counters of a key are left out, because the export does not hold all that they are charged."""
+    verdicts: tuple[QuotaVerdict, ...] = ()
+    """What became of each quota that was in force."""
+    left_out: tuple[QuotaVerdict, ...] = ()
+    """Quotas of these that throttled, and nothing is recommended for: of another kind of entity, or another key."""
 
     def proposed(self, current: QuotaSnapshot) -> QuotaSnapshot:
         """The quotas as they are, with what is recommended."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
 
 from kquota.core.address import address
 from kquota.core.entity import DEFAULT, Entity, Name
 from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.snapshot import Ignored, QuotaSnapshot
 from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.errors import InputError
 
@@ -97,7 +97,8 @@ class Shadowed:
 class Resolution:
     """What governs one client under one quota key; without a match `limit`, `level` and `entity` are None.
 
-    A static default has a level and no entity.
+    A static default has a level and no entity. `ignored` are the quotas of this client that its brokers do not enforce
+    (`kquota.core.enforced`), in order of precedence.
     """
 
     key: QuotaKey
@@ -106,6 +107,7 @@ class Resolution:
     entity: Entity | None
     sensor: Sensor
     shadows: tuple[Shadowed, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
 
 
 def encode_user(user: str) -> str:
@@ -162,17 +164,26 @@ class Resolver:
     """Resolves clients under the values of one quota key of users and clients.
 
     `mask` holds bits that a broker has kept from removed entities; by default it is what the values imply.
+    `empty_client_id`: whether an empty client-id has the limits of client-ids, as before Kafka 2.0.
     """
 
     key: QuotaKey
     values: Mapping[Entity, Value]
     mask: int | None = None
     static: StaticQuotas = NO_STATIC_QUOTAS
+    empty_client_id: bool = False
+    ignored: Mapping[Entity, Ignored] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: QuotaSnapshot, key: QuotaKey, static: StaticQuotas = NO_STATIC_QUOTAS) -> Resolver:
         """The resolver of one key of a snapshot."""
-        return cls(key, {entity: values[key] for entity, values in snapshot.items() if key in values}, None, static)
+        return cls(
+            key,
+            {entity: values[key] for entity, values in snapshot.items() if key in values},
+            static=static,
+            empty_client_id=snapshot.empty_client_id,
+            ignored={each.entity: each for each in snapshot.ignored if each.key is key},
+        )
 
     @cached_property
     def _enabled(self) -> int:
@@ -186,17 +197,23 @@ class Resolver:
         # Before 2.0 it was a plain walk.
         matches = self._matches(user, client_id)
         sensor = self._sensor(matches[0].level if matches else None, user, client_id)
-        older = not client_id and self.static.empty_client_id
+        older = not client_id and self.empty_client_id
         governing = _EVERY if older else _levels_of(bool(sensor.user), bool(sensor.client_id))
         winner = next((match for match in matches if match.level in governing), None)
+        ignored = self._ignored(user, client_id) if self.ignored else ()
         if winner is None:
-            return Resolution(self.key, None, None, None, sensor)
+            return Resolution(self.key, None, None, None, sensor, ignored=ignored)
         shadows = tuple(
             match
             for match in matches
             if match.level > winner.level and (client_id or older or match.level in _PER_USER)
         )
-        return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, shadows)
+        return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, shadows, ignored)
+
+    def _ignored(self, user: str, client_id: str) -> tuple[Ignored, ...]:
+        """The quotas that name the client, in order of precedence, and that brokers do not enforce."""
+        names = (Entity(*parts) for parts in _names_of(user, client_id) if "" not in parts)
+        return tuple(self.ignored[entity] for entity in names if entity in self.ignored)
 
     @cached_property
     def _by_name(self) -> dict[tuple[Name | None, Name | None], tuple[Entity, Value]]:
@@ -206,19 +223,8 @@ class Resolver:
     def _matches(self, user: str, client_id: str) -> list[Shadowed]:
         """Every level at which an entity is configured for the client, in order of precedence."""
         known = self._by_name
-        names = (
-            (user, client_id),
-            (user, DEFAULT),
-            (user, None),
-            (DEFAULT, client_id),
-            (DEFAULT, DEFAULT),
-            (DEFAULT, None),
-            (None, client_id),
-            (None, DEFAULT),
-        )
-        matches = [
-            Shadowed(level, *known[name]) for level, name in zip(_PAIR_LEVELS, names, strict=True) if name in known
-        ]
+        names = zip(_PAIR_LEVELS, _names_of(user, client_id), strict=True)
+        matches = [Shadowed(level, *known[name]) for level, name in names if name in known]
         if self.key in self.static.values:
             matches.append(Shadowed(Level.STATIC, None, self.static.values[self.key]))
         return matches
@@ -237,6 +243,20 @@ class Resolver:
         if level in _PER_PAIR:
             return Sensor(name, client_id)
         return Sensor("", client_id)
+
+
+def _names_of(user: str, client_id: str) -> tuple[tuple[Name | None, Name | None], ...]:
+    """The (user, client-id) of the entities that can govern a client, in the order of `_PAIR_LEVELS`."""
+    return (
+        (user, client_id),
+        (user, DEFAULT),
+        (user, None),
+        (DEFAULT, client_id),
+        (DEFAULT, DEFAULT),
+        (DEFAULT, None),
+        (None, client_id),
+        (None, DEFAULT),
+    )
 
 
 def _levels_of(has_user: bool, has_client_id: bool) -> frozenset[Level]:
@@ -262,10 +282,15 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
         if entity in snapshot and key in snapshot[entity]
     ]
     sensor = Sensor("", ip)
+    ignored = tuple(
+        each
+        for each in snapshot.ignored
+        if (isinstance(name := each.entity.ip, str) and address(name) == address(ip)) or each.entity.ip is DEFAULT
+    )
     if not matches:
-        return Resolution(key, None, None, None, sensor)
+        return Resolution(key, None, None, None, sensor, ignored=ignored)
     winner = matches[0]
-    return Resolution(key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]))
+    return Resolution(key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]), ignored)
 
 
 def resolve(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kquota.core.address import address
 from kquota.core.entity import Entity, in_order
@@ -23,12 +24,29 @@ class Problem:
     message: str
 
 
+class Ignored(NamedTuple):
+    """A value that is set, and that brokers of the version in question do not enforce."""
+
+    entity: Entity
+    key: QuotaKey
+    value: Value
+    reason: str
+    """Such as `not enforced by Kafka 2.6: since 2.8 (KIP-612)`."""
+
+
 @dataclass(frozen=True)
 class QuotaSnapshot(Mapping[Entity, Values]):
-    """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it."""
+    """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it.
+
+    `kquota.core.enforced` makes of it the part that brokers of one version enforce.
+    """
 
     quotas: Mapping[Entity, Values] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    """The values that are set and left out of `quotas`, because the brokers do not enforce them."""
+    empty_client_id: bool = False
+    """Whether an empty client-id has the limits of client-ids, as on brokers before 2.0."""
 
     def __post_init__(self) -> None:
         quotas = dict(self.quotas)
@@ -61,14 +79,15 @@ class QuotaSnapshot(Mapping[Entity, Values]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuotaSnapshot):
             return NotImplemented
-        return dict(self.quotas) == dict(other.quotas)
+        return dict(self.quotas) == dict(other.quotas) and self.empty_client_id == other.empty_client_id
 
     def __hash__(self) -> int:
         return hash(frozenset((entity, frozenset(values.items())) for entity, values in self.quotas.items()))
 
     def __reduce__(self) -> tuple[type[QuotaSnapshot], tuple[object, ...]]:
         # A read-only view does not pickle; a snapshot travels to Spark's executors.
-        return QuotaSnapshot, ({entity: dict(values) for entity, values in self.quotas.items()}, self.problems)
+        quotas = {entity: dict(values) for entity, values in self.quotas.items()}
+        return QuotaSnapshot, (quotas, self.problems, self.ignored, self.empty_client_id)
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Entity, Values]], problems: Iterable[Problem] = ()) -> QuotaSnapshot:

@@ -7,24 +7,20 @@ them) they come last, after the default client-id. Kafka 3.0 removed them (KAFKA
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Self
 
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import LONG_MAX, QuotaKey, Value
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.version import Version
+from kquota.core.version import STATIC_REMOVED, STATIC_SINCE, Version
 
 STATIC_CONFIGS: Final[Mapping[QuotaKey, str]] = {
     QuotaKey.PRODUCER_BYTE_RATE: "quota.producer.default",
     QuotaKey.CONSUMER_BYTE_RATE: "quota.consumer.default",
 }
 """The broker configs that are quotas."""
-
-_SINCE: Final = (0, 9, 0)
-_REMOVED: Final = (3, 0, 0)
-_CALLBACK: Final = (2, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,6 @@ class StaticQuotas:
     """
 
     values: Mapping[QuotaKey, Value] = field(default_factory=dict)
-    empty_client_id: bool = False
-    """Whether a client without a client-id has the limits of client-ids: so before Kafka 2.0 (KIP-257), never since."""
 
     def __post_init__(self) -> None:
         # Long.MAX_VALUE is the config's own default: no quota.
@@ -46,17 +40,14 @@ class StaticQuotas:
     @classmethod
     def of(cls, values: Mapping[QuotaKey, Value], version: Version) -> Self:
         """What brokers of that version make of the configs; none at all from 3.0 on."""
-        return cls(values if _SINCE <= version < _REMOVED else {}, version < _CALLBACK)
+        return cls(values if STATIC_SINCE <= version < STATIC_REMOVED else {})
 
     def added_to(self, snapshot: QuotaSnapshot) -> QuotaSnapshot:
-        """The snapshot with these as values of the default client-id where it has none: the same to every client.
-
-        (But for those without a client-id, where `empty_client_id` is true.)
-        """
+        """The snapshot with these as values of the default client-id where it has none: the same to every client."""
         entity = Entity(client_id=DEFAULT)
         if not self.values:
             return snapshot
-        return QuotaSnapshot({**snapshot, entity: {**self.values, **snapshot.get(entity, {})}}, snapshot.problems)
+        return replace(snapshot, quotas={**snapshot, entity: {**self.values, **snapshot.get(entity, {})}})
 
 
 NO_STATIC_QUOTAS: Final = StaticQuotas()

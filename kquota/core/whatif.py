@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quota import QuotaKey, Value, differ
+from kquota.core.verdicts import QuotaVerdict
+from kquota.core.verdicts import Verdict as Judged
 
 Verdict: TypeAlias = Literal["throttled", "not throttled", "undetermined"]
 
@@ -85,6 +87,8 @@ class ClientChange:
     before: Standing
     after: Standing
     outcome: Outcome
+    ip: str | None = None
+    """In place of a user and a client-id under the quota of connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,10 @@ class Comparison:
     clients: tuple[ClientChange, ...] = ()
     counters: tuple[CounterChange, ...] = ()
     same: int = 0
+    quotas: tuple[QuotaVerdict, ...] = ()
+    """What became of each quota under test."""
+    unjudged: tuple[QuotaVerdict, ...] = ()
+    """Those that the two sets of quotas hold otherwise, of which the usage does not tell what comes of it."""
 
     @classmethod
     def of(cls, clients: Iterable[ClientChange], counters: Iterable[CounterChange]) -> Comparison:
@@ -118,6 +126,23 @@ class Comparison:
         changed = sorted((change for change in everybody if change.outcome is not Outcome.SAME), key=_client_order)
         moved = sorted((change for change in counters if change.outcome is not Outcome.SAME), key=_counter_order)
         return cls(tuple(changed), tuple(moved), len(everybody) - len(changed))
+
+    def judging(self, before: Iterable[QuotaVerdict], after: Iterable[QuotaVerdict]) -> Comparison:
+        """The comparison with what became of the quotas under each of the two sets."""
+        old = {(quota.entity, quota.key): quota for quota in before}
+        new = {(quota.entity, quota.key): quota for quota in after}
+        changed = [
+            quota
+            for name, quota in (old | new).items()
+            if name not in old or name not in new or differ(old[name].value, new[name].value)
+        ]
+        unjudged = tuple(quota for quota in changed if quota.verdict is Judged.UNDETERMINED)
+        return replace(self, quotas=tuple(new.values()), unjudged=unjudged)
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether it is open for anybody, or of any quota that is not the same, what changes."""
+        return bool(self.unjudged) or self.count(Outcome.UNDETERMINED) > 0
 
     def count(self, outcome: Outcome) -> int:
         """How many clients it is so for."""
@@ -130,7 +155,8 @@ _ORDER = {outcome: number for number, outcome in enumerate(Outcome)}
 
 
 def _client_order(change: ClientChange) -> tuple[int, int, str, str, str]:
-    return _ORDER[change.outcome], -_worst(change), change.user or "", change.client_id or "", change.key.value
+    name = change.ip or change.client_id or ""
+    return _ORDER[change.outcome], -_worst(change), change.user or "", name, change.key.value
 
 
 def _counter_order(change: CounterChange) -> tuple[int, int, str, str, str]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey, share_of_limit
 from kquota.core.resolver import Level
+from kquota.core.verdicts import QuotaVerdict
 from kquota.core.whatif import Comparison
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ def audit_document(
     engine: str,
     comparison: Comparison | None = None,
     closed_loop: Sequence[ClosedLoop] = (),
+    quotas: Sequence[QuotaVerdict] = (),
 ) -> Document:
     """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it.
 
     Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
-    those others), where it was replayed.
+    those others), where it was replayed; and what became of each of the `quotas` that are set.
     """
     return {
         "kind": "kquota.audit",
@@ -36,6 +39,7 @@ def audit_document(
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
+        "quotas": verdicts_document(quotas),
         "findings": [_finding(row, closed_loop[0] if closed_loop else None) for row in findings],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
@@ -101,8 +105,7 @@ def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document
         "client_count": row["client_count"],
         "clients": [
             {
-                "user": client["user"],
-                "client-id": client["client_id"],
+                **_who(key, client),
                 "events": client["events"],
                 "value": client["value"],
                 "throttled_events": client["throttled_events"],
@@ -111,3 +114,10 @@ def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document
             for client in row["clients"]
         ],
     }
+
+
+def _who(key: QuotaKey, client: Mapping[str, Any]) -> Document:
+    """Who a client is; of connections, which have no user and no client-id, the ip."""
+    if key is QuotaKey.CONNECTION_CREATION_RATE:
+        return {"user": None, "client-id": None, "ip": client["client_id"]}
+    return {"user": client["user"], "client-id": client["client_id"], "ip": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota.core.broker import Broker, BrokerAlterResult, BrokerSnapshot
+from kquota.core.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
 from kquota.core.entity import DEFAULT
 from kquota.documents.encoding import Document
 
@@ -25,8 +25,11 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
                         "alterable": config.is_alterable,
                         "shadows": [
                             {"name": each.name, "value": each.value, "source": each.source.value}
-                            for each in config.shadows
+                            for each in config.hidden
                         ],
+                        "beside": None
+                        if (other := beside(config, configs)) is None
+                        else {"name": other.name, "value": other.value, "source": other.source.value},
                     }
                     for config in configs
                 ],

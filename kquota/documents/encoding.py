@@ -128,10 +128,10 @@ def read_document(path: Path, schema_name: str) -> Document:
     return data
 
 
-def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
+def write_text(path: Path, text: str, *, mode: int | None = None, new: bool = False) -> None:
     """Writes a file, whole or not at all, with those permissions; else with those it has, or for its owner only.
 
-    Raises InputError when it cannot be written.
+    Raises InputError when it cannot be written, and with `new` FileExistsError when there is such a file.
     """
     import tempfile
 
@@ -148,12 +148,45 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        if new:
+            _link(temporary, path)
+        else:
+            temporary.replace(path)
+        _keep_name(path.parent)
+    except FileExistsError:
+        if new:
+            raise
+        raise InputError(f"{path}: cannot be written") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Gives a whole file its name, unless there is a file of that name. Raises OSError."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            temporary.replace(path)
+        except OSError:
+            path.unlink()
+            raise
+
+
+def _keep_name(folder: Path) -> None:
+    """Has the names in a folder survive a loss of power, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_text(path: Path) -> str:
@@ -170,13 +203,23 @@ def _standard_input() -> bytes:
     return content
 
 
+@lru_cache(maxsize=8)
+def _piped(path: Path) -> bytes:
+    """What comes out of a pipe, such as `<(command)` in a shell, kept because it comes once."""
+    return read_bytes(path)
+
+
 def read_raw_text(path: Path) -> str:
     """The file's text with the line ends that it has; `-` is standard input.
 
     Raises InputError when it cannot be read.
     """
     try:
-        return (_standard_input() if str(path) == "-" else read_bytes(path)).decode("utf-8")
+        if str(path) == "-":
+            data = _standard_input()
+        else:
+            data = _piped(path) if path.is_fifo() else read_bytes(path)
+        return data.decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except FileNotFoundError:

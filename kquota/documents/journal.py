@@ -1,21 +1,47 @@
-"""The journal: one file per change of a cluster, written before the first quota is (schemas/journal.schema.json)."""
+"""The journal: one file per change of a cluster, written before the first quota is (schemas/journal.schema.json).
+
+Many writers share it. A file gets its name only when it is whole, and never that of another; its number says what came
+first, whatever the clocks say. A file that cannot be read hides no other.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from kquota.core.entity import Entity
 from kquota.core.plan import Plan
 from kquota.core.report import Outcome
-from kquota.documents.encoding import Document, read_document, to_json, write_text
+from kquota.documents.encoding import Document, Located, to_json, write_text
 from kquota.documents.plan import plan_document, plan_of
-from kquota.errors import InputError
+from kquota.documents.quotas import entity_document as plain_entity
+from kquota.documents.quotas import read_entity
+from kquota.errors import Conflict, InputError
+from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "undo", "reconcile"]
+Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile", "kafka-configs"]
+
+_NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
+"""Ids before had no part for the cluster, and no number."""
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}(?:(?:-(?P<cluster>[0-9a-f]{4}))?-[0-9]+)?", re.ASCII)
+_LOCK_WAIT_S = 5.0
+_SPARE_BYTES = 4096
+"""What the outcome and the error may add to an entry, beside the entities that were left alone."""
+_LONGEST_ERROR = 1000
+_OLD_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -23,7 +49,8 @@ class Entry:
     """What one run set out to do, and what came of it; times are ms since the epoch.
 
     Without an outcome it is still running or was killed: any of its entities may have the old or the new values. With
-    `incomplete` some of them have the one, some the other.
+    `incomplete` some of them have the one, some the other. `untouched` are entities of the plan that the run did not
+    change, or took back.
     """
 
     id: str
@@ -36,11 +63,92 @@ class Entry:
     undoes: str | None = None
     outcome: Outcome | None = None
     error: str | None = None
+    untouched: tuple[Entity, ...] = ()
 
     @property
     def may_have_changed(self) -> bool:
         """Whether there may be something to take back."""
         return self.outcome != "rolled back"
+
+    @property
+    def number(self) -> int:
+        """Its place in the journal; 0 for entries of the time before they had one."""
+        numbered = _NUMBERED.fullmatch(self.id)
+        return int(numbered["number"]) if numbered else 0
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the plan, as it is in the id."""
+        return self.id.split("-")[1]
+
+    @property
+    def made(self) -> Plan:
+        """The changes of the plan that the run made, or may have made."""
+        untouched = set(self.untouched)
+        return replace(
+            self.plan, changes=tuple(change for change in self.plan.changes if change.entity not in untouched)
+        )
+
+
+class Unreadable(NamedTuple):
+    """A file of the journal that is no entry: its name, and what is wrong with it."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What was read of a journal: its entries in the order of their beginnings, and the files that are none."""
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    unreadable: tuple[Unreadable, ...] = ()
+
+    def of(self, cluster: str) -> tuple[Entry, ...]:
+        """The entries of one cluster."""
+        return tuple(entry for entry in self.entries if entry.cluster == cluster)
+
+    @cached_property
+    def undone(self) -> frozenset[str]:
+        """The ids of the entries that were taken back."""
+        return frozenset(
+            entry.undoes for entry in self.entries if entry.undoes is not None and entry.outcome == "applied"
+        )
+
+    def can_be_undone(self, entry: Entry) -> bool:
+        """Whether it may have changed something that was not taken back since."""
+        return entry.may_have_changed and entry.id not in self.undone
+
+    def named(self, text: str, *, cluster: str | None = None) -> tuple[Entry, ...]:
+        """The entries that a text means: one of that id, else those of that fingerprint, that number or that beginning.
+
+        Entries of the cluster go before those of others.
+        """
+        readings = (
+            [entry for entry in self.entries if entry.id == text],
+            [entry for entry in self.entries if entry.fingerprint == text],
+            [entry for entry in self.entries if entry.number and str(entry.number) == text],
+            [entry for entry in self.entries if entry.id.startswith(text) or entry.fingerprint.startswith(text)],
+        )
+        found = next((reading for reading in readings if reading), [])
+        return tuple(entry for entry in found if entry.cluster == cluster) or tuple(found)
+
+    def entry(self, text: str, *, cluster: str | None = None) -> Entry:
+        """The one entry that a text means. Raises InputError where there is none, or several, with their ids."""
+        return self.one(text, self.named(text, cluster=cluster))
+
+    def one(self, text: str, found: Sequence[Entry]) -> Entry:
+        """The only entry that was found. Raises InputError."""
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            broken = [each for each in self.unreadable if each.name.startswith(text)]
+            if broken:
+                raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
+            raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
+        ids = ", ".join(entry.id for entry in found[-5:])
+        raise InputError(f"{len(found)} entries {text!r} in the journal {self.folder}", hint=f"choose one of {ids}")
 
 
 @dataclass(frozen=True)
@@ -59,49 +167,181 @@ class Journal:
         expires: int | None = None,
         undoes: str | None = None,
     ) -> Entry:
-        """Writes down what is about to be done. Raises InputError when the folder cannot be written."""
-        base = f"{datetime.fromtimestamp(now // 1000, UTC):%Y%m%dT%H%M%SZ}-{plan.fingerprint}"
-        id = base
-        for number in range(2, 10_000):
-            if not self._file(id).exists():
-                break
-            id = f"{base}-{number}"
-        entry = Entry(id, cluster, command, now, plan, expires=expires, undoes=undoes)
-        self._write(entry)
+        """Writes down what is about to be done, and keeps the room for what will come of it.
+
+        Raises InputError when the folder cannot be written.
+        """
+        moment = f"{datetime.fromtimestamp(now // 1000, UTC):%Y%m%dT%H%M%SZ}"
+        with self._complaints():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self._numbering():
+                self._sweep()
+                number = max((_number(name) for name in os.listdir(self.folder)), default=0) + 1
+                while True:
+                    id = f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}"
+                    entry = Entry(id, cluster, command, now, plan, expires=expires, undoes=undoes)
+                    text = to_json(entry_document(entry))
+                    try:
+                        write_text(self._file(id), text, mode=0o600, new=True)
+                        break
+                    except FileExistsError:
+                        number += 1
+            try:
+                self._spare(id, 2 * len(text.encode()) + _SPARE_BYTES)
+            except BaseException:
+                self._file(id).unlink()
+                raise
         return entry
 
-    def finish(self, entry: Entry, outcome: Outcome, *, now: int, error: str | None = None) -> Entry:
-        """Writes down what came of it."""
-        finished = replace(entry, outcome=outcome, finished=now, error=error)
-        self._write(finished)
+    def finish(
+        self,
+        entry: Entry,
+        outcome: Outcome,
+        *,
+        now: int,
+        error: str | None = None,
+        untouched: Iterable[Entity] = (),
+    ) -> Entry:
+        """Writes down what came of it. Raises InputError when that fails: the entry is as `begin` left it then."""
+        error = error if error is None or len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}…"
+        finished = replace(entry, outcome=outcome, finished=now, error=error, untouched=tuple(untouched))
+        data = to_json(entry_document(finished)).encode()
+        spare = self._spare_of(entry.id)
+        with self._complaints():
+            if not self._fill(spare, data):
+                write_text(self._file(entry.id), data.decode(), mode=0o600)
+                spare.unlink(missing_ok=True)
+            else:
+                spare.replace(self._file(entry.id))
         return finished
 
+    def ids(self, cluster: str | None = None) -> tuple[str, ...]:
+        """The ids that the files have for names, the newest first, without a look into them.
+
+        With a cluster, those of entries that are certainly of another are left out.
+        """
+        with contextlib.suppress(OSError):
+            found = [match for name in os.listdir(self.folder) if (match := _ID.fullmatch(name.removesuffix(".json")))]
+            if cluster is not None:
+                found = [match for match in found if match["cluster"] in (None, cluster_digest(cluster))]
+            return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
+        return ()
+
+    def read(self) -> Pages:
+        """All that is there; a file that is no entry is among the unreadable. Raises InputError for the folder only."""
+        entries: list[Entry] = []
+        unreadable: list[Unreadable] = []
+        with self._complaints("read"):
+            names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
+        for name in names:
+            if name.startswith(".") or not name.endswith(".json"):
+                continue
+            try:
+                entries.append(_entry(self.folder / name))
+            except FileNotFoundError:
+                continue
+            except InputError as error:
+                unreadable.append(Unreadable(name, error.message.removeprefix(f"{name}: ")))
+            except Exception as error:  # a file may hold anything, and must not hide the others
+                unreadable.append(Unreadable(name, f"no entry of the journal ({type(error).__name__})"))
+        entries.sort(key=lambda entry: (entry.number, entry.started, entry.id))
+        return Pages(self.folder, tuple(entries), tuple(unreadable))
+
     def entries(self, cluster: str | None = None) -> tuple[Entry, ...]:
-        """The entries (of one cluster), the oldest first. Raises InputError for a file that is none."""
-        files = self.folder.glob("*.json") if self.folder.is_dir() else ()
-        entries = sorted((_entry(file) for file in files), key=lambda entry: (entry.started, entry.id))
-        return tuple(entry for entry in entries if cluster is None or entry.cluster == cluster)
+        """The entries (of one cluster) in the order of their beginnings. Raises InputError for a file that is none."""
+        pages = self.read()
+        for name, why in pages.unreadable:
+            raise InputError(f"{self.folder / name}: {why}", hint="move it out of the journal")
+        return pages.entries if cluster is None else pages.of(cluster)
 
     def entry(self, id: str) -> Entry:
         """The entry of that id, or of a beginning or fingerprint that only one has. Raises InputError."""
-        found = [entry for entry in self.entries() if entry.id == id]
-        found = found or [entry for entry in self.entries() if entry.id.startswith(id) or id in entry.id.split("-")]
-        if len(found) == 1:
-            return found[0]
-        what = "no entry" if not found else f"{len(found)} entries"
-        raise InputError(f"{what} {id!r} in the journal {self.folder}", hint="'kquota history' lists them")
+        return self.read().entry(id)
 
     def _file(self, id: str) -> Path:
         return self.folder / f"{id}.json"
 
-    def _write(self, entry: Entry) -> None:
+    def _spare_of(self, id: str) -> Path:
+        return self.folder / f".{id}.spare"
+
+    @contextlib.contextmanager
+    def _numbering(self) -> Iterator[None]:
+        """Alone in giving numbers. Where nothing can be locked two may get the same: their ids differ all the same."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError, Conflict):
+                stack.enter_context(locked(self.folder / ".lock", wait_s=_LOCK_WAIT_S, what="the journal"))
+            yield
+
+    def _spare(self, id: str, size: int) -> None:
+        """Takes the room for the outcome: what is written on a cluster must find its way into the journal.
+
+        Raises OSError when there is none.
+        """
+        descriptor = os.open(self._spare_of(id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_text(self._file(entry.id), to_json(entry_document(entry)))
+            _write_all(descriptor, b"\0" * size)
+            os.fsync(descriptor)
+        except BaseException:
+            self._spare_of(id).unlink()
+            raise
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def _fill(spare: Path, data: bytes) -> bool:
+        """Writes over the room that was taken; False where there is not enough of it."""
+        try:
+            descriptor = os.open(spare, os.O_WRONLY | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            if os.fstat(descriptor).st_size < len(data):
+                return False
+            _write_all(descriptor, data)
+            os.ftruncate(descriptor, len(data))
+            os.fsync(descriptor)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _sweep(self) -> None:
+        """Removes the rooms of those who were killed long ago."""
+        for name in os.listdir(self.folder):
+            if name.startswith(".") and name.endswith(".spare"):
+                with contextlib.suppress(OSError):
+                    spare = self.folder / name
+                    if spare.stat().st_mtime < time.time() - _OLD_S:
+                        spare.unlink()
+
+    @contextlib.contextmanager
+    def _complaints(self, what: str = "written") -> Iterator[None]:
+        """An error of the file system as one that says what to do."""
+        try:
+            yield
         except (OSError, InputError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error.message.rpartition(": ")[2]
             raise InputError(
-                f"the journal cannot be written: {error}", hint="set KQUOTA_JOURNAL to a folder that can"
+                f"the journal cannot be {what} in {self.folder}: {reason or error}",
+                hint="set KQUOTA_JOURNAL, or --journal, to a folder that can",
             ) from None
+
+
+def cluster_digest(cluster: str) -> str:
+    """Four hexadecimal digits of a cluster's name, as they are in the ids of its entries."""
+    return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
+
+
+def _number(name: str) -> int:
+    numbered = _NUMBERED.fullmatch(name.removesuffix(".json"))
+    return int(numbered["number"]) if numbered else 0
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def entry_document(entry: Entry) -> Document:
@@ -118,16 +358,17 @@ def entry_document(entry: Entry) -> Document:
         "undoes": entry.undoes,
         "outcome": entry.outcome,
         "error": entry.error,
+        **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
         "plan": plan_document(entry.plan),
     }
 
 
 def _entry(file: Path) -> Entry:
-    document = read_document(file, "journal")
-    try:
-        plan = plan_of(document["plan"])
-    except (InputError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise InputError(f"{file}: its plan cannot be read: {error}") from None
+    """Raises InputError, and OSError when the file is gone."""
+    document = _document(file)
+    if document["id"] != file.stem:
+        raise InputError(f"it is a copy of the entry {document['id']}")
+    plan = plan_of(document["plan"])
     return Entry(
         document["id"],
         document["cluster"],
@@ -139,4 +380,26 @@ def _entry(file: Path) -> Entry:
         document.get("undoes"),
         document["outcome"],
         document.get("error"),
+        tuple(map(read_entity, document.get("untouched", ()))),
     )
+
+
+def _document(file: Path) -> Document:
+    """The document, as it fits the schema; what is no plain file is not waited for."""
+    try:
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise InputError("not a plain file")
+            data = stream.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{error.strerror or error}") from None
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError("empty" if not data.strip() else "not JSON: cut off, or written by something else") from None
+    if not isinstance(document, dict):
+        raise InputError("not a JSON object")
+    Located(file.name, document, lambda steps: "").validate("journal")
+    return document

@@ -10,6 +10,7 @@ from kquota.core.quota import QuotaKey, Value, humanize
 from kquota.core.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.documents.encoding import Document, to_flow
 from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
+from kquota.documents.verdicts import verdicts_document
 
 
 def recommendation_document(
@@ -33,6 +34,8 @@ def recommendation_document(
             "lower": policy.lower,
         },
         "undetermined": [key.value for key in QuotaKey if key in found.undetermined],
+        "quotas": verdicts_document(found.verdicts),
+        "left_out": verdicts_document(found.left_out),
         "recommendations": [_recommendation(quota) for quota in found.quotas],
     }
 
@@ -153,8 +156,10 @@ def _three(number: float) -> str:
 
 
 def interval(quota: Recommendation) -> str:
-    """The confidence interval of what is needed; `?` for an end that the data do not tell."""
-    if quota.low is None and quota.high is None:
+    """The confidence interval of what is needed; an end that the data do not tell makes it open."""
+    low, high = (None if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
+    if low is None and high is None:
         return "too little data for an interval"
-    low, high = ("?" if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
-    return f"{low} to {high}"
+    if low is None:
+        return f"at most {high}"
+    return f"at least {low}" if high is None else f"{low} to {high}"

@@ -18,14 +18,15 @@ def resolution_document(
     client_id: ClientName | None,
     ip: ClientName | None,
     resolutions: Sequence[Resolution],
-    znode: Callable[[Entity], str],
+    znode: Callable[[Entity], str | None],
     *,
     brokers: int | None = None,
     caveats: Sequence[Caveat] | None = None,
 ) -> Document:
-    """Per quota key the limit, where it comes from (`znode` gives its path), whose counter it is, what it shadows.
+    """Per quota key the limit, where it comes from, whose counter it is, what it shadows.
 
-    With `brokers`, also what the limit comes to on all of them; with `caveats`, the exceptions that apply.
+    `znode` gives the path of an entity, None where there is no ZooKeeper. With `brokers`, also what the limit comes to
+    on all of them; with `caveats`, the exceptions that apply.
     """
     document: Document = {
         "kind": "kquota.resolution",
@@ -51,6 +52,10 @@ def resolution_document(
                         "value": shadowed.value,
                     }
                     for shadowed in resolution.shadows
+                ],
+                "not_enforced": [
+                    {"entity": entity_document(each.entity), "value": each.value, "reason": each.reason}
+                    for each in resolution.ignored
                 ],
             }
             for resolution in resolutions

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kquota.core.enforcement import Generation
+from kquota.core.quota import QuotaKey
 from kquota.core.simulation.result import METRICS, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Brokers
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
+
+CONNECTION: Final = QuotaKey.CONNECTION_CREATION_RATE
 
 
 def simulation_document(result: Simulation, brokers: Brokers, generation: Generation) -> Document:
@@ -34,8 +39,31 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
                 "waited": acceptor.waited,
                 "wait_ms": acceptor.wait_ms,
                 "wait_max_ms": acceptor.wait_max_ms,
+                "metrics": {
+                    "mbean": acceptor.mbean,
+                    "connection-accept-rate": acceptor.rate,
+                    "connection-accept-throttle-time": acceptor.wait_mean_ms,
+                    "ip-connection-accept-throttle-time": acceptor.closed_mean_ms,
+                    "broker-connection-accept-rate": acceptor.broker_rate,
+                    "AcceptorBlockedPercent": acceptor.blocked_percent(result.duration_ms),
+                },
             }
             for acceptor in result.acceptors
+        ],
+        "queues": [
+            {"broker": queue.broker, "metrics": {"mbean": queue.mbean, "queue-size": queue.size}}
+            for queue in result.queues
+        ],
+        "exempt": [
+            {
+                "broker": broker,
+                "request_time_ns": nanos,
+                "metrics": {
+                    "mbean": "kafka.server:type=Request",
+                    "exempt-request-time": nanos / (result.duration_ms * 10_000),
+                },
+            }
+            for broker, nanos in result.exempt_ns.items()
         ],
     }
 
@@ -58,6 +86,7 @@ def _client(client: ClientResult) -> Document:
         "waiting": client.waiting,
         "offered_rate": client.offered_rate,
         "delivered_rate": client.delivered_rate,
+        "delivering_ms": client.delivering_ms,
         "delivered_range": list(client.delivered_range),
         "rejections": client.rejections,
         "throttled_requests": client.throttled,
@@ -65,6 +94,7 @@ def _client(client: ClientResult) -> Document:
         "throttle_time_range_ms": list(client.throttle_range_ms),
         "throttle_time_max_ms": client.throttle_max_ms,
         "throttle-time": client.throttle_mean_ms,
+        "throttle-time-avg": client.client_throttle_mean_ms,
         "throttle_time_by": {key.value: value for key, value in client.throttle_by.items()},
         "first_throttled_ms": client.first_throttled_ms,
         "throttled_until_ms": client.throttled_until_ms,
@@ -85,7 +115,9 @@ def _counter(counter: CounterResult) -> Document:
         "metrics": {
             "mbean": counter.mbean,
             METRICS[counter.key]: counter.rate,
-            "throttle-time": counter.throttle_mean_ms,
+            **({} if counter.mutation_rate is None else {"mutation-rate": counter.mutation_rate}),
+            # Kafka averages the delays of ips by listener only: `ip-connection-accept-throttle-time`.
+            **({"throttle-time": counter.throttle_mean_ms} if counter.key is not CONNECTION else {}),
         },
         "events": counter.events,
         "violated": counter.violated,

@@ -6,6 +6,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.whatif import Comparison, Outcome, Standing
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.verdicts import verdicts_document
 
 
 def comparison_document(comparison: Comparison) -> Document:
@@ -19,6 +20,7 @@ def comparison_document(comparison: Comparison) -> Document:
                 "unit": change.key.unit,
                 "user": change.user,
                 "client-id": change.client_id,
+                "ip": change.ip,
                 "requests": change.requests,
                 "before": _standing(change.key, change.before),
                 "after": _standing(change.key, change.after),
@@ -38,6 +40,8 @@ def comparison_document(comparison: Comparison) -> Document:
             }
             for change in comparison.counters
         ],
+        "quotas": verdicts_document(comparison.quotas),
+        "unjudged": verdicts_document(comparison.unjudged),
     }
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kquota.core.alteration import Alteration
 from kquota.core.enforcement import QuotaWindows
+from kquota.core.exempt import is_spared
 from kquota.core.quota import QuotaKey, Value, check_value, parse_value
 from kquota.core.simulation.workload import (
     FETCH_API,
@@ -22,6 +23,7 @@ from kquota.core.simulation.workload import (
     Workload,
 )
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.version import NEWEST
 from kquota.documents.encoding import Document, read_document
 from kquota.documents.quotas import quotas_of, read_entity
 from kquota.errors import InputError
@@ -54,7 +56,11 @@ class WorkloadFile:
     """The quotas in the file itself, where it has any."""
 
 
-def read_workload(path: Path) -> WorkloadFile:
+Configured: TypeAlias = Callable[[Brokers, str | None], Brokers]
+"""Makes of the brokers of a file, and of its Kafka version, those that its clients meet."""
+
+
+def read_workload(path: Path, configured: Configured = lambda brokers, _version: brokers) -> WorkloadFile:
     """Reads a workload document. Raises InputError naming the file and the place in it."""
     document = read_document(path, "workload")
     try:
@@ -69,10 +75,11 @@ def read_workload(path: Path) -> WorkloadFile:
             _at(f"changes[{number}]", lambda entry=entry: _change(entry))
             for number, entry in enumerate(document.get("changes", []))
         ]
+        brokers = _at("brokers", lambda: _brokers(document.get("brokers", {})))
         workload = Workload(
             duration_ms=duration_ms,
             clients=clients,
-            brokers=_at("brokers", lambda: _brokers(document.get("brokers", {}))),
+            brokers=configured(brokers, document.get("kafka_version")),
             changes=tuple(sorted(changes, key=lambda change: change.at_ms)),
             seed=document.get("seed", 1),
             scrape_ms=_scrapes(document.get("metrics_read", "unknown")),
@@ -96,6 +103,9 @@ def _client(entry: Document) -> Client:
     size, pace = _load(api, entry)
     fields: dict[str, Any] = {field: read(entry[key], key) for key, (field, read) in _FIELDS.items() if key in entry}
     acks = entry.get("acks", "all")
+    if is_spared(api, NEWEST):
+        # Brokers count the thread time of such requests as exempt.
+        fields |= dict.fromkeys(("nanos", "nanos_per_mib", "network_nanos"), 0)
     return Client(
         name=name,
         api=api,
@@ -209,6 +219,10 @@ def _ms(raw: Any, key: str) -> int:
     return number
 
 
+def _timeout(raw: Any, key: str) -> int | None:
+    return None if raw == "never" else _ms(raw, key)
+
+
 def _bytes(raw: Any, key: str) -> int:
     if raw == 0:
         return 0
@@ -257,5 +271,6 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "strict": ("strict", _as_it_is),
     "retry": ("retry", _as_it_is),
     "backoff": ("backoff_ms", _ms),
+    "api_timeout": ("api_timeout_ms", _timeout),
 }
 """The keys of a client that stand for one field each, and how they are read."""

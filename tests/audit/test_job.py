@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kquota.audit import local, replay, sources
 from kquota.audit import spark as job
 from kquota.audit.batch import FETCH, UNKNOWN, Batch, Column, Tally
-from kquota.audit.findings import AuditResult, Verdict
+from kquota.audit.findings import AuditResult
 from kquota.audit.pack import Packer
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
@@ -29,6 +29,7 @@ from kquota.core.entity import DEFAULT, Entity
 from kquota.core.history import QuotaHistory
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.verdicts import Verdict
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.oracle import Event

@@ -243,6 +243,11 @@ def test_a_request_among_brokers_that_is_refused_is_charged() -> None:
     refused = fields("ALTER_PARTITION", 56, 3, request={}, response={"throttleTimeMs": 0, "errorCode": 31})
     assert not parse(refused).exempt
     assert parse(refused | {"response": {"throttleTimeMs": 0, "errorCode": 0}}).exempt
+    for error, exempt in ((31, False), (0, True)):
+        # Each of its partitions has the error code, the whole has none.
+        partitions = [{"partitionIndex": 0, "errorCode": error}]
+        markers = {"markers": [{"producerId": 1, "topics": [{"name": "t", "partitions": partitions}]}]}
+        assert parse(fields("WRITE_TXN_MARKERS", 27, 1, request={}, response=markers)).exempt is exempt
 
 
 def test_fields_that_newer_brokers_add_are_ignored() -> None:

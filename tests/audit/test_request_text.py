@@ -224,6 +224,18 @@ def test_other_apis() -> None:
     event = parse_line(text, None, UTC)
     assert (event.api, event.exempt, event.bytes, event.sized) == ("update_metadata", True, 0, True)
     assert not parse_line(text.replace("UPDATE_METADATA", "METADATA"), None, UTC).exempt
+    for refused in (
+        "{error_code=31}",
+        "{error_code=31,partition_errors=[]}",
+        "{markers=[{producer_id=1,error_code=31}]}",
+    ):
+        said = line(
+            "RequestHeader(apiKey=STOP_REPLICA, apiVersion=1, clientId=0, correlationId=0) -- {x=1},response:"
+            + refused,
+            times("0"),
+        )
+        assert not parse_line(said, None, UTC).exempt
+        assert parse_line(said.replace("error_code=31", "error_code=3"), None, UTC).exempt
     old = line("{api_key=6,api_version=6,correlation_id=0,client_id=0} -- {}", times("0"))
     assert parse_line(old, None, UTC).api == "update_metadata"
 

@@ -144,7 +144,10 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
     warning, *rest = done.err.splitlines()
     assert "1 record cannot be read, quarantined in kquota-quarantine.jsonl" in warning
     assert rest == (
-        ["1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt (local engine)"]
+        [
+            "1 of 1 counters throttled; 9 requests read, 0 without a quota, 0 exempt (local engine)",
+            "1 quota set: 1 throttled",
+        ]
         if output == "table"
         else []
     )

@@ -72,7 +72,10 @@ def test_the_broker_wins_over_the_cluster_and_both_over_the_file(run: Callable[.
     assert run("alter", "--broker", "1", "--add-config", f"{RATE}=250/s,{LISTENER}=unlimited", "--wait").code == 0
     shown = in_effect(run(*describe))
     assert shown[RATE] == (250, "DYNAMIC_BROKER_CONFIG", [400, 5000, 2147483647])
-    assert shown[LISTENER] == (2147483647, "DYNAMIC_BROKER_CONFIG", [250, 400, 5000, 2147483647])
+    assert shown[LISTENER] == (2147483647, "DYNAMIC_BROKER_CONFIG", [])
+    (entry,) = json.loads(run(*describe).out)["brokers"]
+    (listener,) = (config for config in entry["configs"] if config["name"] == LISTENER)
+    assert listener["beside"] == {"name": RATE, "value": 250, "source": "DYNAMIC_BROKER_CONFIG"}
 
     assert run("alter", "--broker", "1", "--delete-config", RATE, "--wait").code == 0
     assert in_effect(run(*describe))[RATE][:2] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG")

@@ -75,6 +75,40 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
     assert "consumer_byte_rate: 2 counters left out: the export does not hold all that is charged" in done.err
 
 
+def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
+    """Quotas that throttled, of pairs where users are asked for, and a key that nothing is recommended for."""
+    usage = tmp_path / "usage.csv"
+    header, *rows = usage.read_text().splitlines()
+    topics = [f"{START_MS + number},1,erin,app,create_topics,,0,5" for number in range(50)]
+    usage.write_text("\n".join([f"{header},partitions", *(f"{row}," for row in rows), *topics]) + "\n")
+    (tmp_path / "pairs.yaml").write_text(
+        QUOTAS
+        + "  - {entity: {user: bob, client-id: app}, values: {producer_byte_rate: 5kB}}\n"
+        + "  - {entity: {user: erin}, values: {controller_mutation_rate: 1}}\n"
+        + "  - {entity: {ip: 10.0.0.1}, values: {connection_creation_rate: 1}}\n"
+    )
+
+    done = kquota("recommend", "usage.csv", "--quotas", "pairs.yaml", "-o", "json")
+
+    assert done.code == 0, done.err
+    lines = done.err.splitlines()
+    assert (
+        "kquota: warning: producer_byte_rate: 1 throttled counter of user-and-client-id quotas left out:"
+        " user=bob,client-id=app producer_byte_rate (see --for user-clients)" in lines
+    )
+    assert (
+        "kquota: warning: controller_mutation_rate: 1 throttled counter of user quotas left out:"
+        " user=erin controller_mutation_rate" in lines
+    )
+    assert "undetermined (the table has no ip column): ip=10.0.0.1 connection_creation_rate" in lines
+    report = json.loads(done.out)
+    Draft202012Validator(schema("recommendation")).validate(report)
+    assert [quota["entity"] for quota in report["left_out"]] == [
+        {"user": "erin"},
+        {"user": "bob", "client-id": "app"},
+    ]
+
+
 def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
     """With lines for those that need more, and those that have one."""
     command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--for", "default-user", "--covers", "75%"]

@@ -88,7 +88,14 @@ def test_json_is_as_the_schema_says(kquota: Kquota) -> None:
     metrics = {counter["metrics"]["mbean"]: sorted(counter["metrics"]) for counter in document["counters"]}
     assert metrics["kafka.server:type=Produce,user=alice"] == ["byte-rate", "mbean", "throttle-time"]
     assert metrics["kafka.server:type=Request,user=carol"] == ["mbean", "request-time", "throttle-time"]
-    assert metrics["kafka.server:type=ControllerMutation,user=admin"] == ["mbean", "throttle-time", "tokens"]
+    assert metrics["kafka.server:type=ControllerMutation,user=admin"] == [
+        *("mbean", "mutation-rate", "throttle-time", "tokens"),
+    ]
+    assert metrics["kafka.server:type=socket-server-metrics,ip=10.0.0.1"] == ["connection-accept-rate", "mbean"]
+    listener = document["acceptors"][0]["metrics"]
+    assert listener["mbean"] == "kafka.server:type=socket-server-metrics,listener=PLAINTEXT"
+    assert listener["ip-connection-accept-throttle-time"] > 0
+    assert listener["AcceptorBlockedPercent"] == 0
 
 
 def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
@@ -112,6 +119,23 @@ def test_fail_on_throttled(kquota: Kquota) -> None:
     """An answer for scripts, only when asked for."""
     assert kquota("simulate", "own.yaml", "--fail-on", "throttled").code == 1
     assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
+
+
+def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Path) -> None:
+    """A mutation counter that rejects topics of a client that the request quota delays for longer."""
+    (tmp_path / "both.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 30s\nclients:\n"
+        "  - {user: tom, api: create-topics, pace: 10, partitions: 10, request_time: 50ms, retry: false, loop: open}\n"
+        "quotas:\n  - entity: {user: tom}\n"
+        "    values: {request_percentage: 0.01, controller_mutation_rate: 20}\n"
+    )
+    done = kquota("simulate", "both.yaml")
+
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
+    assert re.search(r"\d+ of 300 topics over the limit", line), line
+    assert "delayed by another quota" in line
+    assert "2 of 2 counters throttled" in done.err
 
 
 def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
@@ -289,7 +313,7 @@ def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     assert totals[":web-edge"] == pytest.approx(184_620, rel=0.01)
     assert totals["bob:etl"] == pytest.approx(139_391, rel=0.01)
     assert "requests of unknown size, left out: 1455" in done.err
-    assert "lacks the time of network threads" in done.err
+    assert "the usage lacks thread time (a request log that of network threads)" in done.err
 
 
 def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
@@ -303,6 +327,11 @@ def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
     assert client["throttle_time_range_ms"][0] == 0
     assert client["throttle_time_range_ms"][1] == client["throttle_time_ms"] > 0
     assert "in bins of 10 s: results are ranges" in done.err
+    assert "thread time" in done.err  # its quotas have a request_percentage
+    (tmp_path / "bytes.json").write_text(
+        '{"kind":"kquota.quotas","version":1,"quotas":[{"entity":{"user":"alice"},"values":{"producer_byte_rate":1000}}]}'
+    )
+    assert "thread time" not in kquota("simulate", "--events", "usage.csv", "--quotas", "bytes.json").err
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
@@ -329,6 +358,26 @@ def test_another_answer_is_told(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("simulate", "--events", "wrong.json", "-o", "csv")
 
     assert "throttle_ms: event 0: expected 4711, got" in done.out.splitlines()[1]
+
+
+def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota: Kquota, tmp_path: Path) -> None:
+    """And limits of brokers alone need no quotas."""
+    (tmp_path / "w.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 30s\nclients:\n  - {api: connect, listener: EXT, pace: 20}\n"
+    )
+    (tmp_path / "server.properties").write_text(
+        "listeners=EXT://:9092,INT://:9093\nlistener.name.ext.max.connection.creation.rate=5\n"
+    )
+    done = kquota("simulate", "w.yaml", "--server-properties", "server.properties", "-o", "json")
+
+    assert (done.code, done.err) == (0, "")
+    (acceptor,) = json.loads(done.out)["acceptors"]
+    assert (acceptor["listener"], acceptor["waited"] > 0) == ("EXT", True)
+    assert 50 < acceptor["metrics"]["AcceptorBlockedPercent"] <= 100
+    assert acceptor["metrics"]["connection-accept-rate"] == pytest.approx(5, abs=1)
+    assert acceptor["metrics"]["broker-connection-accept-rate"] == acceptor["metrics"]["connection-accept-rate"]
+    refused = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml")
+    assert (refused.code, "there is no listener 'EXT'" in refused.complaint) == (3, True)
 
 
 def test_a_brokers_own_configuration_counts(kquota: Kquota, tmp_path: Path) -> None:

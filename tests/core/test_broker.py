@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from kquota.core.broker import (
     BrokerConfig,
     Setting,
     Source,
+    beside,
     check_name,
     humanize,
     is_shown,
@@ -105,6 +108,15 @@ def test_values_by_level() -> None:
     assert config.value_at(level_of(1)) == 20
     assert config.value_at(level_of(DEFAULT)) is None
     assert config.value_at(Source.STATIC_BROKER_CONFIG) == 7
+    assert config.hidden == (Setting(LISTENER, 7, Source.STATIC_BROKER_CONFIG),)
+
+
+def test_a_listener_keeps_the_rate_of_its_broker_too() -> None:
+    listener = BrokerConfig(LISTENER, 20, Source.DYNAMIC_BROKER_CONFIG)
+    rate = BrokerConfig(RATE, 250, Source.DYNAMIC_BROKER_CONFIG)
+    assert beside(listener, (rate, listener)) is rate
+    assert beside(rate, (rate, listener)) is None
+    assert beside(listener, (replace(rate, value=UNLIMITED), listener)) is None
 
 
 def test_an_alteration_is_checked() -> None:

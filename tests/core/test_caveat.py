@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.caveat import caveats
+from kquota.core.enforced import enforced
 from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quota import LONG_MAX, QuotaKey, Value
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.static import StaticQuotas
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 NOTHING = QuotaSnapshot()
@@ -39,7 +39,7 @@ def test_an_empty_client_id(snapshot: QuotaSnapshot, client_id: str, applies: bo
 
 
 def test_before_2_0_an_empty_client_id_had_the_defaults() -> None:
-    assert names(CLIENTS, "", static=StaticQuotas({}, empty_client_id=True)) == []
+    assert names(enforced(CLIENTS, (1, 1, 0)), "") == []
 
 
 def test_a_custom_callback() -> None:
@@ -64,3 +64,13 @@ def test_whose_counter_it_may_be() -> None:
     snapshot = QuotaSnapshot({Entity(user="bob"): ALL_KEYS})
     (caveat,) = caveats(snapshot, "alice", "app", version=(4, 0, 0))
     assert "may also be :app until" in caveat.message
+
+
+@pytest.mark.parametrize(("version", "applies"), [((2, 7, 0), False), ((3, 4, 1), True), ((3, 5, 0), False)])
+def test_mutations_in_kraft_mode(version: tuple[int, int, int], applies: bool) -> None:
+    limited = QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONTROLLER_MUTATION_RATE: 5.0}})
+    assert ("kraft-mutations" in names(limited, version=version)) == applies
+
+
+def test_an_unlimited_value_governs() -> None:
+    assert names(QuotaSnapshot({Entity(user=DEFAULT): {PRODUCER: LONG_MAX}})) == ["unlimited-value"]

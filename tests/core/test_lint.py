@@ -59,6 +59,7 @@ CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, 
         {ALICE: {PRODUCER: 2 * MB}, APP: {PRODUCER: 2 * MB}},
         {ALICE: {PRODUCER: 2 * MB}, USERS: {PRODUCER: 2 * MB}},
     ),
+    "not-enforced": (Facts(version=(0, 10, 2)), {ALICE: {REQUEST: 50.0}}, {ALICE: {PRODUCER: MB}}),
     "custom-callback": (Facts(callback="acme.Quotas"), {ALICE: {PRODUCER: MB}}, {}),
 }
 
@@ -152,3 +153,8 @@ def test_what_concerns_an_entity() -> None:
     assert [found.rule.name for found in concerning(findings, {users})] == ["oversubscribed", "unreachable"]
     assert concerning(findings, {users}) == concerning(findings, {app})
     assert {found.rule.name for found in concerning(findings, {other})} == {"user-prefix", "oversubscribed"}
+
+
+def test_before_2_0_no_client_escapes_a_default() -> None:
+    assert found("empty-client-id", {CLIENTS: {PRODUCER: MB}}, Facts(version=(1, 1, 0))) == []
+    assert len(found("empty-client-id", {CLIENTS: {PRODUCER: MB}}, Facts(version=(2, 0, 0)))) == 1

@@ -13,7 +13,7 @@ from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.core.recommendation import Policy, Recommendations, Scope, Usage, recommend
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import percent, reasons, recommendation_document, rough
+from kquota.documents.recommendation import interval, percent, reasons, recommendation_document, rough
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -64,3 +64,17 @@ def test_what_is_kept_unknowing_is_not_called_enough() -> None:
 
     assert first == "request_percentage: 2 % stays"
     assert lines[-1] == "  wants at least 2 %: held back whenever it wanted more; measure again"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1e5, 2e5, "100 kB/s to 200 kB/s"),
+        (1e5, None, "at least 100 kB/s"),
+        (None, 2e5, "at most 200 kB/s"),
+        (None, None, "too little data for an interval"),
+    ],
+)
+def test_an_open_interval_is_said_in_words(low: float | None, high: float | None, text: str) -> None:
+    usage = Usage("1", 60, 60, 0, 2.0, Estimate(1.5e5, 1.5e5, low, high, 60, 0, 1.0, 2.0))
+    assert interval(recommend([usage], Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE, None, Policy())) == text

@@ -116,6 +116,18 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("api", ["stop-replica", "ControlledShutdown", "LeaderAndIsr", "update-metadata"])
+def test_requests_among_brokers_cost_no_thread_time(tmp_path: Path, api: str) -> None:
+    """KIP-124 exempts them; a heartbeat is charged as anybody's."""
+    body = "duration: 1min\nclients:\n  - {api: %s, pace: 1, request_time: 50ms, network_time: 1ms}\n"
+
+    spared = read_workload(written(tmp_path, body % api)).workload.clients[0]
+    charged = read_workload(written(tmp_path, body % "Heartbeat")).workload.clients[0]
+
+    assert not spared.has_thread_time
+    assert (charged.nanos, charged.network_nanos) == (50_000_000, 1_000_000)
+
+
 def test_a_plan_is_made_of_segments() -> None:
     """A ramp, then the pace, then a burst in it; each segment goes on where the last one ended."""
     client = Client("p", "produce", pace=100, size=1, start_ms=1_000, ramp_ms=2_000, bursts=(Burst(5_000, 1_000, 3.0),))

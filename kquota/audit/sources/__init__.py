@@ -14,15 +14,19 @@ import itertools
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import IO, Any
+from typing import IO, Any, Final, TypeAlias
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
+from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
+from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import Need, Sight
+from kquota.core.version import NEWEST, Version
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20
@@ -48,6 +52,43 @@ DIALECTS = {
 
 SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 """The dialects of samples."""
+
+
+Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog
+"""What a source yields."""
+
+CONTROLLER: Final = "controller"
+"""Noted of a request log with lines of the controller."""
+
+SAMPLED_SIGHT: Final[Sight] = {
+    key: Need(
+        (
+            (
+                key.value,
+                "samples hold no connections of ips"
+                if key is QuotaKey.CONNECTION_CREATION_RATE
+                else "no sample is of it",
+            ),
+        )
+    )
+    for key in QuotaKey
+}
+"""What can be judged from samples: the keys that there are samples of."""
+
+
+def sight_of(dialect: str) -> Sight:
+    """What can be judged from a source of that dialect."""
+    sight: Sight = module(dialect).SIGHT
+    return sight
+
+
+def hidden(noted: Mapping[str, Iterable[str]]) -> dict[QuotaKey, str | None]:
+    """Why each key cannot be judged from sources that were read, None where it can; `noted` is the tally's."""
+    reasons: dict[QuotaKey, str | None] = {}
+    for key in QuotaKey:
+        missing = [sight_of(dialect)[key].missing(noted[dialect]) for dialect in sorted(noted)]
+        reasons[key] = "; ".join(dict.fromkeys(reason for reason in missing if reason is not None)) or None
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +118,10 @@ class ReadSettings:
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
+    version: Version = NEWEST
+    """The brokers' Kafka version: which requests among brokers it does not charge."""
+    addresses: bool = False
+    """Whether it matters which connections a log shows, as it does where an ip has a quota."""
     connections: bool = False
     """Whether the connection of every request is wanted, and not only where a throttled fetch needs it."""
 
@@ -107,18 +152,22 @@ def module(dialect: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{DIALECTS[dialect]}")
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | Samples | TopicLog]:
-    """The batches, the samples, or what is told of topics, of one split; what cannot be read goes to the tally.
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
+    """The batches, the samples, or what is told of topics and connections, of one split; the tally gets the rest.
 
     Raises UnreadableFile.
     """
-    batches: Iterator[Batch | Samples | TopicLog] = module(split.dialect).read(split, settings, tally)
+    batches: Iterator[Piece] = module(split.dialect).read(split, settings, tally)
+    before = tally.events + tally.exempt
     try:
         for batch in batches:
             if isinstance(batch, Samples):
+                tally.note(split.dialect, batch.series.key.value)
                 tally.saw(batch.end_ms, len(batch))
             elif isinstance(batch, Batch):
-                tally.saw(batch.time_ms, len(batch))
+                tally.saw(batch.time_ms, batch.records)
+            elif isinstance(batch, TopicLog) and batch.listeners:
+                tally.note(split.dialect, CONTROLLER)
             yield batch
     except UnreadableFile:
         raise
@@ -127,6 +176,10 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
         tally.reject(split.path, "file", error.message, "")
     except OSError as error:
         raise UnreadableFile(f"{split.path}: {os.strerror(error.errno) if error.errno else error}") from None
+    finally:
+        # A file that is none of the export, a README beside the logs, hides nothing.
+        if tally.events + tally.exempt > before:
+            tally.note(split.dialect)
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:

@@ -24,12 +24,13 @@ from typing import Any, Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
-from kquota.audit.sources import ReadSettings, Split
+from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
 from kquota.core.quota import QuotaKey
 
 DIALECT: Final = "confluent-metrics"
+SIGHT: Final = SAMPLED_SIGHT
 _METRICS: Final = {
     "io.confluent.kafka.server/request_bytes": ("produce", QuotaKey.PRODUCER_BYTE_RATE),
     "io.confluent.kafka.server/response_bytes": ("fetch", QuotaKey.CONSUMER_BYTE_RATE),

@@ -17,11 +17,12 @@ from typing import Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, Series, checked, gather
-from kquota.audit.sources import ReadSettings, Split, line_splits, lines
+from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels
 
 DIALECT: Final = "openmetrics"
+SIGHT: Final = SAMPLED_SIGHT
 _LABELS: Final = r'(?:\s*[A-Za-z_][A-Za-z0-9_]*\s*=\s*"(?:[^"\\]|\\.)*"\s*,?)*\s*'
 _LINE: Final = re.compile(
     rf"(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\s*\{{(?P<labels>{_LABELS})\}}\s*|\s+)"

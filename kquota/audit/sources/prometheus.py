@@ -18,12 +18,13 @@ import numpy as np
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, checked, gather
-from kquota.audit.sources import ReadSettings, Split
+from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels
 
 DIALECT: Final = "prometheus"
+SIGHT: Final = SAMPLED_SIGHT
 LOOKBACK_MS: Final = 300_000
 """How old a value can be that a step repeats (`--query.lookback-delta`)."""
 

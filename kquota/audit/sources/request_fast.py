@@ -19,6 +19,7 @@ from zlib import crc32
 
 from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
+from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.request_line import (
     UNKNOWN,
     UNTOLD_FETCH_MS,
@@ -65,10 +66,10 @@ _TAGS: Final = frozenset(name for name, _ in PARTITION_TAGS)
 class Names:
     """Numbers for the names of one batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: ConnectionLog | None = None) -> None:
         self.users = _Users()
         self.clients = _Clients()
-        self.connections = _Connections()
+        self.connections = _Connections(log)
 
 
 class _Users(dict[str, int]):
@@ -103,10 +104,27 @@ class _Clients(dict[str | None, int]):
 
 
 class _Connections(dict[str, int]):
-    """An id for each connection, the same in every process: a retry may be in a file that another one reads."""
+    """An id for each connection, the same in every process: a retry may be in a file that another one reads.
+
+    `fresh` are those that the log has not been shown yet; nothing without a log.
+    """
+
+    def __init__(self, log: ConnectionLog | None) -> None:
+        super().__init__()
+        self.log = log
+        self.fresh: list[str] = []
+
+    def first(self, time_ms: int, *, opens: bool) -> None:
+        """Shows the log the first request of the connection that was asked for last."""
+        connection = self.fresh[-1]
+        self.fresh.clear()
+        assert self.log is not None
+        self.log.add(client_address(connection), connection, time_ms, opens=opens)
 
     def __missing__(self, connection: str) -> int:
         client_address(connection)
+        if self.log is not None:
+            self.fresh.append(connection)
         digest = blake2b(connection.encode(), digest_size=8).digest()
         self[connection] = int.from_bytes(digest, "little", signed=True)
         return self[connection]
@@ -152,6 +170,7 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
     seconds, compact_sizes, lengths = _Seconds(zone), _CompactSizes(), _Lengths()
+    fresh = connections.fresh
 
     def read(line: bytes) -> bytes:
         if line[_OWN_TIME:_OWN_END] == _KAFKAS_OWN:
@@ -233,8 +252,9 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
         untold = UNTOLD_FETCH_MS if kind == FETCH else UNTOLD_MS
         if type(throttle_ms) is not int or size < UNKNOWN:
             raise ValueError("out of range")
+        time_ms = floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - untold)
         row = pack(
-            floor(moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"] - untold),
+            time_ms,
             kind,
             users[fields["principal"]],
             clients[client_id],
@@ -245,6 +265,8 @@ def reader(zone: tzinfo, names: Names, unsized: bytearray) -> Callable[[bytes], 
             position,
             exempt_ns,
         )
+        if fresh:
+            connections.first(time_ms, opens=api == "API_VERSIONS")
         if sized:
             return row
         unsized.extend(row)

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
-from kquota.core.exempt import exempt_apis
+from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""
@@ -89,8 +89,6 @@ class UsageEvent(NamedTuple):
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
 _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
-
-_CLUSTER_AUTHORIZATION_FAILED: Final = 31
 
 # What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
 # before it queues it, and the whole line into text when all is sent. In logs with microseconds of Kafka 3.9 and 4.4
@@ -239,8 +237,15 @@ def _is_follower(request: Mapping[str, Any]) -> bool:
 
 
 def _is_refused(response: Any) -> bool:
-    """Whether the authorization for ClusterAction failed: then a request is charged as anybody's."""
-    return isinstance(response, dict) and response.get("errorCode") == _CLUSTER_AUTHORIZATION_FAILED
+    """Whether the authorization for ClusterAction failed: then a request is charged as anybody's.
+
+    WriteTxnMarkers has no error code of its own: each of its partitions has that.
+    """
+    if isinstance(response, list):
+        return any(map(_is_refused, response))
+    if not isinstance(response, dict):
+        return False
+    return response.get("errorCode") == CLUSTER_AUTHORIZATION_FAILED or any(map(_is_refused, response.values()))
 
 
 @lru_cache(maxsize=16384)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import error as StructError
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
-from kquota.audit.sources import ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
+from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import ALWAYS, Need
 
 DIALECT = "request-log"
+SIGHT: Final = {
+    **dict.fromkeys(QuotaKey, ALWAYS),
+    QuotaKey.CONTROLLER_MUTATION_RATE: Need(
+        ((CONTROLLER, "there is no JSON log of a controller, which alone charges it"),)
+    ),
+}
+"""What can be judged from it; of the connections of an ip only a lower bound, which each of its counters says."""
 BATCH_ROWS = 200_000
 _BYTES_PER_LINE = 900
 
@@ -25,11 +36,12 @@ def splits(file: File) -> list[Split]:
     return line_splits(DIALECT, file, _BYTES_PER_LINE)
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog]:
-    """The charged requests of one split, in the order of the log, and what it tells of topics."""
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog | ConnectionLog]:
+    """The charged requests of one split, in the order of the log, and what it tells of topics and of connections."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
-    rows = _Rows(zone, broker)
+    connections = ConnectionLog(broker) if settings.addresses else None
+    rows = _Rows(zone, broker, connections)
     for block in blocks(split, tally):
         read_usual, usual = rows.read_usual, rows.usual
         for index, line in enumerate(block.lines):
@@ -43,6 +55,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
                 event = parse_line(line.decode(), broker, zone)
                 if event.controller is not None:
                     rows.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
+                if connections is not None:
+                    connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
                 reason = event.exemption
                 if reason is None:
                     rows.add(event)
@@ -53,16 +67,18 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
                 tally.reject(split.path, block.place(index), reason, line.decode(errors="replace").rstrip("\r\n"))
         if len(rows) >= BATCH_ROWS:
             yield from rows.batches(tally)
-            rows = _Rows(zone, broker)
+            rows = _Rows(zone, broker, connections)
     yield from rows.batches(tally)
+    if connections:
+        yield connections
 
 
 class _Rows:
     """The rows of a batch, or of a few: a batch knows its sizes, and what brokers answered, or it does not."""
 
-    def __init__(self, zone: ZoneInfo, broker: str) -> None:
+    def __init__(self, zone: ZoneInfo, broker: str, connections: ConnectionLog | None) -> None:
         self._broker = broker
-        self._names = Names()
+        self._names = Names(connections)
         self.usual = bytearray()
         """Rows with both."""
         unsized = bytearray()

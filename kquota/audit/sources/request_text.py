@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, client_address, position_of
-from kquota.core.exempt import is_exempt
+from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
 
 _LAST: Final = (2, 7, 0)
 """The last release line that writes this form; what is exempt there is taken to be exempt before."""
@@ -67,6 +67,7 @@ _FETCH: Final = re.compile(
     r"(?:[^\[\]]*?topics=\[\{topic=(?P<topic>[^=,{}\[\]]*),partitions=\[\{partition=(?P<partition>[0-9]+),"
     r"(?:current_leader_epoch=-?[0-9]+,)?fetch_offset=(?P<offset>-?[0-9]+))?"
 )
+_REFUSED: Final = re.compile(rf"[{{,]error_code={CLUSTER_AUTHORIZATION_FAILED}[,}}]")
 _THROTTLE: Final = re.compile(r"[{,]throttle_time_ms=(?P<throttle>[0-9]+)[,}]")
 _FETCHED_TOPIC: Final = re.compile(r"\{topic=(?P<topic>[^=,{}\[\]]*),partition_responses=\[")
 # A partition with what its size depends on; a record set of another kind has no size, or not that which was charged.
@@ -116,7 +117,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
             size = _fetch(response, version)
             charged, sized = (0, False) if size is None else (size, True)
     else:
-        exempt = is_exempt(api, _LAST)
+        exempt = is_exempt(api, _LAST, authorized=_REFUSED.search(response) is None)
     return UsageEvent(
         time_ms=math.floor(moment - float(tail["send"]) - float(tail["answered"]) - held_ms),
         broker=broker,

@@ -21,12 +21,13 @@ from typing import Any, Final
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
-from kquota.audit.sources import ReadSettings, Split
+from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
 from kquota.core.quota import QuotaKey
 
 DIALECT: Final = "rpk-connections"
+SIGHT: Final = SAMPLED_SIGHT
 _KEYS: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: ("produce_bytes", "produceBytes"),
     QuotaKey.CONSUMER_BYTE_RATE: ("fetch_bytes", "fetchBytes"),

@@ -3,15 +3,21 @@
 Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api`
 (`produce`, `fetch`, `share_fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled
 fetch whose size is not known, and for any share fetch of which it is not), and optionally `request_time_ns` (all
-thread time of the request: handler and network), `throttle_time_ms` (what the broker answered), `connection`. Other
-columns are ignored. A null client_id is the empty one.
+thread time of the request: handler and network), `throttle_time_ms` (what the broker answered), `connection`, `acks`
+(of a produce request: with 0 its thread time is exempt), `error_code` (31, a failed cluster authorization, makes a
+request among brokers one that is charged). Other columns are ignored. A null client_id is the empty one.
+
+Rows of `create_topics`, `create_partitions` and `delete_topics` have `partitions` (created, added or deleted, of one
+topic; `broker` is the controller) and `strict` (whether the request knows THROTTLING_QUOTA_EXCEEDED; null is true).
+Rows of `connect` are connections, with `ip` and `listener` in place of all the rest. What a table does not hold is
+undetermined: `SIGHT` says why.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,10 +25,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import API_KINDS, NO_CONNECTION, OTHER, SHARE_FETCH_API, UNKNOWN, Batch, Column, Int64s, Tally
+from kquota.audit.batch import (
+    API_KINDS,
+    CONNECT,
+    MUTATION,
+    NO_CONNECTION,
+    OTHER,
+    PRODUCE,
+    SHARE_FETCH_API,
+    UNKNOWN,
+    Batch,
+    Column,
+    Int64s,
+    Tally,
+)
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, folder_of, name_of, open_for_arrow, open_text
+from kquota.core.address import address
+from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.history import EARLIEST_MS, LATEST_MS
+from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import ALWAYS, Need
+from kquota.core.version import NEWEST, Version
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,8 +54,24 @@ if TYPE_CHECKING:
 
 DIALECT = "usage"
 REQUIRED = ("time_ms", "user", "api", "bytes")
-TEXTS = ("broker", "user", "client_id", "api", "connection")
-NUMBERS = ("time_ms", "bytes", "request_time_ns", "throttle_time_ms")
+TEXTS = ("broker", "user", "client_id", "api", "connection", "ip", "listener")
+NUMBERS = ("time_ms", "bytes", "request_time_ns", "throttle_time_ms", "partitions", "acks", "error_code")
+FLAGS = ("strict",)
+COLUMNS = (*TEXTS, *NUMBERS, *FLAGS)
+_UNPLACED = "connections without an ip"
+SIGHT = {
+    **dict.fromkeys(QuotaKey, ALWAYS),
+    QuotaKey.CONTROLLER_MUTATION_RATE: Need((("partitions", "the table has no partitions column"),)),
+    QuotaKey.CONNECTION_CREATION_RATE: Need(
+        (("ip", "the table has no ip column"), ("connect", "the table has no rows of connect")),
+        ((_UNPLACED, "some connections in the table have no ip"),),
+    ),
+}
+"""What can be judged from a table: for some keys it needs a column, with a value in some row."""
+TOPIC_APIS = frozenset({"CREATETOPICS", "CREATEPARTITIONS", "DELETETOPICS"})
+"""As `spelled` has them."""
+CONNECT_API = "connect"
+_NO_ERROR, _QUOTA_EXCEEDED, _INVALID_REPLICATION_FACTOR = 0, 89, 38
 BATCH_ROWS = 1 << 20
 
 _MAX_BYTES = 2**53
@@ -62,7 +102,13 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         case _:
             batches = json_tables(lines(split, tally), split.path, tally)
     return to_batches(
-        batches, split.path, settings.broker, folder_of(split.path), tally, connections=settings.connections
+        batches,
+        split.path,
+        settings.broker,
+        folder_of(split.path),
+        tally,
+        connections=settings.connections,
+        version=settings.version,
     )
 
 
@@ -74,15 +120,20 @@ def to_batches(
     tally: Tally,
     *,
     connections: bool = False,
+    version: Version = NEWEST,
+    dialect: str = DIALECT,
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
 
     `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. Unless `connections`
-    are asked for, the batches have them only where they serve to find a retry.
+    are asked for, the batches have them only where they serve to find a retry. `version` is that of the brokers; what
+    the rows show is noted in the tally under the `dialect`.
     """
     row = 0
     for table in tables:
-        yield from _to_batch(table, source, broker, elsewhere, row, tally, connections=connections)
+        yield from _to_batch(
+            table, source, broker, elsewhere, row, tally, connections=connections, version=version, dialect=dialect
+        )
         row += table.num_rows
 
 
@@ -137,7 +188,7 @@ def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source) as file:
         names = set(file.schema_arrow.names)
     texts = [name for name in TEXTS if name in names]
-    present = texts + [name for name in NUMBERS if name in names]
+    present = texts + [name for name in (*NUMBERS, *FLAGS) if name in names]
     with pq.ParquetFile(open_for_arrow(split.path), read_dictionary=texts) as file:
         yield from file.iter_batches(
             BATCH_ROWS, row_groups=list(range(split.start, split.end)), columns=present, use_threads=False
@@ -152,7 +203,7 @@ def _open_orc(path: str) -> Any:
 
 def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
     file = _open_orc(split.path)
-    present = [name for name in (*TEXTS, *NUMBERS) if name in file.schema.names]
+    present = [name for name in COLUMNS if name in file.schema.names]
     for stripe in range(split.start, split.end):
         yield file.read_stripe(stripe, columns=present)
 
@@ -161,7 +212,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
     # Everything is read as text: a bad number is then one rejected row and not the end of the file.
-    texts = {name: pa.string() for name in (*TEXTS, *NUMBERS)}
+    texts = {name: pa.string() for name in COLUMNS}
 
     def on_invalid(row: Any) -> str:
         reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
@@ -273,12 +324,16 @@ def _json_problem(row: Any) -> str | None:
         value = row.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63):
             return f"{name} is not a whole number"
+    for name in FLAGS:
+        if not isinstance(row.get(name), bool | None):
+            return f"{name} is not true or false"
     return None
 
 
 def _json_table(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in TEXTS}
     columns |= {name: pa.array([row.get(name) for row in rows], pa.int64()) for name in NUMBERS}
+    columns |= {name: pa.array([row.get(name) for row in rows], pa.bool_()) for name in FLAGS}
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -291,8 +346,10 @@ def _to_batch(
     tally: Tally,
     *,
     connections: bool,
+    version: Version,
+    dialect: str,
 ) -> Iterator[Batch]:
-    """The events of a table: share fetches without their size are a batch of their own."""
+    """The events of a table: share fetches without their size, topics and connections are batches of their own."""
     rows = table.num_rows
     columns = {name: table.column(name) for name in table.schema.names}
     good = np.ones(rows, bool)
@@ -310,9 +367,15 @@ def _to_batch(
     time_ms, _, has_time = numbers["time_ms"]
     check(has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS), "time_ms is not a time in epoch ms")
     user = _texts(columns["user"])
-    check(user.codes >= 0, "user is missing")
     api = _texts(columns["api"])
     check(api.codes >= 0, "api is missing")
+    connects = _of_apis(api, lambda name: name.lower() == CONNECT_API)
+    check((user.codes >= 0) | connects, "user is missing")
+    strict, readable = _flags(columns["strict"], rows) if "strict" in columns else (np.ones(rows, bool), True)
+    check(readable, "strict is not true or false")
+    placed = _texts(columns["ip"]) if "ip" in columns else Column(np.full(rows, -1, np.int32), [])
+    place = _addresses(placed)
+    check((placed.codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
     kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api.codes]
     size, _, has_size = numbers["bytes"]
     check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
@@ -321,10 +384,42 @@ def _to_batch(
     untold = ~has_size & shares
     size = np.where(has_size, size, np.where((kinds == OTHER) | untold, 0, UNKNOWN))
     check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
+    if "partitions" in numbers:
+        check((numbers["partitions"][0] >= 0) | ~numbers["partitions"][2], "partitions is out of range")
     for bad, reason in reasons:
         for row in np.flatnonzero(bad):
             text = json.dumps(table.slice(int(row), 1).to_pylist()[0], default=str, ensure_ascii=False)
             tally.reject(source, f"row {first_row + int(row) + 1}", reason, text)
+
+    def number(name: str, otherwise: int) -> Int64s:
+        if name not in numbers:
+            return np.full(rows, otherwise, np.int64)
+        values, _, present = numbers[name]
+        whole: Int64s = np.where(present, values, otherwise)
+        return whole
+
+    nanos, errors, partitions = number("request_time_ns", 0), number("error_code", 0), number("partitions", UNKNOWN)
+    spared = _spared(api, errors, version) & good
+    if spared.any():
+        tally.spare("inter_broker", int(spared.sum()), int(nanos[spared].sum()), whole=True)
+    unplaced = connects & good & (place.codes < 0)
+    tally.saw(time_ms[unplaced], int(unplaced.sum()))
+    notes = {
+        "ip": good & (place.codes >= 0),
+        CONNECT_API: good & connects,
+        "partitions": good & (partitions >= 0),
+        _UNPLACED: unplaced,
+    }
+    if good.any():
+        tally.note(dialect, *(note for note, some in notes.items() if some.any()))
+    good &= ~spared & ~unplaced
+    unacknowledged = good & (number("acks", 1) == 0) & (kinds == PRODUCE)
+    if unacknowledged.any():
+        # The broker counts the thread time as exempt, the bytes as any other.
+        tally.spare("acks_0", int(unacknowledged.sum()), int(nanos[unacknowledged].sum()), whole=False)
+        told = numbers.get("request_time_ns")
+        if told is not None:
+            numbers["request_time_ns"] = (np.where(unacknowledged, 0, told[0]), told[1], told[2] | unacknowledged)
 
     client = _texts(columns["client_id"]) if "client_id" in columns else Column.constant("", rows)
     if broker is not None:
@@ -333,6 +428,10 @@ def _to_batch(
         brokers = _known(_texts(columns["broker"]))
     else:
         brokers = Column.constant(elsewhere, rows)
+    opened = good & connects
+    if opened.any():
+        yield _connections(opened, brokers, place, time_ms)
+        good = good & ~connects
     keep: Any = slice(None) if good.all() else good
 
     def optional(name: str, otherwise: int) -> Int64s | None:
@@ -356,7 +455,7 @@ def _to_batch(
         time_ms=time_ms[keep],
         bytes=size[keep],
         request_ns=optional("request_time_ns", 0),
-        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2].all()),
+        request_complete="request_time_ns" in numbers and bool(numbers["request_time_ns"][2][keep].all()),
         throttle_ms=optional("throttle_time_ms", -1),
         connection=connection,
     )
@@ -365,6 +464,82 @@ def _to_batch(
         yield replace(batch.take(hidden), bytes_complete=False)
         batch = batch.take(~hidden)
     yield batch
+    asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
+    if asked.any():
+        charged = np.isin(errors, (_NO_ERROR, _QUOTA_EXCEEDED))
+        charged |= (errors == _INVALID_REPLICATION_FACTOR) & _of_apis(
+            api, lambda name: spelled(name) == "CREATEPARTITIONS"
+        )
+        topics = asked & charged
+        throttle = number("throttle_time_ms", -1) if "throttle_time_ms" in numbers else None
+        for known in (True, False):
+            some = topics & ((partitions >= 0) == known)
+            if some.any():
+                yield Batch(
+                    broker=brokers.take(some),
+                    user=user.take(some),
+                    client_id=_known(client).take(some),
+                    kind=np.full(int(some.sum()), MUTATION, np.uint8),
+                    time_ms=time_ms[some],
+                    bytes=np.maximum(partitions[some], 0),
+                    bytes_complete=known,
+                    throttle_ms=None if throttle is None or not (throttle >= 0).any() else throttle[some],
+                    detail=(~strict[some]).astype(np.int64),
+                )
+
+
+def _connections(opened: Any, brokers: Column, place: Column, time_ms: Int64s) -> Batch:
+    """Those rows as connections."""
+    count = int(opened.sum())
+    return Batch(
+        broker=brokers.take(opened),
+        user=Column.constant("", count),
+        client_id=place.take(opened),
+        kind=np.full(count, CONNECT, np.uint8),
+        time_ms=time_ms[opened],
+        bytes=np.ones(count, np.int64),
+    )
+
+
+def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
+    """Which rows are of the APIs that are wanted."""
+    return np.array([*map(wanted, api.values), False], np.bool_)[api.codes]
+
+
+def _spared(api: Column, errors: Int64s, version: Version) -> Any:
+    """Which rows are requests among brokers, that are charged to nobody."""
+    spared = _of_apis(api, lambda name: is_spared(name, version))
+    return spared & (errors != CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _addresses(ips: Column) -> Column:
+    """The ips as brokers compare them; those that are no addresses have code -1."""
+    values = [address(text.strip()) for text in ips.values]
+    known = np.array([*map(_is_address, values), False], np.bool_)
+    return Column(np.where((ips.codes >= 0) & known[ips.codes], ips.codes, -1).astype(np.int32), values)
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _flags(array: pa.Array, rows: int) -> tuple[Any, Any]:
+    """(values, readable) of a column of true and false, or their names; null is true."""
+    if pa.types.is_boolean(array.type):
+        return np.asarray(pc.fill_null(array, True)), np.ones(rows, bool)
+    texts = _texts(array.cast(pa.string()))
+    names = [text.strip().lower() for text in texts.values]
+    readable = np.array([*(name in _FLAG_NAMES for name in names), True], np.bool_)[texts.codes]
+    return np.array([*(_FLAG_NAMES.get(name, True) for name in names), True], np.bool_)[texts.codes], readable
+
+
+_FLAG_NAMES = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.sources import ReadSettings, Split
-from kquota.audit.sources.usage import json_tables, to_batches
+from kquota.audit.sources import ReadSettings, Split, usage
 from kquota.errors import InputError, MissingDependency, Unreachable
 
 DIALECT = "usage-topic"
+SIGHT = usage.SIGHT
 SPLIT_RECORDS = 500_000
 _TIMEOUT_S = 30.0
 """How long nothing may come."""
@@ -49,9 +49,8 @@ def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The events in one range of offsets. Raises Unreachable: half a topic is not audited."""
     assert settings.kafka is not None, "the splits of a topic are read with the client that they were planned with"
-    return to_batches(
-        json_tables(_records(split, settings.kafka), split.path, tally), split.path, settings.broker, "", tally
-    )
+    tables = usage.json_tables(_records(split, settings.kafka), split.path, tally)
+    return usage.to_batches(tables, split.path, settings.broker, "", tally, version=settings.version, dialect=DIALECT)
 
 
 def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:

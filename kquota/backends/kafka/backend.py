@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kquota.backends import ClosesOnExit, wire
@@ -13,13 +14,14 @@ from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.quotas import Stored, describe_request, read_rows
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
+from kquota.backends.kafka.turns import Turns, Written
 from kquota.backends.kafka.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quota import QuotaKey, Value, differ
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
 # that lists all (8 ms and 150 ms for 10,000 entities): beyond this many, whole kinds of entities are read at once.
@@ -43,13 +45,18 @@ class KafkaBackend(ClosesOnExit):
     A KRaft broker answers from its own copy of the metadata, which lags behind an acknowledged alter (20 ms on an idle
     broker, 0.3 s after 9,000 entities). Reads of the same backend wait up to 2 s until they show what it wrote; use
     `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
+
+    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and writers of kquota's
+    that expect something take turns on one host (`alone`); any other write may fall in between.
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+        self._bootstrap = bootstrap
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
+        self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
         self._session.close()
@@ -63,10 +70,33 @@ class KafkaBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         writer = Writer(self._session, self._current, validate_only=validate_only)
-        results = writer.alter(alterations)
-        for entity, values in writer.written.items():
+        # What expects nothing overwrites whatever is there, so there is nothing to wait for.
+        expects = not validate_only and any(alteration.expect is not None for alteration in alterations)
+        with self.alone() if expects else contextlib.nullcontext():
+            try:
+                return writer.alter(alterations)
+            finally:
+                self._expect(writer.written)
+                self._turns.wrote(writer.written)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other writers of kquota to this cluster on this host waiting; see `Turns.alone`."""
+        with self._turns.alone(self._expect):
+            yield
+
+    def _expect(self, written: Written) -> None:
+        """Has reads wait until they show it."""
+        for entity, values in written.items():
             self._unseen.setdefault(entity, {}).update(values)
-        return results
+
+    def _cluster_name(self) -> str:
+        """The cluster's id; the addresses that were given where it is not told (before Kafka 2.8)."""
+        try:
+            id = self.cluster_id()
+        except Unreachable:  # whether that is so, the write itself will find out
+            id = None
+        return f"the cluster {id}" if id is not None else f"the cluster at {self._bootstrap}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         """Waits until the broker shows what the results changed; returns the entities that it does not show in time.
@@ -96,6 +126,15 @@ class KafkaBackend(ClosesOnExit):
         if answer.error_code != NONE:
             raise error_of(answer.error_code, answer.error_message)
         return len(answer.brokers)
+
+    def cluster_id(self) -> str | None:
+        """Kafka's cluster id; None of brokers before Kafka 2.8 and of those that do not say. Raises Unreachable."""
+        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
+        try:
+            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+        except (Rejected, Unauthorized):
+            return None
+        return answer.cluster_id or None if answer.error_code == NONE else None
 
     def _current(self, entities: Sequence[Entity]) -> tuple[Stored, dict[Entity, KquotaError]]:
         """What is set on those entities, and maybe others; and which of them the broker refuses to describe.

@@ -16,12 +16,13 @@ from kquota.backends.kafka.codes import NONE, NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
+from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
-from kquota.errors import InputError, Rejected, Unreachable
+from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 
 _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"
 _PAUSE_S: Final = 0.1
@@ -40,6 +41,8 @@ class ControllerBackend(ClosesOnExit):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = _ControllerSession(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
+        self._bootstrap = bootstrap
+        self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
         self._session.close()
@@ -51,7 +54,24 @@ class ControllerBackend(ClosesOnExit):
         """As `QuotaBackend.alter`, but for `AlterResult.blind`. Raises Rejected for a strict removal."""
         if any(alteration.strict_remove for alteration in alterations):
             _refuse("whether a key is set before it is deleted cannot be checked there")
-        return Writer(self._session, None, validate_only=validate_only).alter(alterations)
+        writer = Writer(self._session, None, validate_only=validate_only)
+        if validate_only:
+            return writer.alter(alterations)
+        with self._turns.alone():
+            try:
+                return writer.alter(alterations)
+            finally:
+                self._turns.wrote(writer.written)
+
+    def _cluster_name(self) -> str:
+        """As `KafkaBackend` names the cluster: writers through brokers and through controllers wait for each other."""
+        request = wire.DescribeClusterRequest(False, wire.CONTROLLERS)
+        try:
+            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+        except (Rejected, Unauthorized):  # a controller before 3.7
+            return f"the cluster at {self._bootstrap}"
+        told = answer.error_code == NONE and answer.cluster_id
+        return f"the cluster {answer.cluster_id if told else f'at {self._bootstrap}'}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         _refuse("whether brokers show a change cannot be seen there")

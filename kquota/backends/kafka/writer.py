@@ -12,7 +12,7 @@ from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
 from kquota.backends.kafka.session import Session, Unanswered
 from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import Entity
+from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import Values
 from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
@@ -74,29 +74,26 @@ class Writer:
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
         merged = merge(alterations)
-        tasks = self._tasks(merged)
-        pending = list(tasks)
+        pending = self._sendable(merged)
+        writing: Sequence[_Task] = ()
         try:
-            for batch in _batches(tasks, OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
-                self._write(batch)
+            if pending:  # how much a request may hold is known of a connection only
+                self._session.ask([], wire.AlterClientQuotasResponse, self._session.deadline())
+            for batch in _batches([*pending], OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
+                # What is there is read as late as can be: no broker compares it with what is expected.
+                writing = tasks = self._tasks(batch)
+                self._write(tasks)
+                writing = ()
                 del pending[: len(batch)]
-        except Unanswered as error:
-            if self._validate_only:
-                raise
-            # Nobody knows what became of this batch; the later ones were never sent.
-            lost = {task.entity for task in batch}
-            for task in pending:
-                error_type, what = (
-                    (Uncertain, "may or may not have been altered")
-                    if task.entity in lost
-                    else (Unreachable, "was not altered")
-                )
-                problem = error_type(f"{task.entity} {what}: {error.message}", hint="describe it to see")
-                self._results.setdefault(task.entity, task.failed(problem))
-            return tuple(self._results[alteration.entity] for alteration in merged)
         except (Unreachable, Unauthorized, Rejected) as error:
-            for task in pending:
-                self._results.setdefault(task.entity, task.failed(error))
+            if isinstance(error, Unanswered) and writing:
+                if self._validate_only:
+                    raise
+                self._lose(writing, pending, error)
+                return tuple(self._results[alteration.entity] for alteration in merged)
+            for alteration in pending:
+                nothing = AlterResult(alteration.entity, {}, {}, error)
+                self._results.setdefault(alteration.entity, nothing)
         ordered = tuple(self._results[alteration.entity] for alteration in merged)
         first = ordered[0].error if ordered else None
         for kind in (Unreachable, Unauthorized, Rejected):
@@ -104,8 +101,17 @@ class Writer:
                 raise first
         return ordered
 
-    def _tasks(self, alterations: Sequence[Alteration]) -> list[_Task]:
-        """The alterations that can be sent; the others get their error."""
+    def _lose(self, writing: Sequence[_Task], pending: Sequence[Alteration], error: Unanswered) -> None:
+        """Nobody knows what became of the batch that was sent; the later ones never were."""
+        for task in writing:
+            what = f"{task.entity} may or may not have been altered: {error.message}"
+            self._results.setdefault(task.entity, task.failed(Uncertain(what, hint="describe it to see")))
+        for alteration in pending:
+            problem = Unreachable(f"{alteration.entity} was not altered: {error.message}", hint="describe it to see")
+            self._results.setdefault(alteration.entity, AlterResult(alteration.entity, {}, {}, problem))
+
+    def _sendable(self, alterations: Sequence[Alteration]) -> list[Alteration]:
+        """The alterations whose names a frame can carry; the others get their error."""
         sendable = []
         for alteration in alterations:
             try:
@@ -114,8 +120,10 @@ class Writer:
                 self._results[alteration.entity] = AlterResult(alteration.entity, {}, {}, error)
             else:
                 sendable.append(alteration)
-        if not sendable:
-            return []
+        return sendable
+
+    def _tasks(self, sendable: Sequence[Alteration]) -> list[_Task]:
+        """The alterations that can be sent as things are now; the others get their error."""
         if self._current is None:
             return [_blind(alteration) for alteration in sendable]
         stored, refused = self._current([alteration.entity for alteration in sendable])
@@ -186,17 +194,18 @@ class Writer:
             self.written[task.entity] = changed
 
 
-def _batches(tasks: Iterable[_Task], most_ops: int) -> Iterator[list[_Task]]:
+def _batches(alterations: Iterable[Alteration], most_ops: int) -> Iterator[list[Alteration]]:
     """Requests of bounded operations and bytes; an entity is never split."""
-    batch: list[_Task] = []
+    batch: list[Alteration] = []
     ops = size = 0
-    for task in tasks:
-        cost = 64 * len(task.entry.ops) + sum(64 + 4 * len(part.entity_name or "") for part in task.entry.entity)
-        if batch and (ops + len(task.entry.ops) > most_ops or size + cost > _BYTES_PER_REQUEST):
+    for alteration in alterations:
+        own = len(alteration.set) + len(alteration.remove)
+        cost = 64 * own + sum(64 if name is DEFAULT else 64 + 4 * len(name) for _, name in alteration.entity.parts)
+        if batch and (ops + own > most_ops or size + cost > _BYTES_PER_REQUEST):
             yield batch
             batch, ops, size = [], 0, 0
-        batch.append(task)
-        ops += len(task.entry.ops)
+        batch.append(alteration)
+        ops += own
         size += cost
     if batch:
         yield batch

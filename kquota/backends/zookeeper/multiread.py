@@ -14,7 +14,7 @@ _NO_NODE = -101
 _OP_HEADER = struct.Struct("!iBi")
 _INT = struct.Struct("!i")
 # czxid mzxid ctime mtime version cversion aversion ephemeralOwner dataLength numChildren pzxid
-_STAT = struct.Struct("!32xi20xi8x")
+_STAT = struct.Struct("!8xq16xi20xi8x")
 
 Read: TypeAlias = tuple[int, str]
 
@@ -25,12 +25,14 @@ class Node(NamedTuple):
     data: bytes | None
     version: int
     children: int
+    mzxid: int = 0
+    """The zxid of the transaction that wrote the data."""
 
     def __repr__(self) -> str:
         return f"Node(version={self.version}, children={self.children})"
 
 
-_node: Callable[[tuple[bytes | None, int, int]], Node] = partial(tuple.__new__, Node)
+_node: Callable[[tuple[bytes | None, int, int, int]], Node] = partial(tuple.__new__, Node)
 Answer: TypeAlias = Node | list[str] | None
 """A node or the names of its children; None where there is no such node."""
 
@@ -65,8 +67,8 @@ class MultiRead:
                 (length,) = _INT.unpack_from(reply, offset)
                 start = offset + 4
                 offset = start + length if length > 0 else start
-                version, children = _STAT.unpack_from(reply, offset)
-                answers.append(_node((reply[start:offset] if length >= 0 else None, version, children)))
+                mzxid, version, children = _STAT.unpack_from(reply, offset)
+                answers.append(_node((reply[start:offset] if length >= 0 else None, version, children, mzxid)))
                 offset += _STAT.size
             elif opcode == GET_CHILDREN:
                 (count,) = _INT.unpack_from(reply, offset)

@@ -43,6 +43,14 @@ class NotSent(Lost):
     """A request that never left, because the server had stopped answering."""
 
 
+class Outcome(list[Any]):
+    """The result of each operation of a transaction; `zxid` is the transaction's own, as in all that it wrote."""
+
+    def __init__(self, results: Iterable[Any], zxid: int = 0) -> None:
+        super().__init__(results)
+        self.zxid = zxid
+
+
 class NoQuorum(Unreachable):
     """A server that has lost the others: it answers, and writes nothing for anybody."""
 
@@ -288,7 +296,7 @@ class Session:
             names: list[str] = result
             return names
         data, stat = result
-        return Node(data, stat.version, stat.numChildren)
+        return Node(data, stat.version, stat.numChildren, stat.mzxid)
 
     def _checked(self, reads: Sequence[Read], answers: list[Answer | int]) -> Sequence[Answer]:
         """The answers. Raises the first error that is more than a missing node."""
@@ -359,21 +367,33 @@ class Session:
     def _call_acl(self, path: str) -> Any:
         return self._client.get_acls_async(path)
 
-    def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[list[Any] | Lost]:
+    def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[Outcome | Lost]:
         """Executes transactions in order; each one's result per operation, or Lost."""
         from kazoo.exceptions import KazooException
         from kazoo.protocol.serialization import Transaction
 
-        def send(operations: Sequence[Any]) -> Any:
-            return self._call(Transaction(operations))
+        client = self._client
 
-        for operations, handle in zip(transactions, self._pipeline(transactions, send, window), strict=True):
+        class Commit(Transaction):  # type: ignore[misc,unused-ignore]
+            """A transaction that remembers its zxid: the client knows that of the answer that it reads."""
+
+            zxid = 0
+
+            def deserialize(self, reply: bytes, offset: int) -> Any:
+                self.zxid = client.last_zxid
+                return Transaction.deserialize(reply, offset)
+
+        def send(operations: Sequence[Any]) -> tuple[Commit, Any]:
+            commit = Commit(operations)
+            return commit, self._call(commit)
+
+        for operations, (commit, handle) in zip(transactions, self._pipeline(transactions, send, window), strict=True):
             try:
-                yield self._result(handle)
+                yield Outcome(self._result(handle), commit.zxid)
             except Lost as lost:
                 yield lost
             except KazooException as error:
-                yield [error] * len(operations)
+                yield Outcome([error] * len(operations))
 
     def settle(self) -> None:
         """Waits for the connection after a loss. Raises Unreachable or Unauthorized."""

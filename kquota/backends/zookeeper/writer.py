@@ -24,7 +24,7 @@ from kquota.backends.zookeeper.limits import (
     WINDOW,
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
-from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Session
+from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Outcome, Session
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
@@ -66,8 +66,10 @@ class _Task:
     def entity(self) -> Entity:
         return self.alteration.entity
 
-    def done(self) -> AlterResult:
-        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable)
+    def done(self, zxid: int | None = None) -> AlterResult:
+        """`zxid` is that of the transaction that wrote it, None where nothing was written."""
+        revision = 0 if zxid is not None and self.deletes else zxid
+        return AlterResult(self.entity, self.before, self.after, unusable=self.unusable, revision=revision)
 
     def failed(self, error: KquotaError) -> AlterResult:
         return AlterResult(self.entity, self.before, self.before, error)
@@ -202,6 +204,7 @@ class Writer:
             node = nodes.get(task.path)
             config = NodeConfig.decode(None if node is None else node.data)
             try:
+                task.alteration.check_revision(0 if node is None else node.mzxid)
                 change = config.change(task.alteration)
                 if change.data is not None and len(change.data) + 3 * len(task.path) > NODE_BYTES:
                     raise Rejected(
@@ -220,7 +223,7 @@ class Writer:
             writes.append(task)
         return writes
 
-    def _conclude(self, session: Session, batch: _Batch, outcome: Sequence[Any]) -> None:
+    def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
         from kazoo import exceptions as kazoo
 
@@ -228,7 +231,7 @@ class Writer:
         errors = [(index, error) for index, error in enumerate(outcome) if isinstance(error, BaseException)]
         if not errors:
             for task in batch.tasks:
-                self._results[task.entity] = task.done()
+                self._results[task.entity] = task.done(outcome.zxid)
             return
         index, error = next((pair for pair in errors if not isinstance(pair[1], followers)), errors[0])
         task = batch.owners[index]
@@ -261,12 +264,14 @@ class Writer:
                     self._results[task.entity] = task.failed(_uncertain(session, task, error.message))
             return
         for batch in batches:
-            verdicts = {_verdict(task, nodes.get(task.path)) for task in batch.tasks}
+            judged = [(_verdict(task, node), node) for task in batch.tasks for node in [nodes.get(task.path)]]
+            verdicts = {verdict for verdict, _ in judged}
+            zxid = next((node.mzxid for verdict, node in judged if verdict and node is not None), 0)
             if False in verdicts:
                 continue
             for task in batch.tasks:
                 self._results[task.entity] = (
-                    task.done()
+                    task.done(zxid)
                     # Whoever else deleted the node told the brokers.
                     if True in verdicts or (task.deletes and task.path not in nodes)
                     else task.failed(_uncertain(session, task, "another writer altered it since"))

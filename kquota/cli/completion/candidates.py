@@ -13,7 +13,7 @@ from kquota.cli import contexts, params
 from kquota.cli.completion.names import known_names
 from kquota.core.entity import DEFAULT, Entity, EntityType
 from kquota.core.quota import QuotaKey
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError
 
 Items = list[CompletionItem[str]]
 
@@ -25,6 +25,20 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
         for context in contexts.load_config().contexts.values()
         if context.name.startswith(incomplete)
     ]
+
+
+def journal_ids(ctx: click.Context, incomplete: str) -> Items:
+    """The entries of the journal, the newest first, for undo those of its cluster; and their fingerprints."""
+    from kquota.cli import session
+    from kquota.documents.journal import Journal
+
+    cluster = None
+    with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
+        if "zookeeper" in ctx.params:
+            cluster = session.cluster_name(dict(ctx.params))
+    ids = Journal(ctx.params.get("journal") or params.journal_folder()).ids(cluster)
+    prints = dict.fromkeys(id.split("-")[1] for id in ids) if incomplete else {}
+    return [CompletionItem(word) for word in (*ids, *prints) if word.startswith(incomplete)]
 
 
 def topics(_ctx: click.Context, incomplete: str) -> Items:

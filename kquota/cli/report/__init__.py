@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
+    from kquota.core.verdicts import QuotaVerdict
     from kquota.core.whatif import Comparison
 
 Row: TypeAlias = Mapping[str, Any]
@@ -48,6 +49,8 @@ class Report:
     """The file with the records that could not be read; empty when there are none."""
     comparison: Comparison | None = None
     """What these quotas change, where others were replayed beside them."""
+    quotas: Sequence[QuotaVerdict] = ()
+    """What became of each quota that is set."""
 
 
 def check_report(path: Path) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import Row, words
 from kquota.cli.text import Markdown, code, many, markdown_table, records_text
+from kquota.cli.verdicts import markdown_lines
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
+    from kquota.core.verdicts import QuotaVerdict
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""
@@ -18,7 +20,7 @@ _HEADINGS: Final = ("broker", "counter", "quota", "limit", "peak", "delayed", "d
 _NUMBERS: Final = frozenset({"limit", "peak", "delayed", "delay", "longest"})
 
 
-def summary(rows: Sequence[Row], quality: DataQuality) -> str:
+def summary(rows: Sequence[Row], quality: DataQuality, quotas: Sequence[QuotaVerdict] = ()) -> str:
     """What an audit found: a sentence, the counters that suffer, and what is not known."""
     sums = words.totals(rows)
     throttled, undetermined = (
@@ -46,6 +48,8 @@ def summary(rows: Sequence[Row], quality: DataQuality) -> str:
         lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
     if quality.rejected:
         lines += ["", f"{many(quality.rejected, 'record')} could not be read."]
+    for line in markdown_lines(quotas):
+        lines += ["", line]
     return "\n".join(lines)
 
 

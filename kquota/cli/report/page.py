@@ -11,6 +11,7 @@ from markupsafe import Markup
 from kquota import __version__
 from kquota.cli.report import MOST, Report, Row, charts, words
 from kquota.cli.text import many, records_text, safe
+from kquota.cli.verdicts import lines as verdict_lines
 from kquota.core.quota import QuotaKey, humanize, share_of_limit
 from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
 
@@ -84,7 +85,7 @@ def _values(report: Report) -> dict[str, Any]:
         "quality": quality,
         "read": records_text(quality.events, bases),
         "mutations": any(words.key(row) is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
-        "sampled": bool(bases) and "requests" not in bases,
+        "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
         "exemptions": [
             (spared.requests, words.EXEMPTIONS[reason], words.length(spared.request_time_ns // 1_000_000))
@@ -94,6 +95,7 @@ def _values(report: Report) -> dict[str, Any]:
         "quarantine": report.quarantine,
         "estimated": sum(row["estimated_events"] for row in rows),
         "logged": any(row["logged_throttled_events"] is not None for row in rows),
+        "quotas": [f"{text[0].upper()}{text[1:]}." for text in verdict_lines(report.quotas)],
         "comparison": None if report.comparison is None else _comparison(report.comparison),
         "command": report.command,
         "engine": report.engine,
@@ -104,11 +106,8 @@ def _values(report: Report) -> dict[str, Any]:
 
 
 def _period(report: Report) -> tuple[int, int]:
-    """The first and the last event; an audit without any is an error, and has no report."""
-    first, last = report.quality.first_ms, report.quality.last_ms
-    assert first is not None
-    assert last is not None
-    return first, last
+    """The first and the last event; 0 where there are exempt requests only."""
+    return report.quality.first_ms or 0, report.quality.last_ms or 0
 
 
 def _peak(row: Row) -> float:
@@ -226,8 +225,8 @@ _OUTCOMES: Final = {
 def _change(change: ClientChange) -> dict[str, Any]:
     """One client before and after."""
     return {
-        "user": change.user,
-        "client_id": change.client_id,
+        "user": change.user if change.ip is None else f"ip {change.ip}",
+        "client_id": change.client_id if change.ip is None else "–",
         "key": change.key.value,
         "brokers": sorted({*change.before.brokers, *change.after.brokers}),
         "sides": [_side(change, standing) for standing in (change.before, change.after)],

@@ -52,6 +52,8 @@ def doing(row: Row) -> str:
 
 def requests(row: Row) -> str:
     """What the counter's events are called."""
+    if key(row) is QuotaKey.CONNECTION_CREATION_RATE:
+        return "connections"
     if row["basis"] != "requests":
         return "samples"
     return "topics" if key(row) is QuotaKey.CONTROLLER_MUTATION_RATE else "requests"
@@ -74,6 +76,8 @@ def used(row: Row, value: int) -> str:
             return length(round(value / 1e6))
         case QuotaKey.CONTROLLER_MUTATION_RATE:
             return f"{value:,} partitions"
+        case QuotaKey.CONNECTION_CREATION_RATE:
+            return f"{value:,} connections"
         case _:
             return amount_text(value, "bytes")
 

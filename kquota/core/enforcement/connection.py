@@ -44,6 +44,10 @@ class ConnectionSensor(RateSensor):
         """Takes one connection back at `now` (ms): from the slot of now, which is not always the one that got it."""
         self.kernel.record(self.at(now), -1.0, now)
 
+    def measure(self, now: int) -> float:
+        """The metric of the rate at `now` (ms), per second."""
+        return self.kernel.measure(self.rate, now)
+
 
 class Wait(NamedTuple):
     """How long the acceptor waits with a connection, in ms."""
@@ -154,7 +158,7 @@ class ConnectionManager:
     def ip_rate(self, ip: str, now: int) -> float:
         """The metric `connection-accept-rate` of an ip at `now` (ms), per second; 0 for one that is not recorded."""
         sensor = self._ip_sensors.get(ip)
-        return 0.0 if sensor is None else sensor.kernel.measure(sensor.rate, now)
+        return 0.0 if sensor is None else sensor.measure(now)
 
     def _listener(self, name: str) -> ConnectionSensor:
         sensor = self.listeners.get(name)

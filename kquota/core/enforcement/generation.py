@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
-from kquota.core.version import parse_version
+from kquota.core.version import SAMPLES_BY_LAST_EVENT, parse_version
 from kquota.errors import InputError
 
 
@@ -33,7 +33,7 @@ class Generation(enum.Enum):
     @classmethod
     def for_version(cls, text: str) -> Self:
         """The generation of a Kafka release: `3.7.1`, `4.0.0`. Raises InputError (`parse_version`) for another text."""
-        return cls.N_PLUS_1_BY_LAST if parse_version(text) >= (3, 8, 0) else cls.N_BY_START
+        return cls.N_PLUS_1_BY_LAST if parse_version(text) >= SAMPLES_BY_LAST_EVENT else cls.N_BY_START
 
 
 @dataclass(frozen=True, slots=True)

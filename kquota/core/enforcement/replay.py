@@ -26,6 +26,9 @@ REQUEST: Final = 2
 """The kind of a sensor of thread time, in ns: a delay is at most one window."""
 MUTATION: Final = 3
 """The kind of a sensor of controller mutations, an event a topic: a token bucket, and topics are rejected."""
+CONNECTION: Final = 4
+"""The kind of a sensor of one ip's connections, an event a connection: a refused one is taken back, a delay is at most
+one window (`ConnectionManager.admit`)."""
 
 Column: TypeAlias = Any
 """Integers or floats by index: a sequence, or an array where a caller has one."""
@@ -107,7 +110,7 @@ def replay_sensor(
     thread time). Where `delays` is given, it receives the raw delay of every event, 0 for one that is not checked;
     `rates` likewise the observed rate. Where `limits` is given, each event meets its own limit in place of `limit`.
     """
-    cap_ms = rate.window_ms if kind == REQUEST else UNBOUNDED
+    cap_ms = rate.window_ms if kind in (REQUEST, CONNECTION) else UNBOUNDED
     scale = PERCENT_PER_NANO if kind == REQUEST else 1.0
     throttled = violated = total_ms = max_ms = 0
     first_ms = last_ms = peak_ms = NEVER
@@ -142,7 +145,7 @@ def replay_sensor(
         delay = verdict.throttle_ms
         if delay <= 0:
             continue
-        if kind == FETCH:
+        if kind in (FETCH, CONNECTION):
             record(rate, -value, now)
         throttled += 1
         total_ms += delay
@@ -285,8 +288,8 @@ def replay_many(
 
     The i-th of them owns the events [offsets[i], offsets[i+1]) of `times`, `values` and the optional columns, and is
     `sensors[i]` in the state tables `ints` and `floats` (rows of `state_size`) and in `out`. `offsets` has k+1 entries,
-    `sensors`, `kinds` (PRODUCE, FETCH, REQUEST, MUTATION) and `limits` (UNLIMITED for none) have k. `rate` and `bucket`
-    give the windows and the generation; what they held is forgotten.
+    `sensors`, `kinds` (PRODUCE, FETCH, REQUEST, MUTATION, CONNECTION) and `limits` (UNLIMITED for none) have k. `rate`
+    and `bucket` give the windows and the generation; what they held is forgotten.
     """
     for i in range(len(sensors)):
         start = offsets[i]

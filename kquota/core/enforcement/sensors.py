@@ -142,7 +142,8 @@ class ClientQuotaManager(Generic[S]):
 
     Sensors keep their history while quotas change. A client that a change moves to another sensor finds that one empty,
     or as it was left. As on a broker before KAFKA-19282, a kind of entity once configured is remembered after its last
-    removal: that decides which sensor is whose.
+    removal: that decides which sensor is whose. `empty_client_id`: whether an empty client-id has the limits of
+    client-ids, as before Kafka 2.0.
     """
 
     def __init__(
@@ -151,8 +152,11 @@ class ClientQuotaManager(Generic[S]):
         new_sensor: Callable[[], S],
         values: Mapping[Entity, Value] | None = None,
         static: StaticQuotas = NO_STATIC_QUOTAS,
+        *,
+        empty_client_id: bool = False,
     ) -> None:
         self.key = key
+        self._empty_client_id = empty_client_id
         self._new_sensor = new_sensor
         self._static = static
         self._values: dict[Entity, Value] = {}
@@ -181,7 +185,7 @@ class ClientQuotaManager(Generic[S]):
     def resolve(self, user: str, client_id: str) -> Resolution:
         """What governs that client now."""
         if self._resolver is None:
-            self._resolver = Resolver(self.key, dict(self._values), self._mask, self._static)
+            self._resolver = Resolver(self.key, dict(self._values), self._mask, self._static, self._empty_client_id)
         client = (user, client_id)
         if client not in self._resolutions:
             self._resolutions[client] = self._resolver.resolve(user, client_id)

@@ -11,8 +11,17 @@ The loop itself is `kquota.core.enforcement.traffic`, compiled or plain.
 from __future__ import annotations
 
 from kquota.core.simulation.engine import expected_events, simulate
-from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Simulation, Timeline, widened
-from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload
+from kquota.core.simulation.result import (
+    Acceptor,
+    ClientResult,
+    CounterResult,
+    Queue,
+    Share,
+    Simulation,
+    Timeline,
+    widened,
+)
+from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Events, Workload, enforced_workload
 
 __all__ = [
     "Acceptor",
@@ -23,10 +32,12 @@ __all__ = [
     "ClientResult",
     "CounterResult",
     "Events",
+    "Queue",
     "Share",
     "Simulation",
     "Timeline",
     "Workload",
+    "enforced_workload",
     "expected_events",
     "simulate",
     "widened",

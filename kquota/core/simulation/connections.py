@@ -36,6 +36,7 @@ class _Source:
     requests: int = 0
     offered: int = 0
     delivered: int = 0
+    delivered_ms: int = 0
     rejected: int = 0
     rejections: int = 0
     throttled: int = 0
@@ -81,6 +82,8 @@ class _Listener:
     waited: int = 0
     wait_ms: int = 0
     max_ms: int = 0
+    closed: int = 0
+    closed_ms: int = 0
 
 
 def run_connections(
@@ -249,10 +252,13 @@ class _Broker:
             share[1] += max(delay, 0)
         if delay <= 0:
             source.delivered += 1
+            source.delivered_ms = now
             if ip is not None:
                 ip.delivered[self._bucket(now)] += 1
             return
         assert ip is not None
+        self._listeners[listener].closed += 1
+        self._listeners[listener].closed_ms += delay
         source.rejections += 1
         source.throttle(now, delay)
         source.ip_ms += delay
@@ -294,6 +300,11 @@ class _Broker:
                     api=client.api,
                     unit=client.unit,
                     active_ms=max(self._workload.stop_of(client) - client.start_ms, 1),
+                    delivering_ms=max(
+                        self._workload.stop_of(client) - client.start_ms,
+                        source.delivered_ms - self._workload.origin_ms - client.start_ms,
+                        1,
+                    ),
                     requests=source.requests,
                     offered=source.offered,
                     delivered=source.delivered,
@@ -366,8 +377,21 @@ class _Broker:
 
     def acceptors(self) -> list[Acceptor]:
         """How long connections had to wait for the rates of the broker and the listeners."""
+        end = self._workload.origin_ms + self._workload.duration_ms
+        broker_rate = self._manager.broker.measure(end)
         return [
-            Acceptor(self._name, name, listener.connections, listener.waited, listener.wait_ms, listener.max_ms)
+            Acceptor(
+                self._name,
+                name,
+                listener.connections,
+                listener.waited,
+                listener.wait_ms,
+                listener.max_ms,
+                self._manager.listeners[name].measure(end),
+                broker_rate,
+                listener.closed,
+                listener.closed_ms,
+            )
             for name, listener in self._listeners.items()
             if listener.connections
         ]

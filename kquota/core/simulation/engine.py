@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import NONE, Sensors, Traffic, bucket_of, rate_of
+from kquota.core.enforcement.traffic import NONE, Sensors, Traffic, bucket_of, mutation_rate_of, rate_of
 from kquota.core.quota import QuotaKey, format_number
 from kquota.core.simulation.connections import run_connections
 from kquota.core.simulation.members import (
@@ -27,7 +27,7 @@ from kquota.core.simulation.members import (
     groups_of,
     resolve_members,
 )
-from kquota.core.simulation.result import ClientResult, CounterResult, Share, Simulation, Timeline
+from kquota.core.simulation.result import ClientResult, CounterResult, Queue, Share, Simulation, Timeline
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import Workload
@@ -78,6 +78,10 @@ def simulate(
         tuple(sorted(everyone, key=lambda client: order[client.group])),
         tuple(sorted([*run.results(), *connections], key=lambda counter: (-counter.throttle_ms, -counter.violated))),
         tuple(acceptors),
+        tuple(
+            Queue(broker, key, size)
+            for (broker, key), size in sorted(run.queues.items(), key=lambda item: (item[0][0], item[0][1].value))
+        ),
         run.ranges,
     )
 
@@ -211,6 +215,7 @@ class _Run:
         self._timelines: list[tuple[tuple[float, float], int, Timeline]] = []
         self._counters: dict[int, CounterResult] = {}
         self.clients: list[ClientResult] = []
+        self.queues: dict[tuple[str, QuotaKey], int] = {}
         self.ranges = False
 
     def results(self) -> list[CounterResult]:
@@ -240,6 +245,7 @@ class _Run:
         ranges = _Ranges(outcomes)
         self.ranges |= ranges.matter
         self._keep_clients(members, played, ranges)
+        self._keep_queues(counters, played.traffic)
         for row, counter in enumerate(counters):
             if played.traffic.sensors.events[row] > 0:
                 self._keep_counter(row, counter, played, ranges)
@@ -322,7 +328,7 @@ class _Run:
                     broker=member.broker,
                     user=member.user,
                     client_id=member.client_id,
-                    ip=client.ip,
+                    ip=client.ip.replace("{n}", str(member.number)),
                     api=client.api,
                     unit=client.unit,
                     active_ms=max(workload.stop_of(client) - client.start_ms, 1),
@@ -340,8 +346,24 @@ class _Run:
                     throttle_by=played.throttle_by.get(number, {}),
                     throttle_range_ms=ranges.throttle_ms(place),
                     delivered_range=ranges.delivered(place),
+                    delivering_ms=max(
+                        workload.stop_of(client) - client.start_ms,
+                        max(int(connections.delivered_ms[row]) for row in rows) - workload.origin_ms - client.start_ms,
+                        1,
+                    ),
+                    exempt_ns=total(connections.exempt_nanos),
                 )
             )
+
+    def _keep_queues(self, counters: Sequence[Counter], traffic: Traffic) -> None:
+        """Counts the channels that are muted at the end, each in the queue of the manager that muted it."""
+        end = self._workload.origin_ms + self._workload.duration_ms
+        connections = traffic.connections
+        for muted, sensor in zip(connections.muted, connections.muted_by, strict=True):
+            if sensor != NONE and muted > end:
+                counter = counters[sensor]
+                place = counter.place, counter.key
+                self.queues[place] = self.queues.get(place, 0) + 1
 
     def _keep_counter(self, row: int, counter: Counter, played: _Played, ranges: _Ranges) -> None:
         traffic, shares = played.traffic, played.shares[row]
@@ -351,8 +373,10 @@ class _Run:
         def when(column: Sequence[int]) -> int | None:
             return None if column[row] == NEVER else int(column[row]) - origin
 
+        mutation_rate: float | None = None
         if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
             rate = self._using.measure_tokens(bucket_of(sensors, row), end, sensors.bounds[row])
+            mutation_rate = float(self._using.measure(mutation_rate_of(sensors, row), end))
         else:
             rate = self._using.measure(rate_of(sensors, row), end)
         limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
@@ -398,6 +422,7 @@ class _Run:
             client_count=len(shares),
             total=math.fsum(value for value, _ in shares.values()),
             throttle_range_ms=ranges.counter_ms(counter.number),
+            mutation_rate=mutation_rate,
         )
         self._counters[counter.number] = result
 

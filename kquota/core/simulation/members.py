@@ -77,7 +77,10 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
     """Who is charged to which counter, in each epoch. Counters that are never limited are left out."""
     managers: dict[QuotaKey, ClientQuotaManager[LimitedSensor]] = {
         key: ClientQuotaManager(
-            key, LimitedSensor, {entity: values[key] for entity, values in quotas.items() if key in values}
+            key,
+            LimitedSensor,
+            {entity: values[key] for entity, values in quotas.items() if key in values},
+            empty_client_id=quotas.empty_client_id,
         )
         for key in QuotaKey
         if key is not QuotaKey.CONNECTION_CREATION_RATE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,6 +14,33 @@ from kquota.core.resolver import Level, Sensor
 
 CONTROLLER: Final = "controller"
 """Where controller mutations are counted: once for the cluster, and not on a broker."""
+
+
+def jmx_quoted(name: str) -> str:
+    """`Sanitizer.jmxSanitize`: a name as the value of a tag, in quotes (`ObjectName.quote`) unless it is plain."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return '"' + "".join(_ESCAPES.get(character, character) for character in name) + '"'
+
+
+_PLAIN_NAME: Final = re.compile(r"[\w\-%. \t]*", re.ASCII)
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?", "\n": "\\n"}
+
+
+def mbean(kind: str, **tags: str) -> str:
+    """The name of an MBean of `kafka.server`, as `JmxReporter` makes it; an empty tag is left out."""
+    return ",".join([f"kafka.server:type={kind}", *(f"{tag}={jmx_quoted(name)}" for tag, name in tags.items() if name)])
+
+
+def java_address(text: str) -> str:
+    """An address as `InetAddress.getHostAddress` writes it: IPv6 in eight groups without leading zeros."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +78,10 @@ class ClientResult:
     throttle_range_ms: tuple[int, int]
     """The throttle time where what cannot be known is otherwise: the least and the most."""
     delivered_range: tuple[int, int]
+    delivering_ms: int
+    """From its start to its stop, or to its last delivery where that came later."""
+    exempt_ns: int = 0
+    """Thread time that the request quota did not charge."""
 
     @property
     def offered_rate(self) -> float:
@@ -57,13 +90,18 @@ class ClientResult:
 
     @property
     def delivered_rate(self) -> float:
-        """Units per second."""
-        return self.delivered * 1000 / self.active_ms
+        """Units per second, over the time in which they were delivered."""
+        return self.delivered * 1000 / self.delivering_ms
 
     @property
     def throttle_mean_ms(self) -> float | None:
-        """Kafka's metric `throttle-time`: the average of the throttle times that are not 0."""
+        """The broker's metric `throttle-time`: the average of the throttle times that are not 0."""
         return self.throttle_ms / self.throttled if self.throttled else None
+
+    @property
+    def client_throttle_mean_ms(self) -> float | None:
+        """The client's own metric `produce-throttle-time-avg` or `fetch-throttle-time-avg`: with the zeros."""
+        return self.throttle_ms / self.requests if self.requests else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +158,8 @@ class CounterResult:
     total: float
     throttle_range_ms: tuple[int, int]
     timeline: Timeline | None = None
+    mutation_rate: float | None = None
+    """Of controller mutations: the metric `mutation-rate` at the end, partitions per second over up to 60 s."""
 
     @property
     def limit(self) -> Value | None:
@@ -132,14 +172,16 @@ class CounterResult:
         return self.throttle_ms / self.throttled if self.throttled else None
 
     @property
+    def bites(self) -> bool:
+        """Whether it delayed somebody, or rejected topics while another quota delayed the client for longer."""
+        return self.throttled > 0 or (self.key is QuotaKey.CONTROLLER_MUTATION_RATE and self.violated > 0)
+
+    @property
     def mbean(self) -> str:
         """The name under which a broker shows this counter over JMX."""
         if self.key is QuotaKey.CONNECTION_CREATION_RATE:
-            return f"kafka.server:type=socket-server-metrics,ip={self.sensor.client_id}"
-        tags = [("user", self.sensor.user), ("client-id", self.sensor.client_id)]
-        return ",".join(
-            [f"kafka.server:type={MBEAN_TYPES[self.key]}", *(f"{tag}={name}" for tag, name in tags if name)]
-        )
+            return mbean("socket-server-metrics", ip=java_address(self.sensor.client_id))
+        return mbean(MBEAN_TYPES[self.key], user=self.sensor.user, **{"client-id": self.sensor.client_id})
 
 
 MBEAN_TYPES: Final = {
@@ -160,7 +202,7 @@ METRICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """A listener of a broker whose connections had to wait."""
+    """A listener of a broker that took connections."""
 
     broker: str
     listener: str
@@ -168,6 +210,48 @@ class Acceptor:
     waited: int
     wait_ms: int
     wait_max_ms: int
+    rate: float = 0.0
+    """The metric `connection-accept-rate` of the listener at the end, per second."""
+    broker_rate: float = 0.0
+    """The metric `broker-connection-accept-rate` of its broker at the end, per second."""
+    closed: int = 0
+    """Connections that were closed for the rate of their ip."""
+    closed_ms: int = 0
+    """The delays after which they were closed, together."""
+
+    @property
+    def mbean(self) -> str:
+        """The name under which a broker shows the listener over JMX."""
+        return mbean("socket-server-metrics", listener=self.listener)
+
+    @property
+    def wait_mean_ms(self) -> float | None:
+        """The metric `connection-accept-throttle-time`: the average of the waits that are not 0."""
+        return self.wait_ms / self.waited if self.waited else None
+
+    @property
+    def closed_mean_ms(self) -> float | None:
+        """The metric `ip-connection-accept-throttle-time`."""
+        return self.closed_ms / self.closed if self.closed else None
+
+    def blocked_percent(self, duration_ms: int) -> float:
+        """`AcceptorBlockedPercent` over the whole run: the share of the time in which the acceptor waited."""
+        return 100 * self.wait_ms / duration_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The delay queue of one manager of a broker: the channels that it throttles at the end."""
+
+    broker: str
+    key: QuotaKey
+    size: int
+    """The metric `queue-size`."""
+
+    @property
+    def mbean(self) -> str:
+        """The name under which a broker shows it over JMX."""
+        return mbean(MBEAN_TYPES[self.key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +263,19 @@ class Simulation:
     clients: tuple[ClientResult, ...]
     counters: tuple[CounterResult, ...]
     acceptors: tuple[Acceptor, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    """Of each manager that throttles at the end."""
     ranges: bool = False
     """Whether the ranges hold more than one outcome."""
+
+    @property
+    def exempt_ns(self) -> Mapping[str, int]:
+        """The thread time that no client's request quota was charged, by broker; only where there is any."""
+        found: dict[str, int] = {}
+        for client in self.clients:
+            if client.exempt_ns:
+                found[client.broker] = found.get(client.broker, 0) + client.exempt_ns
+        return found
 
 
 def widened(result: Simulation, other: Simulation) -> Simulation:

@@ -11,6 +11,7 @@ from kquota.core.enforcement.rate import OLDEST, PURGE_AT
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import (
     FETCH,
+    METRIC_SAMPLES,
     NONE,
     OTHER,
     PERMISSIVE,
@@ -61,6 +62,11 @@ class Rows:
         for row in range(rows):
             marks[row][OLDEST] = LONG_MAX
             marks[row][PURGE_AT] = LONG_MAX
+        rate_marks = using.table(rows, 4, "int64")
+        for row in range(rows):
+            rate_marks[row][OLDEST] = LONG_MAX
+            rate_marks[row][PURGE_AT] = LONG_MAX
+        rate_slots = self._generation.slots(METRIC_SAMPLES)
         never = [NEVER] * rows
         return new_columns(
             Sensors,
@@ -84,6 +90,10 @@ class Rows:
             **{name: using.table(rows, slots, "int64") for name in ("starts", "lasts")},
             **{name: using.table(rows, 1, "float64") for name in ("head", "tokens")},
             sums=using.table(rows, slots, "float64"),
+            rate_marks=rate_marks,
+            **{name: using.table(rows, rate_slots, "int64") for name in ("rate_starts", "rate_lasts")},
+            rate_sums=using.table(rows, rate_slots, "float64"),
+            rate_head=using.table(rows, 1, "float64"),
             updated=using.table(rows, 1, "int64"),
             **{
                 name: using.table(rows, self.buckets, "float64")
@@ -120,7 +130,7 @@ class Rows:
             nanos=column(lambda client: client.nanos),
             nanos_per_mib=column(lambda client: client.nanos_per_mib),
             network_nanos=column(lambda client: client.network_nanos),
-            acks=column(lambda client: client.acks),
+            exempt=column(lambda client: client.exempt or (client.api == PRODUCE_API and client.acks == 0)),
             latency=column(lambda client: client.latency_ms),
             to_broker=column(lambda client: client.round_trip_ms // 2),
             to_client=column(lambda client: client.round_trip_ms - client.round_trip_ms // 2),
@@ -130,6 +140,7 @@ class Rows:
             max_wait=column(lambda client: client.max_wait_ms),
             topics=column(lambda client: client.topics),
             retry=column(lambda client: client.retry),
+            timeout=column(lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms),
             honours=column(lambda client: client.honours),
             start=column(lambda client: workload.origin_ms + client.start_ms),
             stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
@@ -187,6 +198,8 @@ class Rows:
             mutation_sensor=[NONE] * count,
             first_ms=[NEVER] * count,
             until_ms=[NEVER] * count,
+            delivered_ms=[NEVER] * count,
+            muted_by=[NONE] * count,
             heap=list(range(count)),
             received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
             **columns,

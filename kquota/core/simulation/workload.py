@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.entity import Entity
+from kquota.core.exempt import is_exempt
 from kquota.core.quota import QuotaKey, Value
+from kquota.core.snapshot import Ignored
+from kquota.core.version import CONNECTION_RATES, KEYS, Version, ignored
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
@@ -72,6 +75,8 @@ class Client:
     honours: bool = True
     """Whether it waits for the throttle time of a response by itself (clients since 2.0)."""
     acks: int = -1
+    exempt: bool = False
+    """Whether the request quota does not charge its thread time (`kquota.core.exempt`)."""
     nanos: int = 0
     """Request-handler time of a request, ns."""
     nanos_per_mib: int = 0
@@ -89,6 +94,8 @@ class Client:
     """Whether its topic requests know THROTTLING_QUOTA_EXCEEDED; older ones are muted instead."""
     retry: bool = True
     """Whether it sends again what was rejected: topics, or (closed loop) connections."""
+    api_timeout_ms: int | None = 60_000
+    """`default.api.timeout.ms`: how long rejected topics are sent again before the call fails; None for ever."""
     backoff_ms: int = 50
     """`reconnect.backoff.ms`: how long after a rejected connection the next try follows."""
     listener: str = ""
@@ -210,6 +217,37 @@ class Workload:
     def stop_of(self, client: Client) -> int:
         """When a client stops."""
         return self.duration_ms if client.stop_ms is None else min(client.stop_ms, self.duration_ms)
+
+
+def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, tuple[Ignored, ...]]:
+    """The workload on brokers of that version, and its changes of quotas that they do not enforce.
+
+    What they do not charge to the request quota, they exempt.
+    """
+    brokers = workload.brokers
+    if version < CONNECTION_RATES:
+        brokers = replace(brokers, connection_rate=None, listeners=dict.fromkeys(brokers.listeners))
+    left_out = [
+        Ignored(change.entity, key, value, reason)
+        for change in workload.changes
+        for key, value in change.values.items()
+        if value is not None and (reason := ignored(change.entity, key, version)) is not None
+    ]
+    changes = [
+        replace(
+            change,
+            values={key: value for key, value in change.values.items() if not ignored(change.entity, key, version)},
+        )
+        for change in workload.changes
+    ]
+    clients = tuple(
+        replace(client, exempt=True)
+        if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version
+        and is_exempt(client.api.replace("-", "_").upper(), version)
+        else client
+        for client in workload.clients
+    )
+    return replace(workload, clients=clients, brokers=brokers, changes=tuple(changes)), tuple(left_out)
 
 
 class Segment(NamedTuple):

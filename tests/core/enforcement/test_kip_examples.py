@@ -82,8 +82,8 @@ def test_kip_13_all_clients_without_an_id_share_one_counter() -> None:
     So Kafka did until 2.0. Since then they still share a counter, but the empty client-id has no default at all.
     """
     for older, limit in ((True, 2 * MB), (False, None)):
-        static = StaticQuotas({QuotaKey.PRODUCER_BYTE_RATE: 2 * MB}, empty_client_id=older)
-        resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, {}, static=static)
+        static = StaticQuotas({QuotaKey.PRODUCER_BYTE_RATE: 2 * MB})
+        resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, {}, static=static, empty_client_id=older)
         one, other = (resolver.resolve(user, "") for user in ("alice", "bob"))
         assert one.sensor == other.sensor
         assert (one.limit, other.limit) == (limit, limit)

@@ -53,6 +53,7 @@ class Connection:
     muted: int = 0
     waits: int = 0
     topics: int = 0
+    began: int = 0
     taken: int = 0
     due: int = NEVER
 
@@ -156,6 +157,12 @@ class Oracle:
         sent = max(sent, connection.waits)
         if client.think_ms and connection.received:
             sent = max(sent, connection.received[-1] + client.think_ms)
+        timeout = client.api_timeout_ms
+        if connection.topics and timeout is not None and sent - connection.began > timeout:
+            connection.came.rejected += connection.topics * client.partitions
+            connection.topics = 0
+            connection.taken += 1
+            left = left[1:]
         if client.api == "fetch":
             if sent >= origin + self.workload.stop_of(client):
                 connection.due = NEVER
@@ -165,6 +172,7 @@ class Oracle:
                 connection.due = NEVER
                 return
             sent = max(sent, left[0])
+            connection.began = sent
         read = max(sent + client.round_trip_ms // 2, now, connection.muted)
         if client.api == "fetch" and self.available(connection, read) == 0:
             later = next((arrival for arrival in connection.arrivals if arrival > read), NEVER)

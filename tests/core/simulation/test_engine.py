@@ -9,10 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel, replay_bytes
+from kquota.core.enforcement import (
+    FetchSensor,
+    Generation,
+    Mode,
+    ProduceSensor,
+    QuotaWindows,
+    RequestSensor,
+    kernel,
+    replay_bytes,
+    replay_requests,
+)
 from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey
-from kquota.core.simulation import Brokers, Burst, Change, Client, ClientResult, Simulation, Workload, simulate
+from kquota.core.resolver import Level, Sensor
+from kquota.core.simulation import (
+    Brokers,
+    Burst,
+    Change,
+    Client,
+    ClientResult,
+    CounterResult,
+    Simulation,
+    Workload,
+    enforced_workload,
+    simulate,
+)
 from kquota.core.simulation.workload import ORIGIN_MS, plan
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
@@ -78,6 +100,7 @@ def clients(draw: st.DrawFn, closed: bool | None = None) -> Client:
         partitions=draw(st.integers(1, 30)),
         strict=draw(st.booleans()),
         retry=draw(st.booleans()),
+        api_timeout_ms=draw(st.sampled_from([None, 60_000, 4_000, 0])),
     )
 
 
@@ -217,6 +240,133 @@ def run(*clients: Client, minutes: float = 1, quota: QuotaSnapshot | None = None
     snapshot = quota or QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1000}})
     workload = Workload(int(minutes * 60_000), clients, **more)  # type: ignore[arg-type]
     return simulate(workload, snapshot, generation=KIND, using=PLAIN)
+
+
+@pytest.mark.parametrize("generation", Generation)
+@pytest.mark.parametrize("gap_ms", [3_599_000, 3_600_000, 3_600_001, 3_700_000])
+@pytest.mark.parametrize("api", ["produce", "fetch", "metadata"])
+def test_a_sensor_that_was_idle_for_an_hour_starts_anew(generation: Generation, gap_ms: int, api: str) -> None:
+    """Two requests far apart, in windows that hold both: the simulator, the replay and the sensors say the same."""
+    windows = QuotaWindows(3, 3600)
+    size, limit, nanos, percent = 40_000_000, 6_000, 60 * 10**9, 0.5
+    client = Client("p", api, "alice", pace=1000 / gap_ms, size=size, nanos=nanos, closed=False, honours=False)
+    if api == "metadata":
+        client = replace(client, size=0)
+    key = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}.get(api)
+    key = key or QuotaKey.REQUEST_PERCENTAGE
+    quota = QuotaSnapshot({Entity(user="alice"): {key: percent if api == "metadata" else limit}})
+    workload = Workload(gap_ms + 1000, (client,), Brokers(windows=windows), scrape_ms=0)
+
+    (counter,) = simulate(workload, quota, generation=generation, using=PLAIN).counters
+
+    times = [ORIGIN_MS, ORIGIN_MS + gap_ms]
+    made = {"windows": windows, "generation": generation}
+    if api == "metadata":
+        replayed = replay_requests(times, [nanos, nanos], percent, using=PLAIN, **made)  # type: ignore[arg-type]
+        requests = RequestSensor(percent, **made)  # type: ignore[arg-type]
+        delays = [requests.request(time, nanos).throttle_ms for time in times]
+    else:
+        replayed = replay_bytes(
+            times,
+            [size, size],
+            limit,
+            unrecord=api == "fetch",
+            using=PLAIN,
+            **made,  # type: ignore[arg-type]
+        )
+        if api == "fetch":
+            fetches = FetchSensor(limit, **made)  # type: ignore[arg-type]
+            delays = [fetches.fetch(time, size).throttle_ms for time in times]
+        else:
+            produced = ProduceSensor(limit, **made)  # type: ignore[arg-type]
+            delays = [produced.produce(time, size).throttle_ms for time in times]
+    assert (counter.events, counter.throttle_ms, counter.peak) == (2, replayed.total_ms, replayed.peak_rate)
+    assert counter.throttle_ms == sum(max(delay, 0) for delay in delays)
+    if api == "produce":
+        assert (counter.throttle_ms == 0) == (gap_ms > 3_600_000)
+
+
+def test_what_is_delivered_late_is_not_delivered_fast() -> None:
+    """Nine times the limit for 80 s is delivered at the limit, and before that the burst that the windows hold."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000}})
+    loud = Client("p", "produce", "alice", pace=90, size=100_000, stop_ms=80_000)
+    result = run(loud, minutes=6, quota=quota, brokers=Brokers(("x", "y", "z")))
+
+    assert sum(client.delivered for client in result.clients) == sum(client.offered for client in result.clients)
+    for client in result.clients:
+        assert client.offered_rate == pytest.approx(3_000_000, rel=0.01)
+        assert client.delivered_rate < 1_100_000
+        assert client.delivering_ms > 200_000
+
+
+@pytest.mark.parametrize(("timeout", "delivered", "rejected"), [(None, 600, 0), (60_000, 355, 245), (0, 60, 540)])
+def test_a_client_of_topics_gives_up_when_its_call_is_over(timeout: int | None, delivered: int, rejected: int) -> None:
+    """Topics of 5 partitions at 5/s, and a burst of 11 s: after default.api.timeout.ms the call fails."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONTROLLER_MUTATION_RATE: 5.0}})
+    admin = Client("t", "create-topics", "alice", pace=1 / 600, topics=120, partitions=5, api_timeout_ms=timeout)
+    (client,) = run(admin, minutes=10, quota=quota, scrape_ms=0).clients
+
+    assert (client.delivered, client.rejected, client.waiting) == (delivered, rejected, 0)
+
+
+def test_the_metrics_at_the_end() -> None:
+    """Muted channels, exempt thread time and the rate of mutations, under the names that Kafka has for them."""
+    quota = QuotaSnapshot(
+        {
+            Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1000, QuotaKey.REQUEST_PERCENTAGE: 50.0},
+            Entity(user="bob"): {QuotaKey.CONTROLLER_MUTATION_RATE: 100.0},
+        }
+    )
+    loud = Client("loud", "produce", "alice", connections=3, pace=30, size=1000)
+    silent = Client("silent", "produce", "carol", pace=10, size=1, acks=0, nanos=10_000_000)
+    charged = Client("charged", "produce", "alice", "c", pace=10, size=1, nanos=1)
+    replica = Client("replica", "stop-replica", "alice", pace=10, nanos=1_000_000, network_nanos=1_000_000)
+    topics = Client("topics", "create-topics", "bob", pace=1, partitions=6)
+    workload, _ = enforced_workload(Workload(60_000, (loud, silent, charged, replica, topics)), (3, 7, 0))
+    result = simulate(workload, quota, generation=KIND, using=PLAIN)
+
+    assert [(queue.mbean, queue.size) for queue in result.queues] == [("kafka.server:type=Produce", 4)]
+    assert result.exempt_ns == {"broker-0": 600 * 10_000_000 + 600 * 2_000_000}
+    by_key = {counter.key: counter for counter in result.counters}
+    assert by_key[QuotaKey.CONTROLLER_MUTATION_RATE].mutation_rate == pytest.approx(6, rel=0.05)
+    assert by_key[QuotaKey.REQUEST_PERCENTAGE].total < 0.01
+
+
+@pytest.mark.parametrize(
+    ("key", "sensor", "name"),
+    [
+        (QuotaKey.PRODUCER_BYTE_RATE, Sensor("a%2Ab", ""), "kafka.server:type=Produce,user=a%2Ab"),
+        (QuotaKey.CONSUMER_BYTE_RATE, Sensor("", "x*y,z"), r'kafka.server:type=Fetch,client-id="x\*y,z"'),
+        (
+            QuotaKey.REQUEST_PERCENTAGE,
+            Sensor("u", "a b\t-._%9"),
+            "kafka.server:type=Request,user=u,client-id=a b\t-._%9",
+        ),
+        (QuotaKey.PRODUCER_BYTE_RATE, Sensor("", "ü"), 'kafka.server:type=Produce,client-id="ü"'),
+        (QuotaKey.PRODUCER_BYTE_RATE, Sensor("", 'a"b\\c?d\n'), r'kafka.server:type=Produce,client-id="a\"b\\c\?d\n"'),
+        (
+            QuotaKey.CONNECTION_CREATION_RATE,
+            Sensor("", "10.0.0.1"),
+            "kafka.server:type=socket-server-metrics,ip=10.0.0.1",
+        ),
+        (
+            QuotaKey.CONNECTION_CREATION_RATE,
+            Sensor("", "2001:db8::1"),
+            'kafka.server:type=socket-server-metrics,ip="2001:db8:0:0:0:0:0:1"',
+        ),
+    ],
+)
+def test_the_name_of_an_mbean(key: QuotaKey, sensor: Sensor, name: str) -> None:
+    """As `JmxReporter` makes it: `Sanitizer.jmxSanitize` was asked in Java."""
+    assert counter_named(key, sensor).mbean == name
+
+
+def counter_named(key: QuotaKey, sensor: Sensor) -> CounterResult:
+    """A counter without a history."""
+    return CounterResult(
+        "b", key, sensor, Entity(user="u"), Level.USER, (), 0, 0, 0, 0, 0, None, None, None, True, 0.0, 0.0, None, (),
+        0, 0.0, (0, 0),
+    )  # fmt: skip
 
 
 def test_who_suffers_from_whom() -> None:

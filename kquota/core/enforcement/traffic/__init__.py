@@ -34,12 +34,13 @@ from kquota.core.enforcement.traffic.columns import (
     Traffic,
     new_columns,
 )
-from kquota.core.enforcement.traffic.counters import bucket_of, rate_of
+from kquota.core.enforcement.traffic.counters import METRIC_SAMPLES, bucket_of, mutation_rate_of, rate_of
 from kquota.core.enforcement.traffic.loop import begin_traffic, end_traffic, run_traffic
 
 __all__ = [
     "DONE",
     "FETCH",
+    "METRIC_SAMPLES",
     "NONE",
     "OTHER",
     "PERMISSIVE",
@@ -53,6 +54,7 @@ __all__ = [
     "begin_traffic",
     "bucket_of",
     "end_traffic",
+    "mutation_rate_of",
     "new_columns",
     "rate_of",
     "run_traffic",

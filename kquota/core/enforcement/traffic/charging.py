@@ -7,12 +7,12 @@ from kquota.core.enforcement.check import PERCENT_PER_NANO, SENSOR_EXPIRY_MS, UN
 from kquota.core.enforcement.combined import BANDWIDTH, REQUEST, throttle
 from kquota.core.enforcement.kernel import compilable
 from kquota.core.enforcement.mutation import mutate_permissive, mutate_strict
-from kquota.core.enforcement.rate import record
+from kquota.core.enforcement.rate import clear, record
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.token_bucket import clear_tokens
 from kquota.core.enforcement.traffic.arrivals import collect, offer, thread_nanos
 from kquota.core.enforcement.traffic.columns import FETCH, NONE, OTHER, PRODUCE, STRICT, Traffic
-from kquota.core.enforcement.traffic.counters import bucket_of, check, note_throttle, place, rate_of
+from kquota.core.enforcement.traffic.counters import bucket_of, check, mutation_rate_of, note_throttle, place, rate_of
 
 
 @compilable
@@ -35,7 +35,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
         nanos = traffic.given.nanos[connections.given_next[connection] - 1]
     if behaviours.saturating[row] != 0:
         offer(traffic, connection, now, size, nanos)
-    exempt = kind == PRODUCE and behaviours.acks[row] == 0
+    exempt = behaviours.exempt[row] != 0
     bandwidth_ms = 0
     request_ms = 0
     if kind == PRODUCE and bytes_sensor != NONE:
@@ -56,16 +56,22 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
             record(rate_of(sensors, request_sensor), network * PERCENT_PER_NANO, now)
         connections.nanos_charged[connection] += nanos + network
         sensors.delivered[request_sensor][bucket] += nanos + network
+    if exempt:
+        connections.exempt_nanos[connection] += nanos + behaviours.network_nanos[row]
     if delay > 0:
         if outcome.muted_by == BANDWIDTH:
+            connections.muted_by[connection] = bytes_sensor
             note_throttle(sensors, bytes_sensor, now, delay)
             connections.bytes_ms[connection] += delay
         elif outcome.muted_by == REQUEST:
+            connections.muted_by[connection] = request_sensor
             note_throttle(sensors, request_sensor, now, delay)
             connections.request_ms[connection] += delay
     units = 1 if kind == OTHER else size
     if not refused:
         connections.delivered_units[connection] += units
+        if units > 0:
+            connections.delivered_ms[connection] = now
         if bytes_sensor != NONE:
             connections.bytes_charged[connection] += size
             sensors.delivered[bytes_sensor][bucket] += size
@@ -117,6 +123,7 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
         idle_since = sensors.recorded[sensor]
         if idle_since == NEVER or now - idle_since > SENSOR_EXPIRY_MS:
             clear_tokens(bucket)
+            clear(mutation_rate_of(sensors, sensor))
             sensors.recorded[sensor] = now
         bound = sensors.bounds[sensor]
         for _ in range(topics):
@@ -132,6 +139,7 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
                 sensors.peak[sensor] = -outcome.tokens
                 sensors.peak_ms[sensor] = now
             if outcome.accepted:
+                record(mutation_rate_of(sensors, sensor), float(partitions), now)
                 sensors.recorded[sensor] = now
             else:
                 rejected += 1
@@ -148,13 +156,17 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
     delay = max(request_ms, mutation_ms, 0)
     if delay > 0:
         if mutation_ms >= request_ms:
+            connections.muted_by[connection] = sensor
             note_throttle(sensors, sensor, now, delay)
             connections.mutation_ms[connection] += delay
         else:
+            connections.muted_by[connection] = request_sensor
             note_throttle(sensors, request_sensor, now, delay)
             connections.request_ms[connection] += delay
     connections.rejections[connection] += rejected
     connections.delivered_units[connection] += accepted * partitions
+    if accepted > 0:
+        connections.delivered_ms[connection] = now
     connections.mutations_charged[connection] += accepted * partitions
     if sensor != NONE:
         sensors.delivered[sensor][place(sensors, now)] += accepted * partitions

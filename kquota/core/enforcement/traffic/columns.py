@@ -49,6 +49,12 @@ class Sensors(NamedTuple):
     head: FloatRows
     tokens: FloatRows
     updated: IntRows
+    rate_starts: IntRows
+    """The metric `mutation-rate`: slots of `metrics.num.samples` and `metrics.sample.window.ms`, by their defaults."""
+    rate_lasts: IntRows
+    rate_sums: FloatRows
+    rate_marks: IntRows
+    rate_head: FloatRows
     recorded: Ints
     """The last mutation, or the sensor's creation; NEVER before the first."""
     scraped: Ints
@@ -90,7 +96,8 @@ class Behaviours(NamedTuple):
     nanos_per_mib: Ints
     network_nanos: Ints
     """Network-thread time of a request, ns."""
-    acks: Ints
+    exempt: Ints
+    """1 where the request quota does not charge the thread time."""
     latency: Ints
     """From the reading of a request to its response."""
     to_broker: Ints
@@ -104,6 +111,8 @@ class Behaviours(NamedTuple):
     topics: Ints
     retry: Ints
     """1 for a client that sends rejected topics again."""
+    timeout: Ints
+    """How long after it first sent a request it still sends rejected topics again."""
     honours: Ints
     """1 for a client that waits for the throttle time of a response by itself."""
     start: Ints
@@ -138,6 +147,8 @@ class Connections(NamedTuple):
     given_end: Ints
     arrived: Ints
     """When the request that is under way arrived, DONE for none; for consumers, the next batch."""
+    began: Ints
+    """When a request that changes topics was sent for the first time."""
     pending: Ints
     """Bytes that a consumer has yet to fetch, or topics that were rejected."""
     due: Ints
@@ -155,6 +166,8 @@ class Connections(NamedTuple):
     """All connections, the one with the earliest event first."""
     offered_units: Ints
     delivered_units: Ints
+    delivered_ms: Ints
+    """When something was delivered last."""
     rejected_units: Ints
     rejections: Ints
     """Topics answered with THROTTLING_QUOTA_EXCEEDED, retries included."""
@@ -164,6 +177,10 @@ class Connections(NamedTuple):
     max_ms: Ints
     first_ms: Ints
     until_ms: Ints
+    exempt_nanos: Ints
+    """Thread time that the request quota did not charge."""
+    muted_by: Ints
+    """The sensor of the last throttle time; NONE before."""
     bytes_charged: Ints
     nanos_charged: Ints
     mutations_charged: Ints

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kquota.core.enforcement.check import Verdict, record_and_check
+from typing import Final
+
+from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, Verdict, record_and_check
 from kquota.core.enforcement.kernel import compilable
-from kquota.core.enforcement.rate import COUNT, Rate, measure
+from kquota.core.enforcement.rate import COUNT, Rate, clear, measure
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.token_bucket import TokenBucket
 from kquota.core.enforcement.traffic.columns import Connections, Sensors
@@ -33,6 +35,27 @@ def bucket_of(sensors: Sensors, sensor: int) -> TokenBucket:
     )
 
 
+METRIC_SAMPLES: Final = 2
+"""`metrics.num.samples`, its default."""
+METRIC_WINDOW_MS: Final = 30_000
+"""`metrics.sample.window.ms`, its default."""
+
+
+@compilable
+def mutation_rate_of(sensors: Sensors, sensor: int) -> Rate:
+    """The metric `mutation-rate` of a row, which limits nothing."""
+    return Rate(
+        METRIC_SAMPLES,
+        METRIC_WINDOW_MS,
+        sensors.by_last,
+        sensors.rate_starts[sensor],
+        sensors.rate_lasts[sensor],
+        sensors.rate_sums[sensor],
+        sensors.rate_marks[sensor],
+        sensors.rate_head[sensor],
+    )
+
+
 @compilable
 def place(sensors: Sensors, now: int) -> int:
     """The bucket of the series that a time falls into, the last one for what is later."""
@@ -43,10 +66,15 @@ def place(sensors: Sensors, now: int) -> int:
 
 @compilable
 def touch(sensors: Sensors, sensor: int, now: int) -> None:
-    """Reads the metric as often as somebody would have since the last event, and notes the silence."""
+    """Reads the metric as often as somebody would have since the last event, and notes the silence.
+
+    A sensor that recorded nothing for more than an hour starts anew, as on a broker; nobody reads it meanwhile.
+    """
     if sensors.touched[sensor] != NEVER:
         gap = now - sensors.touched[sensor]
-        if gap > sensors.gap_ms[sensor]:
+        if gap > SENSOR_EXPIRY_MS:
+            clear(rate_of(sensors, sensor))
+        elif gap > sensors.gap_ms[sensor]:
             sensors.gap_ms[sensor] = gap
     sensors.touched[sensor] = now
     if sensors.scrape_ms > 0:

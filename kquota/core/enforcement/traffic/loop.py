@@ -26,6 +26,16 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
 
 
 @compilable
+def give_up(traffic: Traffic, connection: int, now: int) -> None:
+    """Ends the retries of rejected topics when the time of their call is over (`KafkaAdminClient`)."""
+    behaviours, connections = traffic.behaviours, traffic.connections
+    row = connections.behaviour[connection]
+    if now - connections.began[connection] > behaviours.timeout[row]:
+        connections.rejected_units[connection] += connections.pending[connection] * behaviours.size[row]
+        connections.pending[connection] = 0
+
+
+@compilable
 def send(traffic: Traffic, connection: int, now: int) -> None:
     """Decides when the next request of the connection is charged; `now` is the time of the last response."""
     behaviours, connections = traffic.behaviours, traffic.connections
@@ -40,6 +50,8 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
     )
     if behaviours.think[row] > 0 and connections.sent[connection] > 0:
         sent = max(sent, connections.last_received[connection] + behaviours.think[row])
+    if behaviours.kind[row] >= STRICT and connections.pending[connection] > 0:
+        give_up(traffic, connection, sent)
     polls = behaviours.kind[row] == FETCH
     if polls or behaviours.saturating[row] != 0:
         if sent >= behaviours.stop[row] and (polls or connections.pending[connection] == 0):
@@ -52,6 +64,8 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
             connections.due[connection] = DONE
             return
         sent = max(sent, arrived)
+    if behaviours.kind[row] >= STRICT and connections.pending[connection] == 0:
+        connections.began[connection] = sent
     # The broker reads the next request of a connection when the response to the last is sent and the mute is over.
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
     if polls and behaviours.saturating[row] == 0:

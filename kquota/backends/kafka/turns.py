@@ -1,0 +1,122 @@
+"""Taking turns: kquota's own writers of one cluster on one host wait for each other, as no broker compares and sets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quota import QuotaKey, Value
+from kquota.errors import InputError
+from kquota.lock import locked
+
+Written = Mapping[Entity, Mapping[QuotaKey, Value | None]]
+"""What brokers acknowledged, by entity and key; None is for a key that was removed."""
+
+_WAIT_S: Final = 60.0
+_FRESH_S: Final = 10.0
+"""How long a broker may lag behind what the writer before has written, generously."""
+_MOST_REMEMBERED: Final = 10_000
+_FOLDER = "KQUOTA_LOCKS"
+
+
+def locks_folder() -> Path:
+    """`$KQUOTA_LOCKS`, else `kquota/locks` below `$XDG_STATE_HOME` or `~/.local/state`: a file for each cluster."""
+    if given := os.environ.get(_FOLDER):
+        return Path(given)
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "kquota" / "locks"
+
+
+class Turns:
+    """The turns of one writer; `cluster` is asked for what names the cluster, which is the same by every address."""
+
+    def __init__(self, cluster: Callable[[], str]) -> None:
+        self._cluster = cluster
+        self._name: str | None = None
+        self._depth = 0
+        self._wrote: dict[Entity, Mapping[QuotaKey, Value | None]] = {}
+
+    @contextlib.contextmanager
+    def alone(self, heed: Callable[[Written], None] = lambda written: None) -> Iterator[None]:
+        """Holds the turn; who has it may enter again. `heed` gets what the writer before wrote moments ago.
+
+        A broker that answers from its own copy of the metadata may not show that yet. Raises Conflict when another
+        writer does not end within a minute; InputError where KQUOTA_LOCKS names a folder that cannot be used. Where
+        the folder of the state cannot be used, nobody waits.
+        """
+        if self._depth:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+            return
+        with contextlib.ExitStack() as stack:
+            descriptor = self._enter(stack)
+            if descriptor is not None and (written := _remembered(descriptor)):
+                heed(written)
+            self._depth, self._wrote = 1, {}
+            try:
+                yield
+            finally:
+                self._depth = 0
+                if descriptor is not None and self._wrote:
+                    _remember(descriptor, self._wrote)
+
+    def wrote(self, written: Written) -> None:
+        """Has the next writer look for it, where this one has the turn."""
+        if self._depth:
+            self._wrote.update(written)
+
+    def _enter(self, stack: contextlib.ExitStack) -> int | None:
+        self._name = self._name or self._cluster()
+        import hashlib
+
+        digest = hashlib.sha256(self._name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        try:
+            folder = locks_folder()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return stack.enter_context(locked(folder / f"{digest}.lock", wait_s=_WAIT_S, what=self._name))
+        except (OSError, ImportError, RuntimeError) as error:  # RuntimeError: nobody's home
+            if given := os.environ.get(_FOLDER):
+                raise InputError(
+                    f"{given}: the lock of writers cannot be held there: {getattr(error, 'strerror', None) or error}",
+                    hint=f"{_FOLDER} names a folder that all writers can write",
+                ) from None
+            return None
+
+
+def _remembered(descriptor: int) -> Written:
+    """What the writer before noted, if that was a moment ago; nothing where it cannot be read."""
+    try:
+        note: Any = json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}")
+        if not 0 <= time.time() - note.get("time_s", 0) < _FRESH_S:
+            return {}
+        return {
+            Entity(*(DEFAULT if name is True else name for name in names)): {
+                QuotaKey(key): value for key, value in values.items()
+            }
+            for names, values in note["written"]
+        }
+    except Exception:  # a note that somebody else made of it is none
+        return {}
+
+
+def _remember(descriptor: int, written: Written) -> None:
+    rows = [
+        [
+            [True if name is DEFAULT else name for name in (entity.user, entity.client_id, entity.ip)],
+            {key.value: value for key, value in values.items()},
+        ]
+        for entity, values in written.items()
+    ]
+    note = {"pid": os.getpid(), "time_s": time.time(), "written": rows if len(rows) <= _MOST_REMEMBERED else []}
+    with contextlib.suppress(OSError, ValueError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(note).encode("utf-8", "surrogatepass"), 0)

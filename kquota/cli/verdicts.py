@@ -1,0 +1,56 @@
+"""What became of each quota that is set, in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kquota.core.quota import QuotaKey
+from kquota.core.verdicts import QuotaVerdict, Verdict, of
+
+_NAMED = 5
+"""Quotas that a line names."""
+
+
+def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
+    """How many quotas ended in each verdict; then those that cannot be judged, by the reason, and those of nobody.
+
+    Without `counts` only the latter: where everything else is about what changes.
+    """
+    if not quotas:
+        return []
+    by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in by_verdict if count)
+    found = [f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"] if counts else []
+    reasons: dict[str, list[QuotaVerdict]] = {}
+    for quota in of(Verdict.UNDETERMINED, quotas):
+        reasons.setdefault(quota.reason or "", []).append(quota)
+    found += [f"undetermined ({reason}): {names(mine)}" for reason, mine in reasons.items()]
+    nobody = of(Verdict.NOBODY_SEEN, quotas)
+    return [*found, f"nobody seen under: {names(nobody)}"] if nobody else found
+
+
+def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:
+    """The first of these quotas by name, and how many more there are."""
+    from kquota.cli.text import entity_text
+
+    named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:most]]
+    more = len(quotas) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
+    """The same as a paragraph of Markdown each."""
+    from kquota.cli.text import markdown
+
+    return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, lines(quotas, counts=counts))]
+
+
+def kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[QuotaVerdict]]:
+    """The quotas by the kind of their entity, in words, and by their key."""
+    found: dict[tuple[str, QuotaKey], list[QuotaVerdict]] = {}
+    for quota in quotas:
+        entity = quota.entity
+        kind = "ip" if entity.ip is not None else "user" if entity.client_id is None else "client-id"
+        kind = "user-and-client-id" if entity.user is not None and entity.client_id is not None else kind
+        found.setdefault((kind, quota.key), []).append(quota)
+    return found

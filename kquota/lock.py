@@ -1,0 +1,46 @@
+"""A lock between the processes of one host; the kernel gives it back when its holder ends, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kquota.errors import Conflict
+
+_LONGEST_PAUSE_S = 0.05
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait_s: float, what: str) -> Iterator[int]:
+    """Holds the lock of that file, which is made where there is none, and gives its descriptor.
+
+    Raises Conflict, saying `what` is locked and by whom, when another holder does not end within `wait_s` seconds;
+    OSError where the file cannot be opened or locked. On a file system that is shared, hosts wait for each other too,
+    as far as it passes locks on (NFS 4 does).
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        deadline = time.monotonic() + wait_s
+        pause = 0.001
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise Conflict(
+                        f"another kquota is writing to {what} for more than {wait_s:g} s",
+                        hint=f"try again when it is done; it holds the lock {path}",
+                    ) from None
+            # At random, or those who came at the same time would go on meeting.
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,343 @@
+"""How a command ends when its streams, its signals or its disk are not as usual: in the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota import reconcile
+from kquota.backends.memory import MemoryBackend
+from kquota.cli import main, session
+from kquota.core.alteration import Alteration, AlterResult
+from kquota.core.entity import Entity
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.journal import Journal
+from kquota.errors import InputError, Rejected
+from tests.cli.conftest import Kquota
+
+COUNT = 300
+"""So many that their table does not fit into a buffer."""
+KEY = QuotaKey.PRODUCER_BYTE_RATE
+
+
+def quotas(rate: int, count: int = COUNT) -> str:
+    rows = [
+        {"entity": {"user": f"user-{number:04}"}, "values": {"producer_byte_rate": rate}} for number in range(count)
+    ]
+    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": rows})
+
+
+class Shell:
+    """Runs kquota by a shell that gives it other streams."""
+
+    def __init__(self, folder: Path, chroot: str) -> None:
+        self.folder = folder
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
+        self.environment = clean | {
+            "KQUOTA_ZOOKEEPER": chroot,
+            "KQUOTA_JOURNAL": str(folder / "journal"),
+            "XDG_CONFIG_HOME": str(folder),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        (folder / "one.json").write_text(quotas(1000))
+        (folder / "two.json").write_text(quotas(2000))
+
+    def __call__(self, arguments: str, streams: str, **environment: str) -> tuple[int, str]:
+        """The exit code, and what was said on the stderr of the shell."""
+        done = subprocess.run(
+            ["bash", "-c", f'"$0" -m kquota {arguments} {streams}; exit ${{PIPESTATUS[0]}}', sys.executable],
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    def rates(self) -> set[int]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kquota", "describe", "-o", "json"],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return {row["values"]["producer_byte_rate"] for row in json.loads(done.stdout)["quotas"]}
+
+    def outcomes(self) -> list[str | None]:
+        return [entry.outcome for entry in Journal(self.folder / "journal").entries()]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, chroot: str) -> Shell:
+    return Shell(tmp_path, chroot)
+
+
+GONE = {"a reader that is gone": "| true", "a reader of both that is gone": "2>&1 | true", "stdout closed": ">&-"}
+FULL = {"a full disk": "> /dev/full", "not open for writing": "1< /dev/null"}
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_writes_do_not_depend_on_who_reads_stdout(shell: Shell, unbuffered: str) -> None:
+    rate, number = 1000, 0
+    some = ["| true", "> /dev/full"]
+    for streams in some if unbuffered else [*GONE.values(), ">&- 2>&-", *FULL.values(), "> /dev/full 2>&1"]:
+        rate, number = 3000 - rate, number + 1
+        file = "one.json" if rate == 1000 else "two.json"
+        code, err = shell(f"apply {file} --yes --force", streams, PYTHONUNBUFFERED=unbuffered)
+        full = streams not in GONE.values() and streams != ">&- 2>&-"
+        assert code == (74 if full else 0), (streams, err)
+        assert "internal error" not in err
+        assert ("the output could not be written" in err) == (full and "2>&1" not in streams)
+        assert shell.rates() == {rate}
+        assert shell.outcomes() == ["applied"] * number
+
+
+def test_an_undo_and_an_alter_do_not_depend_on_it_either(shell: Shell) -> None:
+    assert shell("apply one.json --yes --force", "")[0] == 0
+    assert shell("apply two.json --yes --force", "")[0] == 0
+    assert shell("undo --yes", "| true")[0] == 0
+    assert shell.rates() == {1000}
+    for streams in GONE.values():
+        code, err = shell("alter --user user-0000 --add-config producer_byte_rate=1001", streams)
+        assert (code, "internal" in err) == (0, False)
+    assert shell.rates() == {1000, 1001}
+
+
+def test_an_answer_in_the_exit_code_needs_no_reader(shell: Shell) -> None:
+    for streams in GONE.values():
+        assert shell("plan one.json --exit-code", streams)[0] == 1
+    for streams in FULL.values():
+        assert shell("plan one.json --exit-code", streams)[0] == 74
+        assert shell("help concepts", streams)[0] == 74
+    assert shell("help concepts", "| head -1") == (0, "")
+    assert shell("describe --user x --client", "| true")[0] == 2
+    assert shell.outcomes() == []
+
+
+@pytest.mark.parametrize("verb", ["--alter --add-config producer_byte_rate=5", "--describe"])
+def test_the_drop_in_does_not_look_at_its_output_as_kafkas_tool(shell: Shell, verb: str) -> None:
+    command = f"kafka-configs --zookeeper $KQUOTA_ZOOKEEPER --entity-type users --entity-name a {verb}"
+    for streams in (*GONE.values(), *FULL.values()):
+        assert shell(command, streams)[0] == 0
+    assert shell.rates() == ({5} if "--alter" in verb else set())
+
+
+def test_nobody_is_asked_where_there_is_no_stdin(shell: Shell) -> None:
+    for streams in ("<&-", "<&- >&-"):
+        code, err = shell("apply one.json --force", streams)
+        assert (code, "--yes" in err) == (8, True)
+    assert shell.rates() == set()
+
+
+# In one process
+
+
+class Signalled(MemoryBackend):
+    """Has the process asked to end, so often, while it writes the batch of that number."""
+
+    def __init__(self, number: int, at: int = 1, times: int = 1) -> None:
+        entities = {Entity(user=f"user-{number:04}"): {KEY: 1000} for number in range(0, COUNT, 2)}
+        super().__init__(QuotaSnapshot(entities))
+        self.start = self.describe()
+        self.signal, self.at, self.times = number, at, times
+        self.batches = 0
+        self.broken: Exception | None = None
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        results = super().alter(alterations, validate_only=validate_only)
+        if not validate_only:
+            self.batches += 1
+            if self.batches == self.at:
+                for _ in range(self.times):
+                    os.kill(os.getpid(), self.signal)
+                if self.broken is not None:
+                    raise self.broken
+        return results
+
+
+def applied(
+    backend: MemoryBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, rate: int = 2000
+) -> int:
+    """The exit code of an apply of three batches in this process."""
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    monkeypatch.setattr(reconcile, "_BATCH", COUNT // 3)
+    (folder / "quotas.json").write_text(quotas(rate))
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(folder / "journal")]
+    return main.run(["apply", str(folder / "quotas.json"), "--yes", "--force", *address, *options])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
+    number: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    backend = Signalled(number, at=2)
+    assert applied(backend, tmp_path, monkeypatch) == code
+    said = capfd.readouterr().err
+    assert "stopping after what is under way" in said
+    assert said.endswith(f"stopped: {COUNT // 3} not tried, {2 * COUNT // 3} rolled back\n")
+    assert backend.describe() == backend.start
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert (entry.outcome, entry.error) == ("rolled back", "stopped by a signal")
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = Signalled(signal.SIGTERM, at=1)
+    assert applied(backend, tmp_path, monkeypatch, "--no-rollback") == 143
+    (entry,) = Journal(tmp_path / "journal").entries()
+    said = capfd.readouterr().err
+    assert f"stopped: {COUNT // 3} applied, {2 * COUNT // 3} not tried" in said
+    assert f"'kquota undo {entry.id}' takes it back" in said
+    assert (entry.outcome, len(entry.made.changes)) == ("incomplete", COUNT // 3)
+    backend.alter([change.inverse.alteration for change in entry.made.changes])
+    assert backend.describe() == backend.start
+
+
+def test_a_signal_before_the_first_write_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Early(Signalled):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            assert validate_only
+            os.kill(os.getpid(), self.signal)
+            return super().alter(alterations, validate_only=True)
+
+    backend = Early(signal.SIGTERM)
+    assert applied(backend, tmp_path, monkeypatch) == 143
+    assert backend.describe() == backend.start
+    assert not (tmp_path / "journal").exists()
+
+
+def test_a_signal_in_the_last_batch_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert applied(Signalled(signal.SIGINT, at=3), tmp_path, monkeypatch) == 0
+    assert Journal(tmp_path / "journal").entries()[0].outcome == "applied"
+
+
+def test_a_second_signal_interrupts_at_once_and_leads_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = Signalled(signal.SIGINT, at=2, times=2)
+    assert applied(backend, tmp_path, monkeypatch) == 130
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert (entry.outcome, entry.finished) == (None, None)
+    said = capfd.readouterr().err
+    assert f"some of {COUNT} changes may be written: 'kquota undo {entry.id}' takes them back" in said
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nohup kquota apply …`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert applied(Signalled(signal.SIGHUP), tmp_path, monkeypatch) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_bug_in_the_middle_leads_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = Signalled(signal.SIGINT, at=2, times=0)
+    backend.broken = ZeroDivisionError("oops")
+    assert applied(backend, tmp_path, monkeypatch) == 70
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert f"'kquota undo {entry.id}' takes them back" in capfd.readouterr().err
+
+
+def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All is written, and its user learns of that, and of the entry that leads back."""
+
+    def full(self: Journal, *arguments: Any, **options: Any) -> None:
+        raise InputError("the journal cannot be written in /j: No space left on device")
+
+    monkeypatch.setattr(Journal, "finish", full)
+    backend = Signalled(signal.SIGINT, times=0)
+    assert applied(backend, tmp_path, monkeypatch) == 74
+    said = capfd.readouterr().err
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
+    assert f"{COUNT} applied; 'kquota undo {entry.id}' takes it back" in said
+    assert {values[KEY] for values in backend.describe().values()} == {2000}
+
+
+def test_a_failure_keeps_its_code_where_the_journal_is_full_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Journal, *arguments: Any, **options: Any) -> None:
+        raise InputError("the journal cannot be written in /j: No space left on device")
+
+    monkeypatch.setattr(Journal, "finish", full)
+    backend = Signalled(signal.SIGINT, at=2, times=0)
+    backend.broken = Rejected("no")
+    assert applied(backend, tmp_path, monkeypatch) == 6
+
+
+@pytest.mark.parametrize("command", ["history", "undo", "reconcile"])
+def test_one_broken_entry_hides_no_other(command: str, kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    there = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": "journal"}
+    (tmp_path / "one.json").write_text(quotas(1000, 3))
+    (tmp_path / "two.json").write_text(quotas(2000, 3))
+    for file in ("one.json", "two.json"):
+        assert kquota("apply", file, "--yes", "--force", "--for", "1s", **there).code == 0
+    first, second = Journal(tmp_path / "journal").entries()
+    broken = tmp_path / "journal" / f"{first.id}.json"
+    broken.write_text(broken.read_text()[:100])
+    os.mkfifo(tmp_path / "journal" / "pipe.json")
+    done = kquota(command, *(["--yes"] if command == "undo" else []), **there)
+    if command == "history":
+        rows = done.out.splitlines()
+        assert [row.split()[0] for row in rows[1:]] == [second.id, first.id, "pipe"]
+        assert ["unreadable" in row for row in rows[1:]] == [False, True, True]
+        assert done.code == 3
+    else:
+        assert done.code == (3 if command == "reconcile" else 0), done.err
+        assert "1000" in kquota("describe", "-o", "csv", **there).out
+    for name in (broken.name, "pipe.json"):
+        assert f"{name} is no entry of the journal" in done.err
+
+
+def test_an_undone_entry_is_so_by_its_id_as_well(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    there = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": "journal"}
+    (tmp_path / "one.json").write_text(quotas(1000, 3))
+    assert kquota("apply", "one.json", "--yes", "--for", "2h", **there).code == 0
+    assert kquota("undo", "--yes", **there).code == 0
+    (entry, _) = Journal(tmp_path / "journal").entries()
+    listed = kquota("history", **there).out.splitlines()[1]
+    shown = kquota("history", entry.id, **there).out.splitlines()[1]
+    assert listed.split() == shown.split()
+    assert shown.endswith("undone")
+
+
+def test_a_fingerprint_means_the_entry_of_the_cluster_in_question(
+    kquota: Kquota, zookeeper: Any, tmp_path: Path
+) -> None:
+    from tests.conftest import new_chroot
+
+    (tmp_path / "one.json").write_text(quotas(1000, 3))
+    there = [{"KQUOTA_ZOOKEEPER": new_chroot(zookeeper), "KQUOTA_JOURNAL": "journal"} for _ in range(2)]
+    for cluster in there:
+        assert kquota("apply", "one.json", "--yes", **cluster).code == 0
+    entry = Journal(tmp_path / "journal").entries()[0]
+    for cluster in there:
+        # The second time the same fingerprint has two entries of this cluster, of which one is undone.
+        for _ in range(2):
+            done = kquota("undo", entry.fingerprint, "--yes", **cluster)
+            assert done.code == 0, done.err
+            assert kquota("describe", "-o", "csv", **cluster).out.count("1000") == 0
+            assert kquota("apply", "one.json", "--yes", **cluster).code == 0

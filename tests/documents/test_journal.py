@@ -1,0 +1,320 @@
+"""The journal under many writers, clocks that go back, disks that fill, and files that are no entries."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota.core.entity import Entity
+from kquota.core.plan import Plan, plan
+from kquota.core.quota import QuotaKey
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.journal import Entry, Journal
+from kquota.errors import InputError
+
+ALICE, BOB = Entity(user="alice"), Entity(user="bob")
+PLAN: Plan = plan(QuotaSnapshot({}), {entity: {QuotaKey.PRODUCER_BYTE_RATE: 1000} for entity in (ALICE, BOB)})
+NOW = 1_700_000_000_000
+
+
+def begin(journal: Journal, cluster: str = "kafka://a", now: int = NOW, **options: Any) -> Entry:
+    return journal.begin(PLAN, cluster=cluster, command="apply", now=now, **options)
+
+
+def test_no_entry_is_lost_among_many_writers(tmp_path: Path) -> None:
+    """The same plan in the same second on four clusters, by eight writers at once."""
+    ids: list[str] = []
+
+    def write(cluster: str) -> None:
+        journal = Journal(tmp_path)
+        for _ in range(25):
+            entry = begin(journal, cluster)
+            journal.finish(entry, "applied", now=NOW)
+            ids.append(entry.id)
+
+    threads = [threading.Thread(target=write, args=(f"zookeeper://z/{number % 4}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pages = Journal(tmp_path).read()
+    assert len(ids) == len(set(ids)) == len(pages.entries) == 200
+    assert {entry.id for entry in pages.entries} == set(ids)
+    assert sorted(entry.number for entry in pages.entries) == list(range(1, 201))
+    assert [len(pages.of(f"zookeeper://z/{number}")) for number in range(4)] == [50] * 4
+    assert {entry.outcome for entry in pages.entries} == {"applied"}
+
+
+def test_two_without_a_lock_still_have_ids_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the file system has none, and both saw the same names."""
+    journal = Journal(tmp_path)
+    monkeypatch.setattr(os, "listdir", lambda folder: [])
+    ids = [begin(journal).id for _ in range(3)]
+    monkeypatch.undo()
+    assert len(set(ids)) == 3
+    assert {entry.id for entry in journal.read().entries} == set(ids)
+
+
+def test_the_order_is_that_of_the_journal_and_not_of_the_clock(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    ids = [begin(journal, now=now).id for now in (NOW, NOW - 7_200_000, NOW + 5, NOW - 1)]
+    assert [entry.id for entry in journal.entries()] == ids
+
+
+def test_entries_of_before_come_first(tmp_path: Path) -> None:
+    """Their ids end after the fingerprint, or in a number that counted only equal ones."""
+    journal = Journal(tmp_path)
+    new = begin(journal, now=NOW - 10_000)
+    document = json.loads((tmp_path / f"{new.id}.json").read_text())
+    base = f"20260101T000000Z-{PLAN.fingerprint}"
+    for id, started in ((f"{base}-7", NOW + 1), (base, NOW)):
+        (tmp_path / f"{id}.json").write_text(json.dumps(document | {"id": id, "started": started}))
+    assert [entry.id for entry in journal.entries()] == [base, f"{base}-7", new.id]
+    assert begin(journal).number == new.number + 1
+
+
+def test_an_entry_is_named_by_id_fingerprint_number_or_beginning(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    a, b = begin(journal, "kafka://a"), begin(journal, "kafka://b")
+    pages = journal.read()
+    assert pages.entry(a.id).id == a.id
+    assert pages.entry(str(b.number)).id == b.id
+    for text in (PLAN.fingerprint, PLAN.fingerprint[:5], a.id[:11]):
+        with pytest.raises(InputError, match="2 entries") as several:
+            pages.entry(text)
+        assert a.id in str(several.value.hint)
+        assert b.id in str(several.value.hint)
+        assert pages.entry(text, cluster="kafka://b").id == b.id
+    # One that is of another cluster only is found, for its user to learn so.
+    assert pages.entry(a.id, cluster="kafka://b").id == a.id
+    with pytest.raises(InputError, match="no entry 'nothing'"):
+        pages.entry("nothing")
+
+
+def changed(change: dict[str, Any]) -> Callable[[str], str]:
+    return lambda text: json.dumps(json.loads(text) | change)
+
+
+def within_plan(change: dict[str, Any]) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        document = json.loads(text)
+        document["plan"] |= change
+        return json.dumps(document)
+
+    return write
+
+
+CHANGE = {"action": "create", "entity": {"user": "a"}, "before": {}, "after": {"producer_byte_rate": 1}}
+BROKEN: dict[str, Callable[[str], str]] = {
+    "empty": lambda text: "",
+    "cut off": lambda text: text[: len(text) // 2],
+    "cut off in its last line": lambda text: text[:-3],
+    "zeros": lambda text: "\0" * len(text),
+    "no object": lambda text: "[1]",
+    "nested": lambda text: "[" * 200_000,
+    "another kind": changed({"kind": "kquota.plan"}),
+    "a version to come": changed({"version": 99}),
+    "an id of another": changed({"id": f"20260101T000000Z-{PLAN.fingerprint}"}),
+    "times of no calendar": changed({"started": 10**30}),
+    "a time that is text": changed({"started": "now"}),
+    "no cluster": changed({"cluster": None}),
+    "no plan": changed({"plan": None}),
+    "a plan of nothing": changed({"plan": {}}),
+    "untouched text": changed({"untouched": ["alice"]}),
+    "changes that are none": within_plan({"changes": {"a": 1}}),
+    "numbers for changes": within_plan({"changes": [1, 2]}),
+    "a name that is a number": within_plan({"changes": [CHANGE | {"entity": {"user": 5}}]}),
+    "a name that is a list": within_plan({"changes": [CHANGE | {"entity": {"user": ["a"]}}]}),
+    "an entity that is text": within_plan({"changes": [CHANGE | {"entity": "a"}]}),
+    "values that are a list": within_plan({"changes": [CHANGE | {"after": [1]}]}),
+    "a value that is a list": within_plan({"changes": [CHANGE | {"after": {"producer_byte_rate": [1]}}]}),
+    "a value that is huge": within_plan({"changes": [CHANGE | {"after": {"producer_byte_rate": 10**400}}]}),
+    "a key that is none": within_plan({"changes": [CHANGE | {"after": {"zork": 1}}]}),
+    "changes that were edited": within_plan({"changes": [CHANGE]}),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_one_broken_file_hides_no_other(tmp_path: Path, how: str) -> None:
+    journal = Journal(tmp_path)
+    first, broken, last = (begin(journal) for _ in range(3))
+    file = tmp_path / f"{broken.id}.json"
+    file.write_text(BROKEN[how](file.read_text()))
+    pages = journal.read()
+    assert [entry.id for entry in pages.entries] == [first.id, last.id]
+    ((name, why),) = pages.unreadable
+    assert name == file.name
+    assert why
+    assert "\n" not in why
+    assert pages.entry(last.id).id == last.id
+    with pytest.raises(InputError, match="cannot be read"):
+        pages.entry(broken.id)
+    # Who must have all of them does not go on without.
+    with pytest.raises(InputError, match=broken.id):
+        journal.entries()
+    assert begin(journal).number == last.number + 1
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "make", [fifo, Path.mkdir, lambda path: path.symlink_to("nowhere"), lambda path: path.symlink_to("/dev/zero")]
+)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    journal = Journal(tmp_path)
+    entry = begin(journal)
+    make(tmp_path / "20260101T000000Z-odd.json")
+    pages = journal.read()
+    assert [each.id for each in pages.entries] == [entry.id]
+    assert [each.name for each in pages.unreadable] in (["20260101T000000Z-odd.json"], [])
+
+
+class Full:
+    """A disk with room for so many bytes: later writes fail, as the kernel's do, in their middle too."""
+
+    def __init__(self, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = room
+        self.written = 0
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+        import tempfile
+
+        self._named = tempfile.NamedTemporaryFile
+        monkeypatch.setattr(tempfile, "NamedTemporaryFile", self.named)
+
+    def take(self, size: int) -> int:
+        taken = min(size, self.room - self.written)
+        self.written += taken
+        if taken == 0 and size:
+            raise OSError(28, "No space left on device")
+        return taken
+
+    def write(self, descriptor: int, data: Any) -> int:
+        return self._write(descriptor, memoryview(data)[: self.take(len(data))])
+
+    def named(self, *arguments: Any, **options: Any) -> Any:
+        file = self._named(*arguments, **options)
+        write = file.write
+
+        def partly(text: str) -> int:
+            taken = self.take(len(text))
+            write(text[:taken])
+            if taken < len(text):
+                file.flush()
+                raise OSError(28, "No space left on device")
+            return taken
+
+        file.write = partly  # type: ignore[method-assign, assignment]
+        return file
+
+
+def begun_and_finished(journal: Journal) -> Iterator[str]:
+    entry = begin(journal)
+    yield "begun"
+    journal.finish(entry, "incomplete", now=NOW, error="x" * 5000, untouched=(ALICE, BOB))
+    yield "finished"
+
+
+def test_a_disk_that_fills_at_every_byte_leaves_whole_entries(tmp_path: Path) -> None:
+    """What has begun can be finished: the room for it was taken before the first write on the cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Full(1 << 30, patch)
+        (tmp_path / "all").mkdir()
+        assert [*begun_and_finished(Journal(tmp_path / "all"))] == ["begun", "finished"]
+        finished = disk.written
+    reached: dict[str, int] = {}
+    complaints: set[tuple[str, str | None]] = set()
+    for room in [*range(0, finished, 97), finished - 1, finished]:
+        folder = tmp_path / str(room)
+        journal = Journal(folder)
+        steps = []
+        with pytest.MonkeyPatch.context() as patch:
+            Full(room, patch)
+            try:
+                for step in begun_and_finished(journal):
+                    steps.append(step)
+            except InputError as error:
+                complaints.add((error.message, error.hint))
+        pages = journal.read()
+        assert pages.unreadable == ()
+        assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".lock"] or steps == [
+            "begun"
+        ]
+        assert len(pages.entries) == bool(steps)
+        last = steps[-1] if steps else "nothing"
+        reached[last] = reached.get(last, 0) + 1
+        if steps:
+            assert pages.entries[0].plan == PLAN
+            assert pages.entries[0].outcome == ("incomplete" if last == "finished" else None)
+    assert all("No space left on device" in message and str(tmp_path) in message for message, _ in complaints)
+    assert all(hint and "KQUOTA_JOURNAL" in hint for _, hint in complaints)
+    assert reached["nothing"] > 10
+    assert reached["finished"] >= 1
+
+
+def test_what_was_begun_is_finished_on_a_full_disk(tmp_path: Path) -> None:
+    """Its room is there already: not one byte more is needed."""
+    journal = Journal(tmp_path)
+    entry = begin(journal)
+    before = sum(file.stat().st_size for file in tmp_path.iterdir())
+    with pytest.MonkeyPatch.context() as patch:
+        import tempfile
+
+        def full(*arguments: object, **options: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(tempfile, "NamedTemporaryFile", full)
+        journal.finish(entry, "incomplete", now=NOW, error="no", untouched=(BOB,))
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= before
+    (read,) = journal.entries()
+    assert (read.outcome, read.untouched) == ("incomplete", (BOB,))
+    assert [change.entity for change in read.made.changes] == [ALICE]
+    assert [file.name for file in tmp_path.iterdir() if file.suffix == ".spare"] == []
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "file/journal", "/dev/null/journal"])
+def test_a_journal_that_cannot_be_written_says_where_and_why(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError) as refused:
+        begin(Journal(tmp_path / folder))
+    assert "Errno" not in refused.value.message
+    assert str(tmp_path / folder) in refused.value.message
+    assert "KQUOTA_JOURNAL" in str(refused.value.hint)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from kquota.documents.journal import Journal
+from tests.documents.test_journal import begin
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+entry = begin(Journal(Path(sys.argv[1])))
+Journal(Path(sys.argv[1])).finish(entry, "applied", now=5)
+"""
+
+
+@pytest.mark.parametrize(("most", "begins"), [(100, False), (3000, False), (100_000, True)])
+def test_the_kernels_own_refusal_comes_before_the_first_write(tmp_path: Path, most: int, begins: bool) -> None:
+    """`ulimit -f`: no room for the entry, none for its outcome, enough for both."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "journal"), str(most)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert ("File too large" in done.stderr) == (not begins), done.stderr
+    assert [entry.outcome for entry in Journal(tmp_path / "journal").entries()] == (["applied"] if begins else [])
+    assert [file.name for file in (tmp_path / "journal").iterdir() if file.suffix == ".spare"] == []

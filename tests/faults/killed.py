@@ -1,0 +1,75 @@
+"""An apply that kills itself at one of its steps: what `test_kills.py` starts, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kquota import reconcile
+from kquota.backends import QuotaBackend, connect
+from kquota.core.entity import Entity
+from kquota.core.plan import plan
+from kquota.core.quota import QuotaKey
+from kquota.documents.journal import Journal
+
+KEY = QuotaKey.PRODUCER_BYTE_RATE
+OLD = {Entity(user=f"u{number:02}"): {KEY: 1000} for number in range(0, 12, 2)}
+NEW = {Entity(user=f"u{number:02}"): {KEY: 2000} for number in range(12)}
+"""Half of the entities are created, half are updated."""
+BATCH = 5
+_steps = 0
+
+
+def opened(settings: dict[str, str]) -> QuotaBackend:
+    """A connection to the cluster."""
+    return connect(timeout_s=30, **settings)  # type: ignore[call-overload,no-any-return]
+
+
+def clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def apply_and_die(settings: dict[str, str], journal: str, step: int) -> None:
+    """Applies `NEW`, and is killed at the step of that number; ends as usual where there is none."""
+
+    def stepping() -> None:
+        global _steps
+        _steps += 1
+        if _steps == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(owner: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            stepping()
+            result = original(*arguments, **options)
+            stepping()
+            return result
+
+        setattr(owner, name, stepped)
+
+    def commit(self: Any, transactions: Any, window: int) -> Iterator[Any]:
+        stepping()
+        for outcome in committed(self, transactions, window):
+            stepping()
+            yield outcome
+
+    from kquota.backends.kafka.session import Session as KafkaSession
+    from kquota.backends.zookeeper.session import Session
+    from kquota.documents import journal as module
+
+    with opened(settings) as backend:
+        planned = plan(backend.describe(), NEW)
+        # Connecting and planning write nothing: the steps begin here.
+        for owner, name in ((os, "link"), (os, "fsync"), (os, "replace"), (os, "ftruncate"), (module, "_write_all")):
+            around(owner, name)
+        committed = Session.commit
+        Session.commit = commit  # type: ignore[method-assign]
+        around(KafkaSession, "ask")
+        reconcile._BATCH = BATCH
+        reconcile.apply(planned, backend, journal=Journal(Path(journal)), cluster="killed", clock=clock)

@@ -1,0 +1,92 @@
+"""An apply that is killed at every one of its steps, on real servers: each time the journal leads back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kquota.backends import QuotaBackend
+from kquota.core.alteration import Alteration
+from kquota.core.snapshot import QuotaSnapshot
+from kquota.documents.journal import Journal
+from kquota.reconcile import apply
+from tests.brokers.kafka import KafkaBroker
+from tests.conftest import new_chroot
+from tests.faults.killed import KEY, NEW, OLD, apply_and_die, clock, opened
+
+EVERY = int(os.environ.get("KILL_EVERY", "4"))
+"""How many steps lie between two kills; `make nightly` leaves none out."""
+
+
+@pytest.fixture(params=["zookeeper", "bootstrap_server"])
+def settings(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    if request.param == "zookeeper":
+        yield {"zookeeper": new_chroot(request.getfixturevalue("zookeeper"))}
+    else:
+        with KafkaBroker() as broker:
+            yield {"bootstrap_server": broker.bootstrap}
+
+
+def settled(backend: QuotaBackend) -> QuotaSnapshot:
+    """What is there when the server has done what it had in hand."""
+    before = backend.describe()
+    while True:
+        time.sleep(0.2)
+        now = backend.describe()
+        if now == before:
+            return now
+        before = now
+
+
+def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(settings: dict[str, str], tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.faults.killed", "kquota.backends.zookeeper", "kquota.backends.kafka"])
+    start = QuotaSnapshot(OLD)
+    with opened(settings) as backend:
+        backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
+        unwritten = begun = done = step = 0
+        while not done:
+            step += EVERY if step else 1
+            folder = tmp_path / str(step)
+            process = context.Process(target=apply_and_die, args=(settings, str(folder), step))
+            process.start()
+            process.join(120)
+            assert process.exitcode in (0, -signal.SIGKILL)
+            done = process.exitcode == 0
+
+            shown = settled(backend)
+            for entity, values in NEW.items():
+                assert shown.get(entity, {}) in (OLD.get(entity, {}), values)
+            pages = Journal(folder).read()
+            assert pages.unreadable == ()
+            if not pages.entries:
+                assert shown == start
+                unwritten += 1
+                continue
+            (entry,) = pages.entries
+            assert entry.outcome in (None, "applied")
+            if entry.outcome == "applied":
+                assert {values[KEY] for values in shown.values()} == {2000}
+            begun += entry.outcome is None and shown != start
+            undo = apply(
+                entry.made.inverse,
+                backend,
+                journal=Journal(folder),
+                cluster="killed",
+                clock=clock,
+                command="undo",
+                undoes=entry.id,
+            )
+            assert undo.outcome == "applied"
+            assert settled(backend) == start
+            pages = Journal(folder).read()
+            assert undo.entry is None or pages.undone == {entry.id}
+    assert step > 15
+    assert unwritten
+    assert begun
