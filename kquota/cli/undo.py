@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
+from kquota.cli.streams import warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
