@@ -87,6 +87,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.request_log
 	$(BIN)/python -m benchmarks.kernel
 	$(BIN)/python -m benchmarks.simulate
+	$(BIN)/python -m benchmarks.documents
 
 record: maven env
 	$(BIN)/python -m tests.brokers.record --out tests/data/request_log

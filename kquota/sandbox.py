@@ -40,7 +40,8 @@ JARS = (
     r"metrics-core-.*\.jar",
     r"snappy-java-.*\.jar",
 )
-_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", "-XX:+ExitOnOutOfMemoryError")
+"""A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB."""
 _MARKER = "-Dkquota.sandbox="
 _CONFIG_HEAD = "# Written by kquota's sandbox; starting it again writes it anew.\n"
 _START_TIMEOUT_S = 30.0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.backends import jaas
-from kquota.backends.secrets import Ask, nobody
+from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
+_LARGEST = 16 << 20
+"""Bytes of a file with properties or logins."""
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -25,14 +29,14 @@ def read_properties(path: Path) -> dict[str, str]:
     import javaproperties
 
     try:
-        with path.open("rb") as file:
-            properties: dict[str, str] = javaproperties.load(file)
+        properties: dict[str, str] = javaproperties.load(io.BytesIO(read_bytes(path, _LARGEST)))
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, javaproperties.InvalidUEscapeError) as error:
-        raise InputError(f"{path}: not a properties file: {error}") from None
+    except (ValueError, javaproperties.InvalidUEscapeError):
+        # Without the library's words, which repeat a piece of the value.
+        raise InputError(f"{path}: not a properties file: a backslash and u are not followed by four digits") from None
     return properties
 
 
@@ -54,7 +58,8 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise InputError(
-            f"{file}: unknown security.protocol {protocol}", hint=f"security protocols: {', '.join(_PROTOCOLS)}"
+            f"{file}: unknown security.protocol{nearly(protocol, (*_PROTOCOLS, 'TLS', 'SASL'))}",
+            hint=f"security protocols: {', '.join(_PROTOCOLS)}",
         )
     sasl = None
     if protocol.startswith("SASL_"):
@@ -110,7 +115,9 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
         raise InputError(f"{file}: there is no context Client in it", hint=_JAAS_HINT)
     login = logins[0]
     if login.module != _DIGEST_LOGIN:
-        raise InputError(f"{file}: login module {login.module} is not supported for ZooKeeper", hint=_JAAS_HINT)
+        raise InputError(
+            f"{file}: login module{java_class(login.module)} is not supported for ZooKeeper", hint=_JAAS_HINT
+        )
     if "username" not in login.options:
         raise InputError(f"{file}: the context Client gives no username", hint=_JAAS_HINT)
     return login.options["username"], login.options.get("password")
@@ -118,7 +125,7 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
 
 def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        return jaas.parse_file(file.read_text(encoding="utf-8"))
+        return jaas.parse_file(read_bytes(file, _LARGEST).decode())
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from None
     except ValueError:

@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kquota.backends.secrets import java_class
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
@@ -37,8 +39,9 @@ def resolve(
             case "EnvVarConfigProvider":
                 value = os.environ.get(key)
             case other:
+                named = java_class(other)
                 raise InputError(
-                    f"{origin}: the configuration provider {provider} is not supported: {other or 'it has no class'}",
+                    f"{origin}: the configuration provider {provider} is not supported{':' if named else ''}{named}",
                     hint="FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider of Kafka are",
                 )
         if value is None:
@@ -50,6 +53,6 @@ def resolve(
 
 def _content(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, 1 << 20).decode()
     except (OSError, UnicodeDecodeError):
         return None

@@ -18,6 +18,7 @@ from kquota.backends import jks
 from kquota.backends.secrets import Ask
 from kquota.backends.tls import Pem, Tls
 from kquota.errors import InputError, MissingDependency
+from kquota.files import read_bytes
 
 _JCEKS = b"\xce\xce\xce\xce"
 _LARGEST_STORE = 64 << 20
@@ -131,8 +132,7 @@ def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) ->
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_STORE)
+        data = read_bytes(path, _LARGEST_STORE)
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     if data.startswith(_JCEKS):

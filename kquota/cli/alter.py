@@ -12,7 +12,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import Stop, note, stoppable
+from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
@@ -211,9 +211,9 @@ def carry_out(
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
         if wait:
             raise Conflict(f"written, but not shown in time: {late}", hint=hint)
-        click.echo(f"kquota: warning: written, but not shown yet: {safe(late)} ({hint})", err=True)
+        warn(f"written, but not shown yet: {late} ({hint})")
     if altered.unfinished is not None:
-        click.echo(f"kquota: {altered.entries[-1]} stays unfinished: {safe(altered.unfinished)}", err=True)
+        say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
     if altered.interrupted:
         return stops[-1].exit_code
     code = exit_code_of_results(results)
@@ -391,7 +391,7 @@ def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
     different = [change for change in changes if change[2] != change[3]]
     for result in results:
         if result.error is not None:
-            click.echo(f"kquota: {entity_text(result.entity)}: {result.error}", err=True)
+            say(f"kquota: {entity_text(result.entity)}: {result.error}")
     if not different:
         note("nothing changes")
         return
@@ -406,7 +406,7 @@ def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
     )
     if dry_run:
         # Said to those as well who want no notes: the table is that of a write.
-        click.echo("dry run: nothing was written", err=True)
+        say("dry run: nothing was written")
 
 
 def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:

@@ -12,7 +12,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import ask, console, note, shows_progress, stoppable
+from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
 
 if TYPE_CHECKING:
     from kquota.cli.plan import Labels
@@ -193,10 +193,9 @@ def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
         yield
     except BaseException:
         for entry in begun:
-            click.echo(
+            say(
                 f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
-                " back",
-                err=True,
+                " back"
             )
         raise
 
@@ -221,9 +220,9 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
         complaints += [(entity, what) for entity in entities if entity not in known]
     for entity, what in complaints[:_MOST_COMPLAINTS]:
-        click.echo(f"kquota: {entity_text(entity)}: {what}", err=True)
+        say(f"kquota: {entity_text(entity)}: {what}")
     if len(complaints) > _MOST_COMPLAINTS:
-        click.echo(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more", err=True)
+        say(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more")
     counts = {
         "applied": len(report.applied),
         "already there": len(report.already),
@@ -238,7 +237,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
         again = "the same once more completes it, " if report.outcome != "applied" else ""
         entry = f"; {again}'kquota undo {report.entry}' takes it back"
     if report.unfinished is not None:
-        click.echo(f"kquota: {report.entry} stays unfinished: {safe(report.unfinished)}", err=True)
+        say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":
         note(f"{text}{entry}")
         if expires is not None and report.applied:
@@ -249,7 +248,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
                 " systemd timer; without it, it stays"
             )
         return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
-    click.echo(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}", err=True)
+    say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
     if report.interrupted:
         return stopped
     if report.outcome == "rolled back" and report.failed:

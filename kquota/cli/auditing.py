@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -14,9 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from kquota.cli.streams import console, shows_progress
+from kquota.cli.streams import console, shows_progress, warn, warn_once
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,10 +122,13 @@ def _ask_prometheus(options: Mapping[str, Any], folder: Path) -> tuple[str, ...]
     import time
 
     from kquota.audit.sources import prometheus_api
+    from kquota.cli.security import is_clear
 
     credentials = prometheus_api.Credentials.of(os.environ)
     now, last, step = int(time.time()), (options["last"] or LAST_MS) // 1000, options["step"]
     server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
+    if credentials.header and is_clear(server.url):
+        warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
     selector = prometheus_api.selector(options["prometheus_match"])
     return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
 
@@ -167,9 +167,8 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
 
 def warn_repeated(path: str) -> None:
     """Says that a file was given more than once."""
-    from kquota.cli.text import safe
 
-    click.echo(f"kquota: warning: {safe(path)}: given more than once, and read once", err=True)
+    warn(f"{path}: given more than once, and read once")
 
 
 _MOST_FILES = 5
@@ -177,12 +176,12 @@ _MOST_FILES = 5
 
 def warn_unread(files: Sequence[UnreadFile]) -> None:
     """Names the files that were not read to their ends."""
-    from kquota.cli.text import many, safe
+    from kquota.cli.text import many
 
     for file in files[:_MOST_FILES]:
-        click.echo(f"kquota: warning: not read to its end: {safe(file.path)}: {safe(file.reason)}", err=True)
+        warn(f"not read to its end: {file.path}: {file.reason}")
     if len(files) > _MOST_FILES:
-        click.echo(f"kquota: warning: and {many(len(files) - _MOST_FILES, 'other file')} (all: -o json)", err=True)
+        warn(f"and {many(len(files) - _MOST_FILES, 'other file')} (all: -o json)")
 
 
 def keep_rejects(result: AuditResult, quarantine: Path) -> None:
@@ -192,18 +191,15 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     if not rejected:
         return
     from kquota.cli.text import many
+    from kquota.documents.encoding import to_json_line
 
     try:
         with open(quarantine, "w", encoding="utf-8") as file:
             for reject in result.rejects:
-                file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+                file.write(to_json_line(asdict(reject)) + "\n")
     except OSError as error:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    click.echo(
-        f"kquota: warning: {many(rejected, 'record')} cannot be read, quarantined in {quarantine}:"
-        f" {why(result.rejects)}",
-        err=True,
-    )
+    warn(f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}")
 
 
 def why(rejects: Sequence[Reject]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import consent, session
-from kquota.cli.streams import note
+from kquota.cli.streams import note, say
 from kquota.core.broker import (
     Broker,
     BrokerAlteration,
@@ -166,7 +166,7 @@ def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> N
         styles=["red" if after is None else "green" if before is None else "yellow" for _, before, after in different],
     )
     if dry_run:
-        click.echo("dry run: nothing was written", err=True)
+        say("dry run: nothing was written")
 
 
 def _print_document(document: dict[str, Any], output: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import contexts, params
-from kquota.cli.streams import Group, note
+from kquota.cli.streams import Group, note, warn
 from kquota.errors import InputError
 
 
@@ -91,17 +91,19 @@ def use_context(name: str) -> None:
     note(f"{name} is the current context of {path}")
     shadowing = os.environ.get("KQUOTA_CONTEXT")
     if shadowing and shadowing != name:
-        click.echo(f"kquota: warning: KQUOTA_CONTEXT says {shadowing}, and comes before the file", err=True)
+        warn(f"KQUOTA_CONTEXT says {shadowing}, and comes before the file")
 
 
 @command.command("current-context")
 def current_context() -> None:
     """Print the name of the current context; exits with 3 when there is none."""
+    from kquota.cli.text import safe
+
     config = contexts.load_config()
     name = os.environ.get("KQUOTA_CONTEXT") or config.current
     if name is None:
         raise InputError(f"no current context in {config.path}", hint="kquota config use-context NAME")
-    click.echo(config.context(name).name)
+    click.echo(safe(config.context(name).name))
 
 
 @command.command("view")

@@ -8,10 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from kquota.cli import contexts, session
-from kquota.cli.streams import ask, note, quiet
+from kquota.cli.streams import ask, note, quiet, warn
 from kquota.cli.text import safe
 from kquota.errors import Refused
 
@@ -53,9 +51,9 @@ def announce(objections: Iterable[Objection]) -> None:
     for _, kind in groupby(said, key=lambda objection: objection.name):
         found = list(kind)
         for objection in found[:_MOST_OF_A_KIND]:
-            click.echo(f"kquota: warning: {safe(objection.message)}", err=True)
+            warn(objection.message)
         if len(found) > _MOST_OF_A_KIND:
-            click.echo(f"kquota: warning: and {len(found) - _MOST_OF_A_KIND} more of this kind", err=True)
+            warn(f"and {len(found) - _MOST_OF_A_KIND} more of this kind")
 
 
 def foretell(objections: Iterable[Objection]) -> None:

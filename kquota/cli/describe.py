@@ -180,9 +180,10 @@ def print_snapshot(
         return
     print_table(
         [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],
-        [
-            (entity_text(entity), key, humanize(key, value))
+        (
+            (name, key, humanize(key, value))
             for entity, values in snapshot.items()
+            for name in (entity_text(entity),)
             for key, value in values.items()
-        ],
+        ),
     )

@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from kquota.core.snapshot import Problem, QuotaSnapshot
@@ -89,8 +89,6 @@ def export(snapshot: QuotaSnapshot, format_: str) -> Exported:
 
 
 def _name_unsaid(problems: Sequence[Problem]) -> int:
-    from kquota.cli.text import safe
-
     for problem in problems:
-        click.echo(f"kquota: warning: left out: {safe(problem.where)}: {safe(problem.message)}", err=True)
+        warn(f"left out: {problem.where}: {problem.message}")
     return ExitCode.PARTIAL if problems else ExitCode.OK

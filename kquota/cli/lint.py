@@ -142,13 +142,13 @@ def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, o
     if output == "github":
         for found in findings:
             kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
-            place = "" if file is None else f"file={_property(file.as_posix())},line={line(found.entity) or 1},"
-            text = f"{subject(found)}: {found.message}. {found.proof}. {found.hint}."
+            place = "" if file is None else f"file={_property(safe(file.as_posix()))},line={line(found.entity) or 1},"
+            text = "\n".join(map(safe, f"{subject(found)}: {found.message}. {found.proof}. {found.hint}.".split("\n")))
             click.echo(f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}")
         return
     for found in findings:
         at = line(found.entity)
-        print_finding(found, f"{file}:{at}: " if at is not None else "")
+        print_finding(found, f"{safe(file)}:{at}: " if at is not None else "")
         click.echo(f"    {click.style('hint:', bold=True)} {safe(found.hint)}")
     counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
     note(

@@ -17,7 +17,7 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import global_options, guarded, with_global_options
+from kquota.cli.streams import global_options, guarded, say, say_lines, with_global_options
 from kquota.errors import KquotaError, MissingDependency
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
@@ -137,10 +137,10 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
-        _advised(error).show()
+        _show(_advised(error))
         return ExitCode.USAGE
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return ExitCode.INPUT
     except KquotaError as error:
         if debug:
@@ -148,7 +148,7 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         _complain(error.message, _hint(error))
         return exit_code_of(error)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("kquota: interrupted", err=True)
+        say("kquota: interrupted")
         return ExitCode.INTERRUPTED
     except (SystemExit, BrokenPipeError) as error:
         # In this mode click raises SystemExit for one reason: a pipe was broken. Of the standard streams none can be,
@@ -179,6 +179,15 @@ def _advised(error: click.UsageError) -> click.UsageError:
     return click.UsageError(f"{error.message}. {advice}", error.ctx)
 
 
+def _show(error: click.ClickException) -> None:
+    """What click says of an error, which repeats words of the command line."""
+    import io
+
+    said = io.StringIO()
+    error.show(said)
+    say_lines(said.getvalue())
+
+
 def _hint(error: KquotaError) -> str | None:
     """The error's hint; for a missing extra, the command that installs it here."""
     if not isinstance(error, MissingDependency):
@@ -190,10 +199,15 @@ def _hint(error: KquotaError) -> str | None:
 
 def _complain(message: str, hint: str | None) -> None:
     line = " ".join(message.split())
-    click.echo(f"kquota: {line}" + (f" ({hint})" if hint else ""), err=True)
+    say(f"kquota: {line}" + (f" ({hint})" if hint else ""))
 
 
 def _traceback() -> None:
     import traceback
 
-    click.echo(traceback.format_exc(), err=True, nl=False)
+    for part in traceback.format_exception(sys.exception()):
+        # A message that has lines of its own is one line, as everywhere.
+        if part.startswith((" ", "\n", "Traceback")):
+            say_lines(part)
+        else:
+            say(part.rstrip("\n"))

@@ -16,7 +16,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import ask
+from kquota.cli.streams import ask, warn
 from kquota.errors import InputError, Refused, Unauthorized
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class _Run:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
             left = control.delete(created) if created else []
             if left:
-                click.echo(f"kquota: warning: not deleted: {', '.join(left)}", err=True)
+                warn(f"not deleted: {', '.join(left)}")
         return target
 
     def _prepared(self, partition: Partition | None) -> _Target:
@@ -302,7 +302,7 @@ class _Run:
         except Unauthorized as error:
             if not self._is_named:
                 raise
-            click.echo(f"kquota: warning: broker {broker} does not tell its settings: {error.message}", err=True)
+            warn(f"broker {broker} does not tell its settings: {error.message}")
             return None
         return endpoint
 
@@ -319,10 +319,9 @@ class _Run:
         found = {each.key: each for each in resolve(snapshot, self._user, self._options["client_id"])}
         other = found[QuotaKey.REQUEST_PERCENTAGE]
         if self._kind.key is not other.key and other.limit is not None:
-            click.echo(
-                f"kquota: warning: {other.key} ({humanize(other.key, other.limit)}) throttles this client as well: "
-                "what it does is observed and not predicted",
-                err=True,
+            warn(
+                f"{other.key} ({humanize(other.key, other.limit)}) throttles this client as well: "
+                "what it does is observed and not predicted"
             )
         return found[self._kind.key]
 
@@ -408,7 +407,7 @@ class _Run:
             _print(self._kind, target, result, output)
         if self._ended_by == "bound":
             name = "bytes" if self._kind.unit == "bytes" else "count"
-            click.echo(f"kquota: warning: ended by --max-{name}", err=True)
+            warn(f"ended by --max-{name}")
         return ExitCode.INTERRUPTED if self._ended_by == "interrupt" else ExitCode.OK
 
 

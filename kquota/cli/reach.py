@@ -119,13 +119,17 @@ def _print(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: 
     if output == "csv":
         import csv
 
+        from kquota.cli.text import safe
+
         writer = csv.writer(sys.stdout, lineterminator="\n")
         ip_heading = ["ip"] if with_ip else []
         writer.writerow(["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"])
         for client, each in rows:
             level = None if each.level is None else each.level.label
             znode = None if each.entity is None else path_of(each.entity)
-            writer.writerow([*_names(client, with_ip), each.key, each.limit, level, each.entity, znode, each.sensor])
+            names = map(safe, _names(client, with_ip))
+            entity = None if each.entity is None else safe(each.entity)
+            writer.writerow([*names, each.key, each.limit, level, entity, znode, safe(each.sensor)])
         return
     from kquota.cli.text import Column, print_table
 

@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.streams import note, warn
 from kquota.core.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -218,22 +218,21 @@ def _summarize(found: Recommendations) -> None:
     note(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker")
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        click.echo(
-            f"kquota: warning: {_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
-            " raise, and measure again",
-            err=True,
+        warn(
+            f"{_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
+            " raise, and measure again"
         )
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
-        click.echo(f"kquota: warning: {key.value}: {text}{hint}", err=True)
+        warn(f"{key.value}: {text}{hint}")
     for line in lines(found.verdicts, counts=False):
         note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
-        click.echo(f"kquota: warning: {key.value}: {text}", err=True)
+        warn(f"{key.value}: {text}")
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

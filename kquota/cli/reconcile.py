@@ -9,7 +9,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.text import safe
+from kquota.cli.streams import say
 
 
 @click.command("reconcile")
@@ -51,7 +51,7 @@ def command(journal: Path, **options: Any) -> int:
                     entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
                 )
             except Conflict as error:
-                click.echo(f"kquota: {entry.id}: {safe(error.message)}", err=True)
+                say(f"kquota: {entry.id}: {error.message}")
                 code = exit_code_of(error)
             worst = worst or code
     return worst

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota.cli.streams import warn_once
 from kquota.errors import InputError
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
@@ -40,6 +43,46 @@ def kafka_security(file: Path) -> KafkaSecurity:
     from kquota.backends import clientprops
 
     return clientprops.kafka_security(file, ask)
+
+
+def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
+    """Warns of a password or a token that goes over a network as it is; whatever else is wrong comes later."""
+    from kquota.backends.kafka.address import Servers
+    from kquota.backends.kafka.oauth import ClientCredentials, OAuthBearer
+    from kquota.backends.secrets import crosses_networks
+
+    sasl = security.sasl
+    if sasl is None:
+        return
+    with contextlib.suppress(InputError):
+        hosts = [server.host for server in Servers.parse(servers).servers]
+        if security.tls is None and sasl.mechanism in ("PLAIN", "OAUTHBEARER") and crosses_networks(hosts):
+            what = "the password" if sasl.mechanism == "PLAIN" else "the token"
+            warn_once(f"{what} goes to the brokers without TLS, and whoever listens reads it: use SASL_SSL")
+    source = sasl.source if isinstance(sasl, OAuthBearer) else None
+    if isinstance(source, ClientCredentials) and is_clear(source.url):
+        warn_once("the secret goes to the token endpoint over http, and whoever listens reads it: use https")
+
+
+def warn_of_digest(security: ZooKeeperSecurity, connect: str) -> None:
+    """Warns of a password that goes to ZooKeeper as it is: its digest scheme sends it so, SASL does not."""
+    from kquota.backends.secrets import crosses_networks
+    from kquota.backends.zookeeper.address import Address
+
+    with contextlib.suppress(InputError):
+        hosts = [host for host, _ in Address.parse(connect).hosts]
+        if security.digest is not None and security.tls is None and crosses_networks(hosts):
+            warn_once("the password goes to ZooKeeper without TLS, and whoever listens reads it: use TLS or SASL")
+
+
+def is_clear(url: str) -> bool:
+    """Whether what is sent to that URL crosses a network unencrypted."""
+    from urllib.parse import urlsplit
+
+    from kquota.backends.secrets import crosses_networks
+
+    parts = urlsplit(url)
+    return parts.scheme.lower() == "http" and crosses_networks([parts.hostname or ""])
 
 
 def zookeeper_security(
@@ -77,7 +120,7 @@ def jvm_jaas_file() -> Path | None:
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

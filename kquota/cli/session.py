@@ -12,8 +12,7 @@ import click
 from click.core import ParameterSource
 
 from kquota.cli.contexts import ADDRESSES, NAMED, settled
-from kquota.cli.streams import note
-from kquota.cli.text import safe
+from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, QuotaBackend
@@ -44,14 +43,14 @@ def open_backend(options: dict[str, Any]) -> QuotaBackend:
     if controller:
         from kquota.backends.kafka.controller import ControllerBackend
 
-        login = _kafka_security(options["command_config"])
+        login = _kafka_security(options)
         return ControllerBackend(controller, timeout_s=options["timeout"], security=login, patient=_patient())
     zookeeper, bootstrap_server = _cluster(options)
     if bootstrap_server:
         return connect(
             bootstrap_server=bootstrap_server,
             timeout_s=options["timeout"],
-            security=_kafka_security(options["command_config"]),
+            security=_kafka_security(options),
             patient=_patient(),
         )
     if zookeeper:
@@ -85,9 +84,7 @@ def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
     if bootstrap_server:
         from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
-        return KafkaBrokerConfigs(
-            bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options["command_config"])
-        )
+        return KafkaBrokerConfigs(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options))
     if zookeeper:
         from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
 
@@ -103,7 +100,7 @@ def open_brokers(options: dict[str, Any]) -> tuple[str, KafkaSecurity]:
     zookeeper, bootstrap_server = _cluster(options)
     if _controller(options) or zookeeper or not bootstrap_server:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return bootstrap_server, _kafka_security(options["command_config"]) or KafkaSecurity()
+    return bootstrap_server, _kafka_security(options) or KafkaSecurity()
 
 
 def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
@@ -113,7 +110,7 @@ def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQu
 
     timeout_s = options["timeout"]
     source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))
-    security = _kafka_security(options["command_config"])
+    security = _kafka_security(options)
     return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
 
 
@@ -304,7 +301,7 @@ def warn_approximations(kafka_version: str) -> None:
 
     version = parse_version(kafka_version)
     for text in approximations(version):
-        click.echo(f"kquota: warning: Kafka {format_version(version)} is approximated: {text}", err=True)
+        warn(f"Kafka {format_version(version)} is approximated: {text}")
 
 
 def warn_ignored(ignored: Iterable[Ignored]) -> None:
@@ -317,7 +314,7 @@ def warn_ignored(ignored: Iterable[Ignored]) -> None:
     for (key, reason), entities in found.items():
         names = [entity_text(entity) for entity in entities]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        click.echo(f"kquota: warning: {key} of {', '.join(names[:3])}{more}: {reason}", err=True)
+        warn(f"{key} of {', '.join(names[:3])}{more}: {reason}")
 
 
 def live_brokers(options: dict[str, Any]) -> BrokerSnapshot:
@@ -334,7 +331,7 @@ def live_brokers(options: dict[str, Any]) -> BrokerSnapshot:
         with open_broker_configs(options) as configs:
             return configs.describe()
     except KquotaError as error:
-        click.echo(f"kquota: warning: the configs of the brokers are not known: {error.message}", err=True)
+        warn(f"the configs of the brokers are not known: {error.message}")
         return {}
 
 
@@ -354,7 +351,7 @@ def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:
 
 def _warn(problems: Iterable[Problem]) -> None:
     for problem in problems:
-        click.echo(f"kquota: warning: {problem.where}: {problem.message}", err=True)
+        warn(f"{problem.where}: {problem.message}")
 
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
@@ -364,7 +361,7 @@ def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     for entity_type, name in names.items():
         reason = misnomer(entity_type, name) or doubt(entity_type, name) if isinstance(name, str) else None
         if reason is not None:
-            click.echo(f"kquota: warning: {safe(f'{entity_type.value}={name}')}: {reason}", err=True)
+            warn(f"{entity_type.value}={name}: {reason}")
 
 
 _MOST_NAMES = 10_000
@@ -385,7 +382,7 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
             continue
         close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
-            note(safe(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?"))
+            note(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?")
 
 
 def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
@@ -394,14 +391,19 @@ def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
     environment: Mapping[str, str] = {} if options.get(NAMED) else os.environ
     if tls_file is None and jaas_file is None and not environment.get("KQUOTA_ZOOKEEPER_USERNAME"):
         return None
-    from kquota.cli.security import zookeeper_security
+    from kquota.cli.security import warn_of_digest, zookeeper_security
 
-    return zookeeper_security(tls_file, jaas_file, environment)
+    security = zookeeper_security(tls_file, jaas_file, environment)
+    warn_of_digest(security, options["zookeeper"] or "")
+    return security
 
 
-def _kafka_security(file: Path | None) -> KafkaSecurity | None:
+def _kafka_security(options: dict[str, Any]) -> KafkaSecurity | None:
+    file: Path | None = options["command_config"]
     if file is None:
         return None
-    from kquota.cli.security import kafka_security
+    from kquota.cli.security import kafka_security, warn_of_clear_text
 
-    return kafka_security(file)
+    security = kafka_security(file)
+    warn_of_clear_text(security, options.get("bootstrap_controller") or options["bootstrap_server"] or "")
+    return security

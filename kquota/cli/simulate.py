@@ -14,7 +14,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.contexts import ADDRESSES
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, shows_progress, wrote
+from kquota.cli.streams import console, shows_progress, warn, wrote
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -206,10 +206,9 @@ def _warn_of_rates(brokers: Brokers, version: str) -> None:
 
     number = parse_version(version)
     if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
-        click.echo(
-            f"kquota: warning: max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
-            f"{format_version(CONNECTION_RATES)} (KIP-612)",
-            err=True,
+        warn(
+            f"max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
+            f"{format_version(CONNECTION_RATES)} (KIP-612)"
         )
 
 
@@ -268,20 +267,17 @@ def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) 
     recording = read_events(paths, "auto", ReadSettings(), Brokers(), auditing.warn_repeated)
     auditing.warn_unread(recording.unread_files)
     if recording.rejected:
-        click.echo(f"kquota: warning: records that cannot be read, and are left out: {recording.rejected}", err=True)
+        warn(f"records that cannot be read, and are left out: {recording.rejected}")
     if recording.unsized:
-        click.echo(f"kquota: warning: requests of unknown size, left out: {recording.unsized}", err=True)
+        warn(f"requests of unknown size, left out: {recording.unsized}")
     if not recording.complete and any(QuotaKey.REQUEST_PERCENTAGE in values for values in quotas.values()):
-        click.echo(
-            "kquota: warning: the usage lacks thread time (a request log that of network threads): what comes of a "
-            "request_percentage is a lower bound",
-            err=True,
+        warn(
+            "the usage lacks thread time (a request log that of network threads): what comes of a "
+            "request_percentage is a lower bound"
         )
     if recording.grid_ms < 1000 * window_seconds:
         return recording.workload, None
-    click.echo(
-        f"kquota: warning: a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges", err=True
-    )
+    warn(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
     return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds)
 
 
@@ -317,7 +313,4 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
                 timeless.append(client.name)
     if timeless:
         names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
-        click.echo(
-            f"kquota: warning: no request_time, so that no request_percentage can bite: {names}",
-            err=True,
-        )
+        warn(f"no request_time, so that no request_percentage can bite: {names}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=click.Command)
 
 _QUIET = "kquota.quiet"
+_WARNED = "kquota.warned"
 _COLOURS = {"auto": None, "always": True, "never": False}
 
 
@@ -236,10 +237,40 @@ def quiet() -> bool:
     return context is not None and context.meta.get(_QUIET, False)
 
 
+def say(text: str) -> None:
+    """Says a line on stderr; no other line goes there (a test looks).
+
+    Names, and the words of servers and files, must not drive a terminal or begin a line of a log: they are spelled out.
+    """
+    from kquota.cli.text import safe
+
+    click.echo(safe(text), err=True)
+
+
+def say_lines(text: str) -> None:
+    """Says lines on stderr, each as `say` does."""
+    for line in text.rstrip("\n").split("\n"):
+        say(line)
+
+
+def warn(text: str) -> None:
+    """Says what may be wrong; `--quiet` does not leave it out."""
+    say(f"kquota: warning: {text}")
+
+
+def warn_once(text: str) -> None:
+    """Warns, once for a command line however often it is found."""
+    context = click.get_current_context(silent=True)
+    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
+    if text not in known:
+        known.add(text)
+        warn(text)
+
+
 def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():
-        click.echo(text, err=True)
+        say(text)
 
 
 def wrote(path: Path, then: str = "") -> None:
@@ -258,7 +289,9 @@ def ask(question: str, *, done: str, yes: str) -> None:
         raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
     if sys.stdin is None or not sys.stdin.isatty():
         raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
-    if not click.confirm(question, err=True):
+    from kquota.cli.text import safe
+
+    if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
 
 

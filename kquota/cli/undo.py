@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli import params, session
-from kquota.cli.text import safe
+from kquota.cli.streams import warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
 def warn_unreadable(pages: Pages) -> None:
     """The files of the journal that are no entries, a line each on stderr."""
     for name, why in pages.unreadable:
-        click.echo(
-            f"kquota: warning: {safe(str(pages.folder / name))} is no entry of the journal: {safe(why)}", err=True
-        )
+        warn(f"{pages.folder / name} is no entry of the journal: {why}")
 
 
 def take_back(

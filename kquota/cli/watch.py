@@ -10,7 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.plan import MARKS
-from kquota.cli.streams import note
+from kquota.cli.streams import note, say
 from kquota.errors import KquotaError, Unauthorized
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
             raise
         except KquotaError as error:
             if not lost:
-                click.echo(f"kquota: {error.message}; trying again", err=True)
+                say(f"kquota: {error.message}; trying again")
             lost = True
             time.sleep(turn)
             continue

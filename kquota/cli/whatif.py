@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.streams import warn
 from kquota.core.quota import humanize
 from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.errors import MissingDependency
@@ -105,7 +106,7 @@ def replay(
     rejected = result.quality.rejected
     if rejected:
         reasons = auditing.why(result.rejects)
-        click.echo(f"kquota: warning: {many(rejected, 'record')} of the usage cannot be read: {reasons}", err=True)
+        warn(f"{many(rejected, 'record')} of the usage cannot be read: {reasons}")
     return compare(result, settings), usage_text(result)
 
 

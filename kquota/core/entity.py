@@ -71,6 +71,9 @@ class Entity(_Names):
             )
         if user is None and client_id is None and ip is None:
             raise InvalidRequest("INVALID_REQUEST: an entity needs a user, a client-id or an ip")
+        text = f"{user}{client_id}{ip}"
+        if not text.isascii() and _HALF.search(text):
+            raise InputError(f"{str(entity)!r} is not valid Unicode", hint="Kafka knows names in UTF-8 only")
         if user == "" or client_id == "" or ip == "":
             empty = next(entity_type.value for entity_type, name in entity.parts if name == "")
             raise InputError(
@@ -118,6 +121,9 @@ class Entity(_Names):
 
 trusted_entity: Callable[[tuple[Name | None, Name | None, Name | None]], Entity] = partial(tuple.__new__, Entity)
 """(user, client-id, ip) → the entity, unchecked and at a fifth of the cost: for decoders that know what they have."""
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair: UTF-8 has none."""
 
 _SHAPES: Final = {
     (True, False): frozenset({EntityType.USER}),

@@ -19,6 +19,7 @@ from kquota.core.entity import DEFAULT, Entity, Name
 from kquota.core.quota import QuotaKey, Value
 from kquota.core.snapshot import Ignored, QuotaSnapshot
 from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.errors import InputError
 
 
 class Level(enum.IntEnum):
@@ -113,7 +114,10 @@ def encode_user(user: str) -> str:
     """`Sanitizer.sanitize`: UTF-8 bytes other than A-Z a-z 0-9 . - _ as upper-case %XX."""
     if _UNRESERVED.match(user):
         return user
-    return quote(user, safe="").replace("~", "%7E")
+    try:
+        return quote(user, safe="").replace("~", "%7E")
+    except UnicodeEncodeError:
+        raise InputError(f"the user {user!r} is not valid Unicode", hint="Kafka knows names in UTF-8 only") from None
 
 
 _UNRESERVED = re.compile(r"[\w.-]*\Z", re.ASCII)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from kquota.core.entity import DEFAULT, Default, Entity, EntityType
+from kquota.core.expression import Expression
 
-Pattern: TypeAlias = re.Pattern[str] | Literal[Default.DEFAULT]
+Pattern: TypeAlias = Expression | re.Pattern[str] | Literal[Default.DEFAULT]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Selector:
             if pattern is DEFAULT or name is DEFAULT:
                 if pattern is not name:
                     return False
-            elif name is None or pattern.fullmatch(name) is None:
+            elif name is None or not pattern.fullmatch(name):
                 return False
         return True
 

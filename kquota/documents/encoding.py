@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -12,37 +13,81 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kquota.documents import plain
 from kquota.errors import InputError
+from kquota.files import LARGEST, read_bytes
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from ruamel.yaml import YAML
+
+    from kquota.documents.fits import Fits
+
 Document: TypeAlias = dict[str, Any]
+
+DEEPEST: Final = 100
+"""Levels of nesting in a YAML text; no document has ten."""
+MOST_ALIASED: Final = 100_000
+"""Values that the aliases of a YAML text may stand for, beyond those that are written."""
+LARGEST_YAML: Final = 4 << 20
+"""Characters of a YAML text that is not written plainly: a library of pure Python reads it, at 0.2 MB/s."""
 
 
 def to_json(document: Mapping[str, Any]) -> str:
     """Indented JSON, ending in a newline; raises ValueError rather than print NaN or Infinity, which JSON has not."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # With an indent the encoder makes a text of every bracket and comma: all of them at once are gigabytes.
+    pieces = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False).iterencode(document)
+    parts = []
+    while part := "".join(itertools.islice(pieces, 10_000)):
+        parts.append(_spelled_out(part))
+    return "".join([*parts, "\n"])
 
 
 def to_json_line(document: Mapping[str, Any]) -> str:
     """JSON on one line, without its newline; raises ValueError as `to_json` does."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return _spelled_out(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+def _spelled_out(text: str) -> str:
+    """JSON whose strings hold nothing that could drive a terminal or reverse its lines: an escape says the same.
+
+    The standard library does so up to U+001F; C1 controls, directions, line separators and halves of pairs are left.
+    """
+    return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_json_escape, text)
+
+
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """Block-style YAML 1.2 in the document's own key order."""
+    """Block-style YAML 1.2 in the document's own key order; nothing in it drives a terminal (see `quoted`)."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.representer import RoundTripRepresenter
 
+    class Representer(RoundTripRepresenter):
+        """A text that is not printable stands between quotation marks, where escapes are known."""
+
+    def represent(representer: Representer, text: str) -> Any:
+        style = None if text.isprintable() else '"'
+        return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Representer.add_representer(str, represent)
     yaml = YAML()
+    yaml.Representer = Representer
     yaml.default_flow_style = False
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.width = 120
     out = io.StringIO()
     yaml.dump(dict(document), out)
-    return out.getvalue()
+    # The library takes some for printable that are not seen, or turn a line round.
+    return "\n".join(_UNPRINTABLE.sub(_escaped, line) for line in out.getvalue().split("\n"))
 
 
 def quoted(text: str) -> str:
@@ -51,12 +96,15 @@ def quoted(text: str) -> str:
     return f'"{_UNPRINTABLE.sub(_escaped, escaped)}"'
 
 
-# What YAML calls printable, but without the characters that end a line somewhere or mark the order of bytes.
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# What YAML calls printable, but without what ends a line somewhere, changes its direction or is not seen at all.
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    char = match[0]
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
 def to_flow(value: Any) -> str:
@@ -149,13 +197,16 @@ def read_text(path: Path) -> str:
 @lru_cache(maxsize=1)
 def _standard_input() -> bytes:
     """What is piped in, kept because errors read it again to name a line."""
-    return sys.stdin.buffer.read()
+    content = sys.stdin.buffer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise InputError(f"-: is larger than {LARGEST >> 20} MiB")
+    return content
 
 
 @lru_cache(maxsize=8)
 def _piped(path: Path) -> bytes:
     """What comes out of a pipe, such as `<(command)` in a shell, kept because it comes once."""
-    return path.read_bytes()
+    return read_bytes(path)
 
 
 def read_raw_text(path: Path) -> str:
@@ -167,7 +218,7 @@ def read_raw_text(path: Path) -> str:
         if str(path) == "-":
             data = _standard_input()
         else:
-            data = _piped(path) if path.is_fifo() else path.read_bytes()
+            data = _piped(path) if path.is_fifo() else read_bytes(path)
         return data.decode("utf-8")
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, not a file") from None
@@ -182,7 +233,7 @@ def read_raw_text(path: Path) -> str:
 def parse(path: Path, text: str) -> Document:
     """The mapping in a JSON or YAML text. Raises InputError naming the line."""
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
-    data = _parse_json(path, text) if text.lstrip().startswith("{") else _parse_yaml(path, text)
+    data = _parse_json(path, text) if text.lstrip()[:1] in ("{", "[") else _parse_yaml(path, text)
     if not isinstance(data, dict):
         found = "nothing" if data is None else _type_name(data)
         raise InputError(f"{path}: expected a mapping at the top, found {found}")
@@ -193,9 +244,11 @@ def _parse_json(path: object, text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"{path}: {twice!r} is given twice")
+            seen: set[str] = set()
+            for name, _ in pairs:
+                if name in seen:
+                    raise InputError(f"{path}: {name!r} is given twice")
+                seen.add(name)
         return result
 
     try:
@@ -205,20 +258,122 @@ def _parse_json(path: object, text: str) -> Any:
             return _parse_yaml(path, text)
         except InputError:
             raise InputError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    except ValueError:  # Python reads no numbers of thousands of digits
+        raise InputError(f"{path}: a number in it is too long") from None
+
+
+def _too_deep(path: object) -> InputError:
+    return InputError(f"{path}: it is nested more than {DEEPEST} levels deep")
 
 
 def _parse_yaml(path: object, text: str) -> Any:
+    with contextlib.suppress(plain.NotPlain):
+        return plain.read(text)
+    _check_size(path, text)
+    with _yaml_errors(path):
+        return _yaml(text=True).load(text)
+
+
+def _check_size(path: object, text: str) -> None:
+    if len(text) > LARGEST_YAML:
+        raise InputError(
+            f"{path}: YAML of more than {LARGEST_YAML >> 20} MiB is read only where it is written plainly",
+            hint="write it as 'kquota export' does, or as JSON",
+        )
+
+
+def _yaml(*, text: bool = False, safe: bool = True) -> YAML:
+    """A reader with bounds: how deep its text is nested, and how much aliases stand for. With `text` a time is text."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.constructor import SafeConstructor
+    from ruamel.yaml.composer import Composer
+    from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor, SafeConstructor
+    from ruamel.yaml.scanner import RoundTripScanner, Scanner, ScannerError
+
+    def bounded(kind: Any) -> Any:
+        class Bounded(kind):  # type: ignore[misc]
+            def fetch_flow_collection_start(self, *args: Any, **options: Any) -> None:
+                super().fetch_flow_collection_start(*args, **options)
+                self._check_depth()
+
+            def add_indent(self, column: int) -> bool:
+                deeper: bool = super().add_indent(column)
+                self._check_depth()
+                return deeper
+
+            def _check_depth(self) -> None:
+                if len(self.flow_context) + len(self.indents) > DEEPEST:
+                    problem = f"it is nested more than {DEEPEST} levels deep"
+                    raise ScannerError(None, None, problem, self.reader.get_mark())
+
+        return Bounded
+
+    class BoundedComposer(Composer):
+        def compose_document(self) -> Any:
+            root = super().compose_document()
+            _check_aliases(root)
+            return root
 
     class Constructor(SafeConstructor):
-        """A time is text, as in JSON."""
+        """Scalars that are not of the type which they are said to be are errors of the document."""
 
-    Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
-    yaml = YAML(typ="safe")
-    yaml.Constructor = Constructor
-    with _yaml_errors(path):
-        return yaml.load(text)
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError):
+                kind = str(node.tag).rpartition(":")[2]
+                raise ConstructorError(None, None, f"it is not of the type {kind}", node.start_mark) from None
+
+    if text:
+        Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+    yaml = YAML(typ="safe", pure=True) if safe else YAML()
+    yaml.Scanner = bounded(Scanner if safe else RoundTripScanner)
+    yaml.Composer = BoundedComposer
+    yaml.Constructor = Constructor if safe else RoundTripConstructor
+    return yaml
+
+
+def _check_aliases(root: Any) -> None:
+    """Raises an error of the library for aliases that stand for too much, or for what they are in themselves.
+
+    An alias is the node that it stands for: the nodes are few, and what is behind them may be billions of values.
+    """
+    from ruamel.yaml.composer import ComposerError
+    from ruamel.yaml.nodes import MappingNode, SequenceNode
+
+    sizes: dict[int, int] = {}
+    depths: dict[int, int] = {}
+    own = 0
+
+    def measure(node: Any) -> tuple[int, int]:
+        nonlocal own
+        key = id(node)
+        if key in sizes:
+            if sizes[key] == 0:
+                raise ComposerError(None, None, "an alias in it stands for what it is a part of", node.start_mark)
+            return sizes[key], depths[key]
+        own += 1
+        if isinstance(node, SequenceNode):
+            children = node.value
+        elif isinstance(node, MappingNode):
+            children = [part for pair in node.value for part in pair]
+        else:
+            children = []
+        sizes[key] = 0
+        size, depth = 1, 0
+        for child in children:
+            below, deep = measure(child)
+            size, depth = size + below, max(depth, deep)
+        sizes[key], depths[key] = size, depth + 1
+        if size - own > MOST_ALIASED:
+            raise ComposerError(None, None, f"its aliases stand for more than {MOST_ALIASED:,} values", node.start_mark)
+        if depth > 2 * DEEPEST:
+            raise ComposerError(None, None, f"it is nested more than {DEEPEST} levels deep", node.start_mark)
+        return size, depth + 1
+
+    if root is not None:
+        measure(root)
 
 
 @contextlib.contextmanager
@@ -230,9 +385,15 @@ def _yaml_errors(path: object) -> Iterator[None]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{line}: {error.problem or error.context}") from None
+        problem = " ".join(str(error.problem or error.context).split())
+        raise InputError(f"{path}{line}: {problem[:200]}") from None
     except YAMLError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    except (ValueError, KeyError, IndexError) as error:
+        # The library stumbles over some texts that are no YAML.
+        raise InputError(f"{path}: not YAML that can be read ({type(error).__name__})") from None
 
 
 @dataclass(frozen=True)
@@ -265,15 +426,14 @@ def parsed_documents(name: str, text: str) -> list[Located]:
 
     Raises InputError naming the line.
     """
-    from ruamel.yaml import YAML
-
     located: list[tuple[Any, Callable[[Sequence[object]], str]]]
     if text.lstrip().startswith("{"):
         located = [(_parse_json(name, text), lambda steps: line_of(text, steps))]
     else:
+        _check_size(name, text)
         with _yaml_errors(name):
-            roots = [*YAML(typ="safe", pure=True).compose_all(text)]
-            loaded = [*YAML(typ="safe", pure=True).load_all(text)]
+            roots = [*_yaml().compose_all(text)]
+            loaded = [*_yaml().load_all(text)]
         located = [(data, partial(_line_in, root)) for data, root in zip(loaded, roots, strict=True)]
     documents = []
     for data, line in located:
@@ -286,11 +446,62 @@ def parsed_documents(name: str, text: str) -> list[Located]:
 
 def entry_lines(path: Path, name: str) -> tuple[int, ...]:
     """The lines, from 1, at which the entries of the document's list of that name begin."""
-    from ruamel.yaml import YAML
-
-    root = YAML(pure=True).compose(read_text(path))
+    text = read_text(path)
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, IndexError, RecursionError):
+            return tuple(_json_lines(text, name))
+    with contextlib.suppress(plain.NotPlain):
+        marks: plain.Marks = {}
+        document = plain.read(text, marks)
+        entries = document[name]
+        # Those of a list on one line have no places of their own.
+        places = marks.get(id(entries)) or dict.fromkeys(range(len(entries)), marks[id(document)][name])
+        return tuple(places.values())
+    root = compose(text)
     lists = [value for key, value in root.value if key.value == name]
     return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
+
+
+def _json_lines(text: str, name: str) -> Iterator[int]:
+    """The lines at which the items of a list begin that is a value of a JSON object."""
+    line, counted = 1, 0
+    for key, _, at in _json_children(text, _BLANKS.match(text, 0).end()):  # type: ignore[union-attr]
+        if key == name:
+            for _, mark, _ in _json_children(text, at):
+                line, counted = line + text.count("\n", counted, mark), mark
+                yield line
+
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def _json_children(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+    """(key or index, where it begins, where its value begins) of what is in the object or list that begins there.
+
+    Values are skipped by the C parser. Raises ValueError, IndexError and RecursionError for what is no JSON.
+    """
+    decoder = json.JSONDecoder()
+
+    def blanks(at: int) -> int:
+        match = _BLANKS.match(text, at)
+        return at if match is None else match.end()
+
+    is_object = text[at] == "{"
+    if not is_object and text[at] != "[":
+        return
+    at, index = blanks(at + 1), 0
+    while text[at] not in "}]":
+        mark, step = at, index
+        key = ""
+        if is_object:
+            key, at = json.decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined]
+            at = blanks(blanks(at) + 1)
+        yield (key if is_object else step), mark, at
+        _, at = decoder.raw_decode(text, at)
+        at = blanks(at)
+        index += 1
+        if text[at] == ",":
+            at = blanks(at + 1)
 
 
 def schemas_folder() -> Traversable:
@@ -317,7 +528,34 @@ def schema(name: str) -> Document:
     return loaded
 
 
+@lru_cache
+def _fits(schema_name: str) -> Fits:
+    from kquota.documents.fits import compiled
+
+    return compiled(schema(schema_name))
+
+
+_LONG = 1_000
+"""Items of a list from which on jsonschema, which is slow, is shown the first that does not fit alone."""
+
+
+def _suspects(data: Document, rules: Mapping[str, Any]) -> tuple[Document, dict[str, list[int]]]:
+    """The document with long lists cut down to an item that does not fit, and the indexes of what is left of each."""
+    from kquota.documents.fits import compiled
+
+    few, numbers = dict(data), {}
+    for name, part in data.items():
+        rule = rules.get("properties", {}).get(name, {})
+        if isinstance(part, list) and len(part) > _LONG and "items" in rule:
+            fits = compiled({"$defs": rules.get("$defs", {}), "allOf": [rule["items"]]})
+            found = [*itertools.islice((index for index, item in enumerate(part) if not fits(item)), 1)]
+            few[name], numbers[name] = [part[index] for index in found], found
+    return few, numbers
+
+
 def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
+    if _fits(schema_name)(data):
+        return
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
@@ -327,10 +565,20 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
     if wanted is not None and "kind" in data and data["kind"] != wanted:
         # Whatever else does not fit follows from that.
         raise InputError(f"{path}{line(['kind'])}: kind: expected {wanted}, found {_kind(data['kind'])}")
-    problem = best_match(Draft202012Validator(rules).iter_errors(data))
+    few, numbers = _suspects(data, rules)
+    validator = Draft202012Validator(rules)
+    try:
+        problem = best_match(validator.iter_errors(few))
+        if problem is None:  # what is left out may be wrong all the same
+            numbers = {}
+            problem = best_match(validator.iter_errors(data))
+    except RecursionError:
+        raise _too_deep(path) from None
     if problem is None:
         return
     steps = list(problem.absolute_path)
+    if len(steps) > 1 and steps[0] in numbers:
+        steps[1] = numbers[str(steps[0])][int(steps[1])]
     message, hint = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…", None
     if problem.validator == "additionalProperties":
         known = list(problem.schema["properties"])
@@ -370,15 +618,54 @@ def _place(steps: Iterable[str | int]) -> str:
 
 
 def line_of(text: str, steps: Iterable[object]) -> str:
-    """`, line N` of the place that keys and indexes lead to in a YAML or JSON text; nothing where the text is none."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    """`, line N` of the place that keys and indexes lead to in a YAML or JSON text; nothing where the text is none.
 
-    try:
-        node = YAML(typ="safe", pure=True).compose(text)
-    except YAMLError:
+    Readers of documents ask when something is wrong: whole texts need no lines.
+    """
+    wanted = list(steps)
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, IndexError, RecursionError):
+            return _json_line(text, wanted)
+    with contextlib.suppress(plain.NotPlain):
+        return _plain_line(text, wanted)
+    if len(text) > LARGEST_YAML:
         return ""
-    return _line_in(node, steps)
+    try:
+        with _yaml_errors(""):
+            node = compose(text)
+    except InputError:
+        return ""
+    return "" if node is None else _line_in(node, wanted)
+
+
+def _json_line(text: str, steps: Sequence[object]) -> str:
+    match = _BLANKS.match(text, 0)
+    mark = at = 0 if match is None else match.end()
+    for step in steps:
+        for found, begin, value in _json_children(text, at):
+            if found == (step if isinstance(found, int) else str(step)):
+                mark, at = begin, value
+                break
+        else:
+            break
+    line = text.count("\n", 0, mark) + 1
+    return f", line {line}"
+
+
+def _plain_line(text: str, steps: Sequence[object]) -> str:
+    marks: plain.Marks = {}
+    node = plain.read(text, marks)
+    line = min(marks[id(node)].values(), default=1)
+    for step in steps:
+        if isinstance(node, dict):
+            step = str(step)
+        places = marks.get(id(node), {})
+        line = places.get(step, line)
+        try:
+            node = node[step]
+        except (KeyError, IndexError, TypeError):
+            break
+    return f", line {line}"
 
 
 def _line_in(node: Any, steps: Iterable[object]) -> str:
@@ -402,9 +689,7 @@ def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
 
     Raises InputError where that cannot be done without touching more.
     """
-    from ruamel.yaml import YAML
-
-    root = YAML(typ="safe", pure=True).compose(text)
+    root = compose(text)
     before = parse(path, text)
     quoted = value if _PLAIN.match(value) and value.lower() not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
     for name, node in root.value:
@@ -439,9 +724,7 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 def compose(text: str) -> Any:
     """The root node of a YAML text: nodes know their `id`, `value`, `flow_style`, `start_mark` and `end_mark`."""
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe", pure=True).compose(text)
+    return _yaml().compose(text)
 
 
 def rewritten(path: object, text: str, change: Callable[[Any], object]) -> str:
@@ -449,9 +732,7 @@ def rewritten(path: object, text: str, change: Callable[[Any], object]) -> str:
 
     Raises InputError where the library cannot do that.
     """
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
+    yaml = _yaml(safe=False)
     yaml.preserve_quotes = True
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.width = 4096

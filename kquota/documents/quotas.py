@@ -9,12 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from kquota.core.alteration import Alteration
 from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quota import QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
+from kquota.core.expression import Expression
+from kquota.core.quota import LONG_MAX, QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
 from kquota.core.review import Guards
 from kquota.core.selector import Pattern, Selector
 from kquota.core.snapshot import Problem, QuotaSnapshot, Values
@@ -197,6 +199,8 @@ class _place:
             raise placed from None
 
 
+_parsed = lru_cache(10_000)(parse_value)
+"""Thousands of entities have the same few values."""
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -238,7 +242,7 @@ class Overlays:
     def _value(self, key: QuotaKey, raw: Any) -> Value:
         if not isinstance(raw, str):
             return check_value(key, raw)
-        return parse_value(key, _VARIABLE.sub(self._variable, raw))
+        return _parsed(key, _VARIABLE.sub(self._variable, raw) if "$" in raw else raw)
 
     def _variable(self, match: re.Match[str]) -> str:
         name = match[1]
@@ -268,10 +272,7 @@ def _selectors(document: Document, name: str) -> tuple[Selector, ...]:
 def _pattern(raw: Any) -> Pattern:
     if isinstance(raw, dict):
         return DEFAULT
-    try:
-        return re.compile(raw)
-    except re.error as error:
-        raise InputError(f"{raw!r} is not a regular expression: {error}") from None
+    return Expression(raw)
 
 
 def read_entity(parts: Document) -> Entity:
@@ -279,6 +280,8 @@ def read_entity(parts: Document) -> Entity:
 
     def name(kind: EntityType) -> Name | None:
         raw = parts.get(kind.value)
+        if raw is not None and not isinstance(raw, str | dict):
+            raise InputError(f"the {kind.value} of an entity is no name")
         return DEFAULT if isinstance(raw, dict) else raw
 
     return Entity(user=name(EntityType.USER), client_id=name(EntityType.CLIENT_ID), ip=name(EntityType.IP))
@@ -286,6 +289,13 @@ def read_entity(parts: Document) -> Entity:
 
 def read_values(values: Document) -> dict[QuotaKey, Value]:
     """The inverse of `values_document`, as stored: also what kquota would not write. Raises InputError."""
-    return {
-        QuotaKey.parse(name): canonical(float(raw)) if isinstance(raw, str) else raw for name, raw in values.items()
-    }
+    return {(key := QuotaKey.parse(name)): _stored(key, raw) for name, raw in values.items()}
+
+
+def _stored(key: QuotaKey, raw: Any) -> Value:
+    """A number of a document; what JSON has no number for is a text. Raises InputError for what Kafka cannot hold."""
+    if isinstance(raw, float) or (type(raw) is int and abs(raw) <= LONG_MAX + 1):
+        return canonical(raw) if isinstance(raw, float) else raw
+    if isinstance(raw, str) and raw in ("NaN", "Infinity", "-Infinity"):
+        return canonical(float(raw))
+    raise InputError(f"{key}: it is not a number that can be stored")

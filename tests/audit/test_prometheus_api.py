@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -104,3 +109,62 @@ def test_half_of_the_credentials() -> None:
     """A user has a password."""
     with pytest.raises(InputError, match="go together"):
         Credentials.of({"KQUOTA_PROMETHEUS_USERNAME": "aladdin"})
+
+
+class Hostile:
+    """A server on the loopback address that answers as it is told, byte by byte or without an end."""
+
+    def __init__(self, parts: Iterator[bytes], pause_s: float) -> None:
+        self._parts = parts
+        self._pause_s = pause_s
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Hostile:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            connected, _ = self._listener.accept()
+            with connected:
+                connected.recv(1 << 16)
+                for part in self._parts:
+                    connected.sendall(part)
+                    time.sleep(self._pause_s)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        itertools.repeat(b"x"),
+        itertools.chain([HEAD], itertools.repeat(b" ")),
+        itertools.chain([b"HTTP/1.1 503 No\r\n\r\n"], itertools.repeat(b" ")),
+        itertools.chain([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"], itertools.repeat(b"1")),
+        itertools.chain([b"HTTP/1.1 200 OK\r\n"], itertools.repeat(b"X-A: b\r\n")),
+    ],
+)
+def test_a_server_that_drips_is_left_in_time(parts: Iterator[bytes], tmp_path: Path) -> None:
+    """A socket's own time-out begins anew at each byte."""
+    started = time.monotonic()
+    with Hostile(parts, 0.05) as hostile, pytest.raises(Unreachable):
+        Server(hostile.url, timeout_s=1).ask("query", {}, tmp_path / "answer")
+    assert time.monotonic() - started < 20
+
+
+def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before it fills the disk, and never in memory."""
+    monkeypatch.setattr("kquota.audit.sources.prometheus_api._LARGEST_ANSWER", 8 << 20)
+    endless = itertools.chain([HEAD], itertools.repeat(b" " * (1 << 20)))
+
+    with Hostile(endless, 0) as hostile, pytest.raises(InputError, match="answers with more than 8 MiB"):
+        Server(hostile.url).ask("query", {}, tmp_path / "answer")
+    assert (tmp_path / "answer").stat().st_size <= 8 << 20

@@ -361,3 +361,27 @@ def test_what_is_never_shown_is_waited_for_no_longer_than_asked() -> None:
         results = backend.alter([rate(ALICE)])
         assert backend.wait_visible(results, timeout_s=0.2) == (ALICE,)
         assert backend.wait_visible(()) == ()
+
+
+def test_an_answer_of_more_entries_than_it_has_room_for() -> None:
+    """Ninety megabytes of empty entries would be thirty millions of them."""
+    count = 30_000_000
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if not isinstance(request, wire.DescribeClientQuotasRequest):
+            return ...
+        size = bytearray()
+        number = count + 1
+        while number > 0x7F:
+            size.append(number & 0x7F | 0x80)
+            number >>= 7
+        size.append(number)
+        head = header.correlation_id.to_bytes(4, "big") + b"\0" + bytes(4) + bytes(2) + b"\0"
+        frame = head + bytes(size) + b"\1\1\0" * count + b"\0"
+        return len(frame).to_bytes(4, "big") + frame
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=60) as backend:
+        started = time.process_time()
+        with pytest.raises(Unreachable, match=r"malformed: a frame of .* bytes with 30000000 entries"):
+            backend.describe()
+        assert time.process_time() - started < 10

@@ -9,19 +9,23 @@ Credentials come from the environment: `KQUOTA_PROMETHEUS_TOKEN`, or `KQUOTA_PRO
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kquota.audit.sources.series import SELECTOR
+from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
 
 CHUNK_S: Final = 3600
 MOST_STEPS: Final = 10_000
 """Prometheus answers with at most 11 000 points of a series."""
-_LARGEST_ANSWER: Final = 4 << 30
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_LARGEST_ANSWER: Final = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,15 @@ class Credentials:
     def of(cls, environment: Mapping[str, str]) -> Credentials:
         """Those of the environment. Raises InputError for a user without a password, and the other way round."""
         prefix = "KQUOTA_PROMETHEUS_"
-        token, username, password = (environment.get(prefix + name) for name in ("TOKEN", "USERNAME", "PASSWORD"))
+        # A mounted secret ends with its file's line end.
+        token, username, password = (
+            None if (value := environment.get(prefix + name)) is None else value.rstrip("\r\n")
+            for name in ("TOKEN", "USERNAME", "PASSWORD")
+        )
+        if token is not None and not re.fullmatch(r"[!-~]+", token):
+            raise InputError(f"{prefix}TOKEN is no token: it is empty, or has blanks or other characters than ASCII")
+        if any(map(_HALF.search, filter(None, (username, password)))):
+            raise InputError(f"{prefix}USERNAME and {prefix}PASSWORD are not valid Unicode")
         if (username is None) != (password is None):
             raise InputError(f"{prefix}USERNAME and {prefix}PASSWORD go together")
         return cls(token, username, password)
@@ -69,7 +81,7 @@ class Server:
             known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             known = False
-        if not known:
+        if not known or not self.url.isprintable() or " " in self.url:
             raise InputError("--prometheus takes an http or https URL such as http://prometheus:9090")
         if "@" in parts.netloc:
             raise InputError(
@@ -77,30 +89,33 @@ class Server:
                 hint="set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD",
             )
 
-    def ask(self, endpoint: str, parameters: Mapping[str, Any]) -> bytes:
-        """The answer, if it is one of success. Raises Unauthorized, InputError (a bad query) and Unreachable."""
+    @property
+    def shown_url(self) -> str:
+        """The URL without what could be a secret."""
+        return re.split("[?#]", self.url, maxsplit=1)[0]
+
+    def ask(self, endpoint: str, parameters: Mapping[str, Any], file: Path) -> None:
+        """Keeps the answer, if it is one of success, in a file.
+
+        Raises Unauthorized, InputError (a bad query, an answer beyond 512 MiB) and Unreachable.
+        """
         import http.client
         import urllib.error
-        import urllib.request
         from urllib.parse import urlencode
 
-        class NoRedirect(urllib.request.HTTPRedirectHandler):
-            """The credentials go nowhere else."""
+        from kquota.backends.http import TooLarge, post
 
-            def redirect_request(self, *_: object) -> None:
-                return None
-
-        where = f"Prometheus at {self.url}"
-        request = urllib.request.Request(  # noqa: S310 - http and https only, see above
-            f"{self.url.rstrip('/')}/api/v1/{endpoint}",
-            urlencode(parameters).encode(),
-            {**self.credentials.header, "Accept": "application/json", "User-Agent": "kquota"},
-        )
+        where = f"Prometheus at {self.shown_url}"
+        secrets = (self.credentials.token, self.credentials.password, self._sent)
+        headers = {**self.credentials.header, "Accept": "application/json", "User-Agent": "kquota"}
+        url, body = f"{self.url.rstrip('/')}/api/v1/{endpoint}", urlencode(parameters).encode()
         try:
-            with urllib.request.build_opener(NoRedirect()).open(request, timeout=self.timeout_s) as response:
-                body: bytes = response.read(_LARGEST_ANSWER)
+            with file.open("wb") as out:
+                post(url, body, headers, out, timeout_s=self.timeout_s, most=_LARGEST_ANSWER)
         except urllib.error.HTTPError as error:
-            reason = _reason(error.read(1 << 16))
+            reason = ""
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                reason = without(_reason(error.read(1 << 16)), *secrets)
             error.close()
             if error.code in (401, 403):
                 hint = "set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD"
@@ -108,12 +123,25 @@ class Server:
             if error.code in (400, 422):
                 raise InputError(f"{where} refuses the query{reason}", hint="check --prometheus-match") from None
             raise Unreachable(f"{where} answers {error.code}{reason}") from None
+        except TooLarge:
+            raise InputError(
+                f"{where} answers with more than {_LARGEST_ANSWER >> 20} MiB",
+                hint="--prometheus-match narrows the series, --step asks for fewer samples",
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             text = getattr(error, "reason", error)
-            raise Unreachable(f"cannot reach {where}: {getattr(text, 'strerror', None) or text}") from None
-        if b'"success"' not in body[:200]:
-            raise Unreachable(f"{where} does not answer as Prometheus does")
-        return body
+            said = without(str(getattr(text, "strerror", None) or text), *secrets)
+            raise Unreachable(f"cannot reach {where}: {said}") from None
+        except ValueError:
+            raise InputError(f"{where} cannot be asked: its URL or the credentials cannot be sent") from None
+        with file.open("rb") as written:
+            if b'"success"' not in written.read(200):
+                raise Unreachable(f"{where} does not answer as Prometheus does")
+
+    @property
+    def _sent(self) -> str | None:
+        """What the header says of who asks."""
+        return self.credentials.header.get("Authorization", "").rpartition(" ")[2] or None
 
 
 def selector(matchers: str | None) -> str:
@@ -126,7 +154,7 @@ def fetch(server: Server, selected: str, start: int, end: int, step: int | None,
     files = []
     for number, (endpoint, parameters) in enumerate(_questions(selected, start, end, step)):
         file = folder / f"{number:06}.json"
-        file.write_bytes(server.ask(endpoint, parameters))
+        server.ask(endpoint, parameters, file)
         files.append(file)
     return files
 

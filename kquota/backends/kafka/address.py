@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kquota.backends import secrets
 from kquota.errors import InputError
 
 
@@ -37,7 +38,7 @@ class Servers:
             match = _SERVER.match(part)
             port = int(match["port"]) if match else 0
             if match is None or not 0 < port < 65536:
-                raise InputError(f"malformed bootstrap server {part!r}", hint="host:port[,host:port]")
+                raise InputError(f"malformed bootstrap server {secrets.address(part)!r}", hint="host:port[,host:port]")
             servers.append(Server(match["host"].strip("[]"), port))
         return cls(tuple(dict.fromkeys(servers)))
 

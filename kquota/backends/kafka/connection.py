@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import struct
 import time
@@ -16,6 +17,7 @@ from kquota.backends import wire
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.secrets import without
 from kquota.backends.tls import client_context
 from kquota.errors import Rejected, Unauthorized
 
@@ -29,6 +31,7 @@ _LARGEST_FRAME = 256 << 20
 _UNANSWERED_BYTES = 32 << 10
 """A broker reads a connection's next request only once its answer is on the way: more could block both ends."""
 _RECEIVE_BYTES = 256 << 10
+_BEARER = re.compile("Bearer ([^\x01]+)")
 _TURNED_AWAY_S = 0.05
 """A listener of another kind closes a connection at once; the limit of an ip first makes it wait."""
 
@@ -204,12 +207,14 @@ class Connection:
         try:
             # What the mechanism needs of others comes first, as Kafka's clients log in before they connect.
             token = next(conversation)
+            secrets = [getattr(sasl, "password", None), *_BEARER.findall(token.decode("utf-8", "replace"))]
             self._shake_hands(sasl.mechanism, deadline)
             while True:
                 (reply,) = self.ask([wire.SaslAuthenticateRequest(token)], wire.SaslAuthenticateResponse, deadline)
                 if reply.error_code != NONE:
                     # The broker's own words come first: "Authentication failed: Invalid username or password".
-                    raise Unauthorized(reply.error_message or error_of(reply.error_code, None).message)
+                    said = reply.error_message or error_of(reply.error_code, None).message
+                    raise Unauthorized(without(said, *secrets))
                 token = conversation.send(reply.auth_bytes)
         except StopIteration:
             self._is_fresh = True

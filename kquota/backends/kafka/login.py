@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from kquota.backends import jaas
 from kquota.backends.kafka.sasl import SCRAM_MECHANISMS, Plain, Sasl, Scram
+from kquota.backends.secrets import java_class, nearly
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ _MODULES = {
 }
 """The login modules of each mechanism; the first is that of the example in a hint."""
 
+_OTHERS = ("ANONYMOUS", "CRAM-MD5", "DIGEST-MD5", "EXTERNAL", "KERBEROS", "NTLM", "SCRAM-SHA-1")
+"""Mechanisms of SASL that Kafka has not."""
+
+_HANDLER, _RETRIEVER = "sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"
 _HANDLERS = (
     f"{_OAUTH}OAuthBearerLoginCallbackHandler",
     f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",
@@ -43,7 +48,8 @@ def sasl_of(properties: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MODULES:
         raise InputError(
-            f"{file}: sasl.mechanism {mechanism} is not supported", hint=f"supported: {', '.join(_MODULES)}"
+            f"{file}: sasl.mechanism{nearly(mechanism, (*_MODULES, *_OTHERS))} is not supported",
+            hint=f"supported: {', '.join(_MODULES)}",
         )
     options = _options(mechanism, properties.get("sasl.jaas.config"), file)
     if mechanism == "GSSAPI":
@@ -77,7 +83,8 @@ def _options(mechanism: str, text: str | None, file: Path) -> dict[str, str]:
     except ValueError:
         raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_hint(mechanism)) from None
     if login.module not in _MODULES[mechanism]:
-        raise InputError(f"{file}: login module {login.module} is not supported for {mechanism}", hint=_hint(mechanism))
+        module = java_class(login.module)
+        raise InputError(f"{file}: login module{module} is not supported for {mechanism}", hint=_hint(mechanism))
     return login.options
 
 
@@ -103,13 +110,15 @@ def _msk(options: Mapping[str, str]) -> Sasl:
 def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
     from kquota.backends.kafka.oauth import OAuthBearer
 
-    handler = properties.get("sasl.login.callback.handler.class", "")
-    retriever = properties.get("sasl.oauthbearer.jwt.retriever.class", "")
+    handler = properties.get(_HANDLER, "")
+    retriever = properties.get(_RETRIEVER, "")
     if handler == _MSK_HANDLER:
         return _msk(options)
-    for what, known in ((handler, _HANDLERS), (retriever, _RETRIEVERS)):
+    for name, what, known in ((_HANDLER, handler, _HANDLERS), (_RETRIEVER, retriever, _RETRIEVERS)):
         if what and what not in known:
-            raise InputError(f"{file}: {what} is not supported", hint=f"supported: {', '.join(known)}")
+            raise InputError(
+                f"{file}: {java_class(what).strip() or name} is not supported", hint=f"supported: {', '.join(known)}"
+            )
     url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
     if not url:
         if handler and handler != _HANDLERS[-1]:

@@ -5,13 +5,16 @@ As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLogin
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
+from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.tls import Tls
@@ -60,7 +63,7 @@ class OAuthBearer:
         if answer:
             # A refusal, as JSON; the broker ends the exchange with an error once that is acknowledged.
             yield b"\x01"
-            raise Unauthorized(_shortened(answer.decode("utf-8", "replace")))
+            raise Unauthorized(without(_shortened(answer.decode("utf-8", "replace")), token))
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class FileToken:
 
     def token(self, host: str, timeout_s: float) -> str:
         try:
-            return self.path.read_text(encoding="utf-8").strip()
+            return read_bytes(self.path, _LARGEST_ANSWER).decode().strip()
         except OSError as error:
             raise InputError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
         except UnicodeDecodeError:
@@ -135,56 +138,70 @@ class ClientCredentials:
         import json
         import urllib.error
 
+        from kquota.backends.http import TooLarge
+
         endpoint = f"the token endpoint {self._shown_url}"
+        secrets = (self.client_secret, self._basic)
         try:
             body = self._post(timeout_s)
         except urllib.error.HTTPError as error:
-            refusal = f"{endpoint} answers {error.code}{_reason_of(error.read(_LARGEST_ANSWER))}"
+            said = ""
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                said = without(_reason_of(error.read(_LARGEST_ANSWER)), *secrets)
             error.close()
+            refusal = f"{endpoint} answers {error.code}{said}"
             if error.code in (400, 401, 403):
                 raise Unauthorized(refusal, hint="check the client's id, its secret and the scope") from None
             raise Unreachable(refusal) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
-            raise Unreachable(f"cannot reach {endpoint}: {text}") from None
+            raise Unreachable(f"cannot reach {endpoint}: {without(_shortened(text), *secrets)}") from None
         except (ValueError, OverflowError):
             raise InputError(f"{endpoint} is no http or https URL") from None
+        except TooLarge:
+            body = b""
         try:
             token = json.loads(body)["access_token"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             token = None
         if not isinstance(token, str):
             raise Unreachable(f"{endpoint} answers without an access_token")
         return token.strip()
 
-    def _post(self, timeout_s: float) -> bytes:
+    @property
+    def _basic(self) -> str:
+        """The client's id and secret as the header has them."""
         import base64
-        import urllib.request
-        from urllib.parse import quote_plus, urlencode
-
-        class NoRedirect(urllib.request.HTTPRedirectHandler):
-            """The secret goes nowhere else."""
-
-            def redirect_request(self, *_: object) -> None:
-                return None
+        from urllib.parse import quote_plus
 
         names = [self.client_id, self.client_secret]
-        basic = base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
+        return base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
+
+    def _post(self, timeout_s: float) -> bytes:
+        import io
+        from urllib.parse import urlencode
+
+        from kquota.backends.http import post
+
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        request = urllib.request.Request(  # noqa: S310
-            self.url,
-            urlencode(form).encode(),
-            {"Authorization": f"Basic {basic}", "Accept": "application/json", "User-Agent": "kquota"},
-        )
-        handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
+        headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json", "User-Agent": "kquota"}
+        context = None
         if self.url.lower().startswith("https:"):
             from kquota.backends.tls import Tls, client_context
 
-            handlers.append(urllib.request.HTTPSHandler(context=client_context(self.tls or Tls())))
-        with urllib.request.build_opener(*handlers).open(request, timeout=max(timeout_s, 0.001)) as response:
-            body: bytes = response.read(_LARGEST_ANSWER)
-        return body
+            context = client_context(self.tls or Tls())
+        out = io.BytesIO()
+        post(
+            self.url,
+            urlencode(form).encode(),
+            headers,
+            out,
+            timeout_s=timeout_s,
+            most=_LARGEST_ANSWER,
+            context=context,
+        )
+        return out.getvalue()
 
 
 def _reason_of(body: bytes) -> str:

@@ -10,10 +10,22 @@ from __future__ import annotations
 import struct
 from typing import Any, TypeAlias
 
-from kquota.backends.wire.types import FLOAT64, NULLABLE_STRING, STRING, Codec, array_of, read_count, struct_of
+from kquota.backends.wire.types import (
+    FLOAT64,
+    NULLABLE_STRING,
+    STRING,
+    Codec,
+    FrameError,
+    array_of,
+    read_count,
+    struct_of,
+)
 
 Row: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...], tuple[tuple[str, float], ...]]
 """(entity types, names, values); the default's name is null. Rows with equal values mostly share one tuple of them."""
+
+_MANY, _SMALLEST = 1_000_000, 16
+"""So many entries take that many bytes each, at the least: a part and a value. Empty ones would be 30 millions."""
 
 _double = struct.Struct(">d").unpack_from
 
@@ -37,6 +49,8 @@ def rows(version: int, flexible: bool) -> Codec:
         count, at = read_count(frame, at, flexible=True, nullable=True)
         if count is None:
             return None, at
+        if count > _MANY and count > (len(frame) - at) // _SMALLEST:
+            raise FrameError(f"a frame of {len(frame)} bytes with {count} entries")
         rows: list[Row] = []
         known_kinds: dict[bytes, tuple[str, ...]] = {}
         known_values: dict[bytes, tuple[tuple[str, float], ...]] = {}

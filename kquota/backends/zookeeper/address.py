@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kquota.backends import secrets
 from kquota.errors import InputError
 
 DEFAULT_PORT: Final = 2181
@@ -27,15 +28,18 @@ class Address:
             match = _HOST.match(part.strip())
             port = int(match["port"] or DEFAULT_PORT) if match else 0
             if match is None or not 0 < port < 65536:
-                raise InputError(f"malformed ZooKeeper address {connect!r}", hint="host:port[,host:port][/chroot]")
+                raise InputError(
+                    f"malformed ZooKeeper address {secrets.address(connect)!r}", hint="host:port[,host:port][/chroot]"
+                )
             hosts.append((match["host"].strip("[]"), port))
         if "," in chroot:
             raise InputError(
-                f"malformed ZooKeeper address {connect!r}", hint="the chroot comes once, after the last host"
+                f"malformed ZooKeeper address {secrets.address(connect)!r}",
+                hint="the chroot comes once, after the last host",
             )
         names = chroot.rstrip("/").split("/") if chroot.strip("/") else []
         if any(name in ("", ".", "..") or not name.isprintable() for name in names):
-            raise InputError(f"malformed chroot {slash + chroot!r} in the ZooKeeper address")
+            raise InputError(f"malformed chroot {secrets.address(slash + chroot)!r} in the ZooKeeper address")
         return cls(tuple(hosts), "".join(f"/{name}" for name in names))
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kquota.backends.secrets import nearly
 from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
@@ -38,7 +39,9 @@ class ZooKeeperSecurity:
         if (self.username is None) != (self.password is None):
             raise InputError("to authenticate to ZooKeeper takes a username and a password")
         if self.scheme not in SCHEMES:
-            raise InputError(f"unknown ZooKeeper scheme {self.scheme}", hint=f"schemes: {', '.join(SCHEMES)}")
+            raise InputError(
+                f"unknown ZooKeeper scheme{nearly(self.scheme, SCHEMES)}", hint=f"schemes: {', '.join(SCHEMES)}"
+            )
         if self.scheme == "digest" and ":" in (self.username or ""):
             raise InputError("a username of ZooKeeper's digest scheme cannot contain a colon")
 

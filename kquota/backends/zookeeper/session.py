@@ -210,7 +210,8 @@ class Session:
         return handle
 
     def _result(self, handle: Any) -> Any:
-        """The answer. Raises Lost when there is none, or kazoo's own error for a definite no."""
+        """The answer. Raises Lost when there is none, kazoo's own error for a definite no, Unreachable for garbage."""
+        from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
         try:
@@ -220,6 +221,16 @@ class Session:
             raise Lost(str(error)) from error
         except _lost_errors() as error:
             raise Lost(str(error)) from error
+        except KazooException:
+            raise
+        except Exception as error:
+            # Whatever a parser stumbles over; kazoo hands it out as it is.
+            raise self._malformed() from error
+
+    def _malformed(self) -> Unreachable:
+        return Unreachable(
+            f"ZooKeeper at {self.address} answers what cannot be read", hint="is that the address of a ZooKeeper?"
+        )
 
     def read(self, reads: Sequence[Read], *, fresh: bool = False) -> list[Answer]:
         """The answers in order; `fresh` sees all that any client wrote before. Raises Unreachable or Unauthorized."""
@@ -295,9 +306,11 @@ class Session:
         """The answers. Raises the first error that is more than a missing node."""
         from kazoo.exceptions import EXCEPTIONS
 
+        if len(answers) != len(reads):
+            raise self._malformed()
         for (_, path), answer in zip(reads, answers, strict=True) if int in set(map(type, answers)) else ():
             if isinstance(answer, int):
-                raise self.translate(EXCEPTIONS[answer](), path)
+                raise self.translate(EXCEPTIONS[answer](), path) if answer in EXCEPTIONS else self._malformed()
         return cast("list[Answer]", answers)
 
     @staticmethod

@@ -148,7 +148,8 @@ def _entity(kind: EntityType, name: str) -> Entity:
 
 
 def _items(words: Iterable[str], incomplete: str) -> Items:
-    return [CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(incomplete)]
+    # A shell would print or insert the others as they are.
+    return [CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
 
 
 def _open(word: str, help: str | None = None) -> CompletionItem[str]:

@@ -41,8 +41,8 @@ def export(snapshot: QuotaSnapshot) -> Exported:
 
 
 def _no_argument(entity: Entity) -> str | None:
-    if any(name is not DEFAULT and "\0" in name for _, name in entity.parts):
-        return "no argument of a command holds a null character"
+    if any(name is not DEFAULT and not name.isprintable() for _, name in entity.parts):
+        return "a script with such a name would drive the terminal that shows it"
     return None
 
 

@@ -1,0 +1,34 @@
+"""Reading files that somebody names: never without an end, and never from a pipe that nobody writes to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from kquota.errors import InputError
+
+LARGEST = 256 << 20
+"""Bytes of a document; a million entities are 100 MB."""
+
+
+def read_bytes(path: Path, most: int = LARGEST) -> bytes:
+    """What is in the file. Raises OSError; InputError for more bytes than `most`, and for a named pipe.
+
+    A named pipe without a writer would be waited for for ever. What a shell puts in the place of a file, such as
+    `<(…)`, and standard input are pipes without a name: they are read.
+    """
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} is no name of a file")
+    if stat.S_ISFIFO(path.stat().st_mode) and not _is_nameless(path):
+        raise InputError(f"{path}: is a named pipe, not a file", hint=f"cat {path} | kquota … -")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path}: is larger than {most >> 20} MiB" if most >> 20 else f"{path}: is too large")
+    return content
+
+
+def _is_nameless(path: Path) -> bool:
+    """Whether the path leads to an open file of the process."""
+    return str(path.absolute()).startswith("/dev/") or os.path.realpath(path).startswith("/proc/")

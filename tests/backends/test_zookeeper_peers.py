@@ -1,0 +1,88 @@
+"""What answers in the place of ZooKeeper and is none, or is broken: an error in time, never a bug of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kquota.cli.main import run
+
+SESSION = struct.pack(">iiqi16s?", 0, 10_000, 1, 16, b"p" * 16, False)
+HEAD = struct.Struct(">iqi")
+
+
+class Peer:
+    """A server that shakes hands as ZooKeeper does; `answer` makes what follows the length, or None for silence."""
+
+    def __init__(self, answer: Callable[[int, bytes], bytes | None]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Peer:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connected,), daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        with contextlib.suppress(OSError), connected, connected.makefile("rb") as stream:
+            first = True
+            while size := stream.read(4):
+                body = stream.read(int.from_bytes(size, "big"))
+                reply = SESSION if first else self._answer(struct.unpack_from(">i", body)[0], body)
+                first = False
+                if reply is not None:
+                    connected.sendall(struct.pack(">i", len(reply)) + reply)
+
+
+def op(code: int, done: bool = False) -> bytes:
+    return struct.pack(">i?i", code, done, -1)
+
+
+STAT = struct.pack(">qqqqiiiqiiq", *([1] * 11))
+DONE = op(-1, True)
+ANSWERS: dict[str, Callable[[int], bytes | None]] = {
+    "nothing": lambda xid: HEAD.pack(xid, 1, 0),
+    "too few": lambda xid: HEAD.pack(xid, 1, 0) + DONE,
+    "too many": lambda xid: HEAD.pack(xid, 1, 0) + (op(4) + struct.pack(">i", -1) + STAT) * 9 + DONE,
+    "cut": lambda xid: HEAD.pack(xid, 1, 0) + op(4) + b"\0\0",
+    "a length beyond the end": lambda xid: HEAD.pack(xid, 1, 0) + op(4) + struct.pack(">i", 2**31 - 1),
+    "a negative count": lambda xid: HEAD.pack(xid, 1, 0) + op(8) + struct.pack(">i", -5) + DONE,
+    "an absurd count": lambda xid: HEAD.pack(xid, 1, 0) + op(8) + struct.pack(">i", 2**31 - 1) + b"\0" * 100_000,
+    "names that are no text": lambda xid: HEAD.pack(xid, 1, 0) + op(8) + struct.pack(">ii", 1, 2) + b"\xff\xfe" + DONE,
+    "an error that nobody knows": lambda xid: HEAD.pack(xid, 1, 0) + op(-1) + struct.pack(">i", 12_345) + DONE,
+    "an error in the head": lambda xid: HEAD.pack(xid, 1, -12_345),
+    "another answer": lambda xid: HEAD.pack(xid + 7, 1, 0) + DONE,
+    "half a head": lambda xid: b"\0\0",
+    "none": lambda xid: None,
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("command", ["describe", "alter"])
+def test_a_malformed_answer_is_named(kind: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--user", "a", "--add-config", "producer_byte_rate=1"] if command == "alter" else []
+    started = time.monotonic()
+    with Peer(lambda xid, body: ANSWERS[kind](xid)) as peer:
+        code = run([command, "--zookeeper", peer.address, "--timeout", "1", *arguments])
+
+    err = capsys.readouterr().err
+    assert code in (4, 6), err
+    assert len(err.splitlines()) == 1
+    assert time.monotonic() - started < 30
