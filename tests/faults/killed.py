@@ -1,4 +1,4 @@
-"""An apply that kills itself at one of its steps: what `test_kills.py` starts, each in a process of its own."""
+"""An apply or an alter that kills itself at one of its steps, in a process of its own: `test_kills.py` starts it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kquota import reconcile
+from kquota import changes, reconcile
 from kquota.backends import QuotaBackend, connect
+from kquota.core.alteration import Alteration
 from kquota.core.entity import Entity
 from kquota.core.plan import plan
 from kquota.core.quota import QuotaKey
@@ -33,8 +34,11 @@ def clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def apply_and_die(settings: dict[str, str], journal: str, step: int) -> None:
-    """Applies `NEW`, and is killed at the step of that number; ends as usual where there is none."""
+def write_and_die(command: str, settings: dict[str, str], journal: str, step: int) -> None:
+    """Writes `NEW` as that command does, and is killed at the step of that number; ends as usual where there is none.
+
+    `command` is `apply` or `alter`.
+    """
 
     def stepping() -> None:
         global _steps
@@ -72,4 +76,9 @@ def apply_and_die(settings: dict[str, str], journal: str, step: int) -> None:
         Session.commit = commit  # type: ignore[method-assign]
         around(KafkaSession, "ask")
         reconcile._BATCH = BATCH
-        reconcile.apply(planned, backend, journal=Journal(Path(journal)), cluster="killed", clock=clock)
+        book = Journal(Path(journal))
+        if command == "alter":
+            wishes = [Alteration(entity, values) for entity, values in NEW.items()]
+            changes.alter(backend, wishes, consent=lambda rehearsal: None, journal=book, cluster="killed")
+        else:
+            reconcile.apply(planned, backend, journal=book, cluster="killed", clock=clock)

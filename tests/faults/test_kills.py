@@ -1,4 +1,4 @@
-"""An apply that is killed at every one of its steps, on real servers: each time the journal leads back."""
+"""An apply and an alter, killed at every one of their steps on real servers: the journal leads back each time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kquota.documents.journal import Journal
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
-from tests.faults.killed import KEY, NEW, OLD, apply_and_die, clock, opened
+from tests.faults.killed import KEY, NEW, OLD, clock, opened, write_and_die
 
-EVERY = int(os.environ.get("KILL_EVERY", "4"))
+EVERY = int(os.environ.get("KILL_EVERY", "6"))
 """How many steps lie between two kills; `make nightly` leaves none out."""
 
 
@@ -44,7 +44,10 @@ def settled(backend: QuotaBackend) -> QuotaSnapshot:
         before = now
 
 
-def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(settings: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["apply", "alter"])
+def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
+    settings: dict[str, str], tmp_path: Path, command: str
+) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.killed", "kquota.backends.zookeeper", "kquota.backends.kafka"])
     start = QuotaSnapshot(OLD)
@@ -54,7 +57,7 @@ def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(settings: dict
         while not done:
             step += EVERY if step else 1
             folder = tmp_path / str(step)
-            process = context.Process(target=apply_and_die, args=(settings, str(folder), step))
+            process = context.Process(target=write_and_die, args=(command, settings, str(folder), step))
             process.start()
             process.join(120)
             assert process.exitcode in (0, -signal.SIGKILL)
