@@ -45,7 +45,7 @@ _QUOTES = ("''", '""')
 
 def doubt(entity_type: EntityType, name: Name) -> str | None:
     """Why a name looks like a slip, in words; None for a name like any other. A distinguished name is none."""
-    if name is DEFAULT or is_literal_default(name):
+    if name is DEFAULT or not name or is_literal_default(name):
         return None
     flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
     if _is_invisible(name[0]) or _is_invisible(name[-1]):

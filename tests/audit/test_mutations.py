@@ -297,7 +297,7 @@ def test_the_audit_of_a_controllers_log(tmp_path: Path) -> None:
         ("10:20:32,500000", create(("b", 1, OK))),
     )
 
-    assert (found["key"], found["broker"], found["sensor"]) == ("controller_mutation_rate", "controller", "ivan:")
+    assert (found["key"], found["broker"], found["sensor"]) == ("controller_mutation_rate", "", "ivan:")
     assert (found["verdict"], found["events"]) == ("throttled", 3)
     assert (found["throttled_events"], found["logged_throttled_events"]) == (1, 1)
     assert found["throttle_time_ms"] == pytest.approx(1600, abs=10)

@@ -161,7 +161,7 @@ def test_the_drop_in_takes_kafkas_own_options(secured_zookeeper: SecuredZooKeepe
             (),
             {"KQUOTA_ZOOKEEPER_USERNAME": "u", "KQUOTA_ZOOKEEPER_PASSWORD": WRONG, "KQUOTA_ZOOKEEPER_SCHEME": "ip"},
             3,
-            "unknown ZooKeeper scheme ip",
+            "unknown ZooKeeper scheme",
         ),
     ],
     ids=[

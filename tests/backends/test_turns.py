@@ -22,7 +22,7 @@ from kquota.errors import Conflict, InputError
 ALICE = Entity(user="alice")
 WROTE: Written = {
     ALICE: {QuotaKey.PRODUCER_BYTE_RATE: 5, QuotaKey.REQUEST_PERCENTAGE: None},
-    Entity(user=DEFAULT, client_id="\ud800app"): {QuotaKey.CONSUMER_BYTE_RATE: 7},
+    Entity(user=DEFAULT, client_id="app"): {QuotaKey.CONSUMER_BYTE_RATE: 7},
     Entity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: None},
 }
 

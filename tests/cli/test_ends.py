@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,8 @@ def applied(
 def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
     number: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = signal.getsignal(number)
+    # Under nohup SIGHUP is ignored, and an apply lets it be.
+    before = signal.signal(number, signal.default_int_handler)
     backend = Signalled(number, at=2)
     assert applied(backend, tmp_path, monkeypatch) == code
     said = capfd.readouterr().err
@@ -193,7 +195,7 @@ def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
     assert backend.describe() == backend.start
     (entry,) = Journal(tmp_path / "journal").entries()
     assert (entry.outcome, entry.error) == ("rolled back", "stopped by a signal")
-    assert signal.getsignal(number) == before
+    assert signal.signal(number, before) == signal.default_int_handler
 
 
 def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
@@ -299,6 +301,9 @@ def test_one_broken_entry_hides_no_other(command: str, kquota: Kquota, chroot: s
     broken = tmp_path / "journal" / f"{first.id}.json"
     broken.write_text(broken.read_text()[:100])
     os.mkfifo(tmp_path / "journal" / "pipe.json")
+    assert second.expires is not None
+    while time.time_ns() // 1_000_000 < second.expires:
+        time.sleep(0.05)
     done = kquota(command, *(["--yes"] if command == "undo" else []), **there)
     if command == "history":
         rows = done.out.splitlines()
@@ -333,8 +338,9 @@ def test_a_fingerprint_means_the_entry_of_the_cluster_in_question(
     there = [{"KQUOTA_ZOOKEEPER": new_chroot(zookeeper), "KQUOTA_JOURNAL": "journal"} for _ in range(2)]
     for cluster in there:
         assert kquota("apply", "one.json", "--yes", **cluster).code == 0
-    entry = Journal(tmp_path / "journal").entries()[0]
-    for cluster in there:
+    entries = Journal(tmp_path / "journal").entries()
+    assert len({entry.fingerprint for entry in entries}) == 2  # the cluster is a part of it
+    for cluster, entry in zip(there, entries, strict=True):
         # The second time the same fingerprint has two entries of this cluster, of which one is undone.
         for _ in range(2):
             done = kquota("undo", entry.fingerprint, "--yes", **cluster)

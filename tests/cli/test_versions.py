@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,18 +216,18 @@ def test_a_log_of_exempt_requests_is_no_empty_log(command: Command, tmp_path: Pa
         assert code == 0
         if output == "json":
             assert json.loads(out)["data"]["exempt"] == 1
-    code, _, err = command(*audit, "--report", "r.html")
-    assert (code, "every request is exempt" in err) == (3, True)
+    assert command(*audit, "--report", "r.html")[0] == 0
+    assert (tmp_path / "r.html").exists()
 
 
 @pytest.mark.usefixtures("files")
 def test_quotas_out_of_a_pipe_are_read_once(command: Command, tmp_path: Path) -> None:
     """As `--quotas <(command)` has them."""
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / "new.json").read_bytes()))
-    writer.start()
-    code, out, _ = command("audit", "usage.csv", "--quotas", "pipe", "--engine", "local", "-o", "json")
-    writer.join()
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write((tmp_path / "new.json").read_bytes())
+    code, out, _ = command("audit", "usage.csv", "--quotas", f"/dev/fd/{reading}", "--engine", "local", "-o", "json")
+    os.close(reading)
     assert (code, bool(found(out, "findings"))) == (0, True)
 
 

@@ -74,7 +74,7 @@ def test_schemas_are_schemas(path: Path) -> None:
 
     Draft202012Validator.check_schema(document)
     text = json.dumps(document)
-    if "connection_creation_rate" in text:
+    if '"connection_creation_rate"' in text:
         assert all(key.value in text for key in QuotaKey)
 
 

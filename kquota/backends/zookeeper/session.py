@@ -221,7 +221,7 @@ class Session:
             raise Lost(str(error)) from error
         except _lost_errors() as error:
             raise Lost(str(error)) from error
-        except KazooException:
+        except (KazooException, Lost):
             raise
         except Exception as error:
             # Whatever a parser stumbles over; kazoo hands it out as it is.
