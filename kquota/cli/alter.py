@@ -31,14 +31,7 @@ if TYPE_CHECKING:
 
 @click.command("alter")
 @params.entity_options
-@click.option(
-    "--entity",
-    "entities",
-    multiple=True,
-    metavar="TYPE=NAME[,…]",
-    shell_complete=params.completed_by("entities"),
-    help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it to alter several.",
-)
+@params.entity_text_option
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -62,13 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strict-delete", is_flag=True, help="It is an error to delete a key that is not set; with all, where none is set."
 )
-@click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal.")
-@click.option("--force", is_flag=True, help="Alter in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time.")
-@params.journal_option
-@params.cluster_options
-@params.output_option("table", "json", "yaml", "csv")
+@params.alter_options
 def command(
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
