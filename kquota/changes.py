@@ -19,16 +19,16 @@ from kquota.core.plan import Change, Plan, plan_of
 from kquota.core.plan import plan as core_plan
 from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
-from kquota.core.review import UNSEEN, Guards, freezes, of_names, related, standing, with_review
+from kquota.core.review import UNSEEN, Guards, freezes, gravest_first, of_names, related, standing, with_review
 from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
-from kquota.errors import Conflict, InputError, KquotaError, Refused, Uncertain
+from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
 
 _FEW = 2
 """Of so few changes no share of a cluster of ten entities is too large, so the rest of it need not be read."""
 _ATTEMPTS = 20
-"""How often an alteration is planned anew because another writer changed the same key meanwhile."""
+"""How often in a row an alteration is planned anew because another writer changed the same key meanwhile."""
 Progress = Callable[[int, int], None]
 
 
@@ -175,7 +175,7 @@ def last_standing(pages: Pages, cluster: str) -> Entry:
 
 def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
     """A plan that takes something back, with the freezes alone as its review: what was there may be there again."""
-    return replace(plan, objections=tuple(freezes(plan, current)))
+    return replace(plan, objections=gravest_first(freezes(plan, current)))
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _unseen(results: Sequence[AlterResult]) -> Plan:
         "controllers do not tell the present limits: whether a busy client will stand still under a lower one is not"
         " known"
     )
-    return replace(made, objections=(*made.objections, unseen))
+    return replace(made, objections=gravest_first((*made.objections, unseen)))
 
 
 @dataclass(frozen=True)
@@ -254,9 +254,10 @@ def alter(
 
     An alteration is about its own keys: when another writer changes one of these meanwhile, it is planned anew, and
     `consent` is asked again. Entities that cannot be altered have their error in their result; the others are altered
-    all the same. Raises what `consent` raises, and what `QuotaBackend.alter` raises when nothing at all could be done.
-    Through a controller nothing can be planned: it is written at once, without a way back. `writing` is entered for
-    each write and gives what is asked whether to stop; `begun` is that of `kquota.reconcile.apply`.
+    all the same. Before the journal has an entry, what `consent` and `QuotaBackend.alter` raise is raised; afterwards
+    it is the error of every entity that is left. Through a controller nothing can be planned: it is written at once,
+    without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` is that of
+    `kquota.reconcile.apply`.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]
@@ -266,21 +267,35 @@ def alter(
     unverified: list[Entity] = []
     first: Plan | None = None
     interrupted, unfinished = False, None
-    for attempt in range(_ATTEMPTS):
-        rehearsal = rehearse(backend, pending, guards)
-        if rehearsal.blind:
-            consent(rehearsal)
-            return Altered(backend.alter(pending), plan=rehearsal.plan)
-        planned = rehearsal.plan
-        first = first or planned
-        due = {change.entity for change in planned.changes}
-        results.update((each.entity, each) for each in rehearsal.results if each.entity not in due)
-        if planned or planned.objections:
-            consent(rehearsal)
-        if not planned:
-            break
-        answered = {each.entity: each for each in rehearsal.results}
+    attempt = 0
+
+    def began(entry: Entry) -> None:
+        entries.append(entry.id)
+        begun(entry)
+
+    def fail(entity: Entity, error: KquotaError) -> None:
+        before = answered[entity].before if entity in answered else {}
+        results[entity] = AlterResult(entity, before, before, error)
+
+    answered: dict[Entity, AlterResult] = {}
+    stop: Callable[[], bool] = lambda: False  # noqa: E731
+    while pending:
+        last = attempt == _ATTEMPTS - 1
         try:
+            rehearsal = rehearse(backend, pending, guards)
+            if rehearsal.blind:
+                consent(rehearsal)
+                return Altered(backend.alter(pending), plan=rehearsal.plan)
+            planned = rehearsal.plan
+            first = first or planned
+            answered = {each.entity: each for each in rehearsal.results}
+            due = {change.entity for change in planned.changes}
+            results.update((entity, each) for entity, each in answered.items() if entity not in due)
+            pending = tuple(each for each in pending if each.entity in due)
+            if planned or planned.objections:
+                consent(rehearsal)
+            if not planned:
+                break
             with writing() as stop:
                 report = reconcile.apply(
                     planned,
@@ -292,42 +307,50 @@ def alter(
                     rollback=False,
                     progress=progress,
                     stop=stop,
-                    begun=begun,
+                    begun=began,
                 )
-        except Conflict:  # before the first write
-            if attempt == _ATTEMPTS - 1 or stop():
+        except KquotaError as error:  # before the first write of this round
+            if _lost_a_race(error) and not last and not stop():
+                _back_off(attempt)
+                attempt += 1
+                continue
+            if not entries:
                 raise
-            _back_off(attempt)
-            continue
-        if report.entry is not None:
-            entries.append(report.entry)
+            # What the rounds before have written is written.
+            for alteration in pending:
+                fail(alteration.entity, error)
+            interrupted = stop()
+            break
         unverified += report.unverified
         errors = dict(report.failed)
         for entity in report.unknown:
             errors.setdefault(
                 entity, Uncertain(f"{entity} may or may not have been altered", hint="describe it to see")
             )
-        if report.interrupted:
-            errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
         unfinished = report.unfinished or unfinished
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
-        if attempt == _ATTEMPTS - 1 or report.interrupted:
+        attempt = attempt + 1 if again == due else 0
+        interrupted = report.interrupted or (bool(again) and stop())
+        if interrupted:
+            errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
+            again = set()
+        elif attempt == _ATTEMPTS:
+            errors.update(dict.fromkeys(report.skipped, Conflict("not altered: not tried")))
             again = set()
         for entity in due - again:
-            before = answered[entity]
-            error = errors.get(entity)
-            results[entity] = before if error is None else AlterResult(entity, before.before, before.before, error)
-        interrupted = report.interrupted
+            if entity in errors:
+                fail(entity, errors[entity])
+            else:
+                results[entity] = answered[entity]
         pending = tuple(wishes[entity] for entity in order if entity in again)
-        if not pending:
-            break
-        _back_off(attempt)
+        if pending:
+            _back_off(attempt)
     done = tuple(results[entity] for entity in order)
     return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished)
 
 
 def _lost_a_race(error: KquotaError) -> bool:
-    return isinstance(error, Conflict)
+    return isinstance(error, Conflict) and not isinstance(error, Locked)
 
 
 def _back_off(attempt: int) -> None:

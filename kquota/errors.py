@@ -48,6 +48,10 @@ class Conflict(KquotaError):
     """The cluster changed since it was read."""
 
 
+class Locked(Conflict):
+    """Another kquota on this host is writing, and did not end in time: to try again is to wait as long again."""
+
+
 class Refused(KquotaError):
     """A safety guard of kquota itself said no."""
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kquota.errors import Conflict
+from kquota.errors import Locked
 
 _LONGEST_PAUSE_S = 0.05
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE_S = 0.05
 def locked(path: Path, *, wait_s: float, what: str) -> Iterator[int]:
     """Holds the lock of that file, which is made where there is none, and gives its descriptor.
 
-    Raises Conflict, saying `what` is locked and by whom, when another holder does not end within `wait_s` seconds;
+    Raises Locked, saying `what` is locked and by whom, when another holder does not end within `wait_s` seconds;
     OSError where the file cannot be opened or locked. On a file system that is shared, hosts wait for each other too,
     as far as it passes locks on (NFS 4 does).
     """
@@ -34,7 +34,7 @@ def locked(path: Path, *, wait_s: float, what: str) -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise Conflict(
+                    raise Locked(
                         f"another kquota is writing to {what} for more than {wait_s:g} s",
                         hint=f"try again when it is done; it holds the lock {path}",
                     ) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from kquota.backends import QuotaBackend, WritesAlone, describe_entities
@@ -56,7 +57,10 @@ def apply(
     that the cluster would refuse, and what the backend or the journal raises before the first write: nothing has been
     written then. What happens afterwards is in the report and in the journal.
     """
-    with backend.alone() if isinstance(backend, WritesAlone) else contextlib.nullcontext():
+    turn: Callable[[], AbstractContextManager[object]] = (
+        backend.alone if isinstance(backend, WritesAlone) else contextlib.nullcontext
+    )
+    with turn():
         due, conflicts = still_due(plan, _shown(backend, plan.changes))
         if conflicts:
             named = ", ".join(map(str, conflicts[:3]))
@@ -78,14 +82,25 @@ def apply(
         begun(entry)
         run = _Run(due.changes, backend)
         run.write(stop, progress)
-        if not run.failed and not run.stopped:
-            report = run.verified()
-        else:
-            if run.stopped and take_back is not None and run.written:
-                rollback = take_back(len(run.written), len(due.changes))
-            report = run.ended(rollback)
-        report = replace(report, already=(*already, *report.already), entry=entry.id)
+        asks = take_back if run.stopped and run.written else None
+        if asks is None:
+            report = run.ended(rollback) if run.failed or run.stopped else run.verified()
+    if asks is not None:
+        # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
+        report = _ended(run, turn, rollback=asks(len(run.written), len(due.changes)))
+    report = replace(report, already=(*already, *report.already), entry=entry.id)
     return _finished(report, entry, journal, clock())
+
+
+def _ended(run: _Run, turn: Callable[[], AbstractContextManager[object]], *, rollback: bool) -> ApplyReport:
+    """The report of a run that was stopped; it stays as it is where another writer does not let it have a turn."""
+    with contextlib.ExitStack() as stack:
+        if rollback:
+            try:
+                stack.enter_context(turn())
+            except KquotaError:
+                rollback = False
+        return run.ended(rollback)
 
 
 def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> ApplyReport:
@@ -195,6 +210,8 @@ class _Run:
         """What came of giving the entities that this run wrote their old values again, as far as it was tried."""
         back = []
         for change in self._applied:
+            if not change.is_reversible:
+                continue
             revision = self.written[change.entity].revision
             with contextlib.suppress(InputError):  # a stored value that kquota does not write, such as 0
                 back.append(replace(change.inverse.alteration, expect_revision=revision))

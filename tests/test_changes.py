@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import kquota
-from kquota import Alteration, Entity, QuotaKey, Refused
+from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
 from kquota.backends.memory import MemoryBackend
-from kquota.changes import Rehearsal, alter
+from kquota.changes import Altered, Rehearsal, alter
 from kquota.core.alteration import AlterResult
 from kquota.core.filter import EVERYTHING, QuotaFilter
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
+from kquota.errors import Conflict, KquotaError, Locked, Rejected, Unreachable
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -109,3 +112,102 @@ def test_writers_of_other_keys_get_out_of_each_others_way(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert set(cluster.describe()[ALICE]) == set(keys)
+
+
+class Failing(MemoryBackend):
+    """Has an error for some entities, when they are written."""
+
+    def __init__(self, errors: dict[Entity, KquotaError]) -> None:
+        super().__init__()
+        self.errors = errors
+        self.writes = 0
+
+    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        if validate_only:
+            return super().alter(alterations, validate_only=True)
+        self.writes += 1
+        fine = super().alter([each for each in alterations if each.entity not in self.errors])
+        done = {each.entity: each for each in fine}
+        return tuple(
+            done.get(each.entity) or AlterResult(each.entity, {}, {}, self.errors[each.entity]) for each in alterations
+        )
+
+
+def all_altered(
+    cluster: MemoryBackend, users: Sequence[Entity], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Altered:
+    """What came of an alter in batches of two."""
+    monkeypatch.setattr(reconcile, "_BATCH", 2)
+    monkeypatch.setattr(changes, "_back_off", lambda attempt: None)
+    wish = [Alteration(user, {PRODUCER: MB}) for user in users]
+    altered = alter(cluster, wish, consent=lambda rehearsal: None, journal=Journal(folder), cluster="here")
+    done = {each.entity for each in altered.results if each.error is None}
+    assert done == set(cluster.describe())
+    return altered
+
+
+USERS = [Entity(user=f"u{number}") for number in range(50)]
+
+
+def test_a_refusal_in_each_batch_keeps_no_other_from_being_altered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Failing(dict.fromkeys(USERS[::2], Rejected("no")))
+    altered = all_altered(cluster, USERS, tmp_path, monkeypatch)
+    assert [str(each.error) for each in altered.results] == ["no", "None"] * 25
+    assert len(altered.entries) > changes._ATTEMPTS
+
+
+def test_what_an_endless_race_left_untried_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Failing(dict.fromkeys(USERS[:2], Conflict("changed by somebody else")))
+    altered = all_altered(cluster, USERS[:5], tmp_path, monkeypatch)
+    assert [str(each.error) for each in altered.results] == ["changed by somebody else"] * 2 + [
+        "not altered: not tried"
+    ] * 3
+    assert cluster.describe() == QuotaSnapshot()
+
+
+def test_a_later_round_that_fails_forgets_no_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dying(MemoryBackend):
+        writes = 0
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            self.writes += not validate_only
+            if self.writes > 1:
+                raise Unreachable("no connection")
+            return super().alter(alterations, validate_only=validate_only)
+
+    altered = all_altered(Dying(), USERS[:6], tmp_path, monkeypatch)
+    assert [str(each.error) for each in altered.results] == ["None"] * 2 + ["no connection"] * 4
+    (entry,) = Journal(tmp_path).entries()
+    assert altered.entries == (entry.id,)
+
+
+def test_a_no_to_a_later_question_forgets_no_earlier_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "_BATCH", 1)
+    rounds: list[Rehearsal] = []
+
+    def consent(rehearsal: Rehearsal) -> None:
+        rounds.append(rehearsal)
+        if len(rounds) > 1:
+            raise Refused("the answer was no")
+
+    cluster = Failing({USERS[1]: Rejected("no")})
+    wish = [Alteration(user, {PRODUCER: MB}) for user in USERS[:3]]
+    altered = alter(cluster, wish, consent=consent, journal=Journal(tmp_path), cluster="here")
+    assert [str(each.error) for each in altered.results] == ["None", "no", "the answer was no"]
+    assert len(altered.entries) == 1
+
+
+def test_a_lock_that_another_holds_is_waited_for_once(tmp_path: Path) -> None:
+    class Taken(MemoryBackend):
+        waits = 0
+
+        def alone(self) -> contextlib.AbstractContextManager[object]:
+            self.waits += 1
+            raise Locked("another kquota is writing")
+
+    cluster = Taken()
+    with pytest.raises(Locked):
+        altered(cluster, [Alteration(ALICE, {PRODUCER: MB})], tmp_path)
+    assert cluster.waits == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,16 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kquota import reconcile
 from kquota.backends import QuotaBackend, connect
 from kquota.backends.memory import MemoryBackend
 from kquota.core.alteration import Alteration, AlterResult
 from kquota.core.entity import Entity
-from kquota.core.plan import Change, plan
+from kquota.core.plan import Change, Plan, plan
 from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, InputError, KquotaError, Rejected, Uncertain
+from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Uncertain
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
@@ -185,6 +187,55 @@ def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:
     assert backend.describe() == QuotaSnapshot({**START, BOB: {PRODUCER: 77}})
     # Nothing of this run is left, and it is known that the other value is another's.
     assert (report.outcome, report.unknown, set(report.rolled_back)) == ("rolled back", (), {ALICE, CAROL})
+
+
+def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -> None:
+    """It took away what was no value."""
+
+    class Refusing(MemoryBackend):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(
+                [each for each in alterations if validate_only or each.entity != CAROL], validate_only=validate_only
+            )
+            return results if validate_only else (*results, AlterResult(CAROL, {}, {}, Rejected("no")))
+
+    unusable = Change(ALICE, {}, {}, True, frozenset({PRODUCER}))
+    due = Plan((unusable, *plan(START, {BOB: {PRODUCER: 2}, CAROL: {PRODUCER: 2}}).changes))
+    backend = Refusing(QuotaSnapshot({BOB: {PRODUCER: 1}, CAROL: {PRODUCER: 1}}))
+    report = apply(due, backend, journal=journal, cluster="test", clock=clock)
+    assert (report.rolled_back, [change.entity for change in report.applied]) == ((BOB,), [ALICE])
+
+
+def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Turns(MemoryBackend):
+        held = 0
+        free = True
+
+        @contextlib.contextmanager
+        def alone(self) -> Iterator[None]:
+            if not self.free:
+                raise Locked("another kquota is writing")
+            self.held += 1
+            yield
+            self.held -= 1
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            assert validate_only or self.held == 1
+            return super().alter(alterations, validate_only=validate_only)
+
+    monkeypatch.setattr(reconcile, "_BATCH", 1)
+    for free in (True, False):
+        backend = Turns(START)
+        stops = iter([False, False, True])
+
+        def take_back(done: int, total: int, backend: Turns = backend, free: bool = free) -> bool:
+            assert (backend.held, done, total) == (0, 1, 3)
+            backend.free = free
+            return True
+
+        report = run(backend, journal, GOAL, stop=stops.__next__, take_back=take_back)
+        assert (report.outcome, report.interrupted) == ("rolled back" if free else "incomplete", True)
+        assert (backend.describe() == START) == free
 
 
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from kquota.core.entity import Entity
 from kquota.core.filter import ANY
 from kquota.core.filter import Any as AnyName
 from kquota.core.quota import QuotaKey, Value, humanize, parse_value
-from kquota.errors import Conflict, InputError
+from kquota.errors import Conflict, InputError, Uncertain
 
 if TYPE_CHECKING:
     from kquota.changes import Altered
@@ -31,14 +31,7 @@ if TYPE_CHECKING:
 
 @click.command("alter")
 @params.entity_options
-@click.option(
-    "--entity",
-    "entities",
-    multiple=True,
-    metavar="TYPE=NAME[,…]",
-    shell_complete=params.completed_by("entities"),
-    help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it to alter several.",
-)
+@params.entity_text_option
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -59,14 +52,10 @@ if TYPE_CHECKING:
     shell_complete=params.completed_by("deletions"),
     help="Keys to delete; all: every one that is set.",
 )
-@click.option("--strict-delete", is_flag=True, help="Deleting a key that is not set is an error.")
-@click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal.")
-@click.option("--force", is_flag=True, help="Alter in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time.")
-@params.journal_option
-@params.cluster_options
-@params.output_option("table", "json", "yaml", "csv")
+@click.option(
+    "--strict-delete", is_flag=True, help="It is an error to delete a key that is not set; with all, where none is set."
+)
+@params.alter_options
 def command(
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
@@ -109,7 +98,7 @@ def command(
     if broker is not None:
         _alter_broker(broker, entities, file, add_config, delete_config, strict_delete, options)
         return ExitCode.OK
-    guards = None
+    guards, everything = None, False
     if file is not None:
         if entities or add_config or delete_config or params.selection(options):
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
@@ -120,11 +109,18 @@ def command(
             chosen += params.selected_entities(options)
         _check_changes(add_config, delete_config)
         additions = _additions(add_config)
+        everything = _ALL in _items(delete_config)
         alterations = [
-            Alteration(entity, additions, _deletions(delete_config, entity), strict_remove=strict_delete)
+            Alteration(
+                entity,
+                additions,
+                _deletions(delete_config, entity),
+                strict_remove=strict_delete and not everything,
+                strict_any=strict_delete and everything,
+            )
             for entity in chosen
         ]
-    return carry_out(alterations, options, guards=guards, everything=_ALL in _items(delete_config))
+    return carry_out(alterations, options, guards=guards, everything=everything)
 
 
 def carry_out(
@@ -171,10 +167,9 @@ def carry_out(
     @contextlib.contextmanager
     def writing() -> Iterator[Stop]:
         # Not while somebody is asked: there, Ctrl-C means no.
-        with stoppable() as stop, says_what_may_be_written(begun):
+        with stoppable() as stop:
             stops.append(stop)
             yield stop
-            begun.clear()
 
     with session.open_backend(options) as backend:
         if dry_run:
@@ -182,21 +177,24 @@ def carry_out(
             consent.heed(rehearsal.plan.objections, yes=True, force=options["force"])
             altered = Altered(rehearsal.results, plan=rehearsal.plan)
         else:
-            altered = alter(
-                backend,
-                alterations,
-                consent=agree,
-                journal=Journal(options["journal"]),
-                cluster=session.cluster_name(options),
-                guards=guards,
-                writing=writing,
-                begun=begun.append,
-            )
+            with says_what_may_be_written(begun):
+                altered = alter(
+                    backend,
+                    alterations,
+                    consent=agree,
+                    journal=Journal(options["journal"]),
+                    cluster=session.cluster_name(options),
+                    guards=guards,
+                    writing=writing,
+                    begun=begun.append,
+                )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
         # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
-    if len(results) == 1 and results[0].error is not None:
+    if len(results) == 1 and results[0].error is not None and not altered.interrupted:
+        if isinstance(results[0].error, Uncertain):
+            _note_way_back(altered)
         raise results[0].error
     print_results(altered, output, dry_run=dry_run)
     for entity, keys in absent.items():
@@ -209,7 +207,7 @@ def carry_out(
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
-        if wait:
+        if wait and not altered.interrupted:
             raise Conflict(f"written, but not shown in time: {late}", hint=hint)
         warn(f"written, but not shown yet: {late} ({hint})")
     if altered.unfinished is not None:

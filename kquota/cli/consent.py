@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from kquota.cli import contexts, session
 from kquota.cli.streams import ask, note, quiet, warn
 from kquota.cli.text import safe
@@ -108,8 +110,11 @@ def _others(objections: Sequence[Objection]) -> str:
 
 
 def _lifted(objection: Objection) -> str:
-    options = " or ".join(objection.lifted_by)
-    return f"if it is meant, say {options} [{objection.name}]"
+    """What the user can say to the command that runs; not every command has every option."""
+    context = click.get_current_context(silent=True)
+    has = None if context is None else {name for each in context.command.params for name in each.opts}
+    options = " or ".join(name for name in objection.lifted_by if has is None or name in has)
+    return f"if it is meant, say {options} [{objection.name}]" if options else f"[{objection.name}]"
 
 
 def name_cluster(named: str) -> None:

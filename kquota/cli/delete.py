@@ -13,21 +13,8 @@ from kquota.core.entity import Entity
 
 @click.command("delete")
 @params.entity_options
-@click.option(
-    "--entity",
-    "entities",
-    multiple=True,
-    metavar="TYPE=NAME[,…]",
-    shell_complete=params.completed_by("entities"),
-    help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it for several.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal.")
-@click.option("--force", is_flag=True, help="Delete in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted and write nothing.")
-@click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time.")
-@params.journal_option
-@params.cluster_options
-@params.output_option("table", "json", "yaml", "csv")
+@params.entity_text_option
+@params.alter_options
 def command(entities: tuple[str, ...], **options: Any) -> int:
     """Delete all quotas of entities.
 

@@ -32,6 +32,9 @@ class ExitCode(enum.IntEnum):
         return _MEANINGS[self]
 
 
+SIGNALS = frozenset({ExitCode.HANGUP, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
+"""What ends with these was stopped by a signal, and so is what would come after it."""
+
 _MEANINGS = {
     ExitCode.OK: "done, or nothing to do",
     ExitCode.DIFFERENT: "an answer, only if asked for (`--fail-on …`, `--exit-code`): clients throttled, differences",

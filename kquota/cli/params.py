@@ -403,3 +403,32 @@ def output_option(*formats: str) -> Callable[[F], F]:
         show_default=True,
         help="The format of what is printed on stdout.",
     )
+
+
+def entity_text_option(function: F) -> F:
+    """`--entity`: entities as text, for alter and delete."""
+    return click.option(
+        "--entity",
+        "entities",
+        multiple=True,
+        metavar="TYPE=NAME[,…]",
+        shell_complete=completed_by("entities"),
+        help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it for several.",
+    )(function)
+
+
+def alter_options(function: F) -> F:
+    """How alter and delete write, where, and what they print."""
+    return _stack(
+        click.option(
+            "--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."
+        ),
+        click.option(
+            "--force", is_flag=True, help="Write in spite of the review: 'kquota help review' lists what it lifts."
+        ),
+        click.option("--dry-run", is_flag=True, help="Show what would change and write nothing."),
+        click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
+        journal_option,
+        cluster_options,
+        output_option("table", "json", "yaml", "csv"),
+    )(function)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kquota.cli import params, session
-from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import say
 
 
@@ -54,4 +54,6 @@ def command(journal: Path, **options: Any) -> int:
                 say(f"kquota: {entry.id}: {error.message}")
                 code = exit_code_of(error)
             worst = worst or code
+            if code in SIGNALS:
+                return code
     return worst

@@ -18,7 +18,8 @@ _KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
 class Alteration:
     """Values to set and keys to remove on one entity; other keys stay as they are.
 
-    With `strict_remove`, removing a key that is not set is an error of the entity. With `expect`, the entity's values
+    With `strict_remove`, removing a key that is not set is an error of the entity; with `strict_any`, that none of them
+    is set. With `expect`, the entity's values
     must still be those, else nothing is written and its error is a Conflict; a `relative` alteration expects that of
     the keys alone that it sets or removes. With `expect_revision`, the write that is to be taken back must be the
     entity's last one, where the store can say so. Raises InputError for a key that the entity cannot carry, a key both
@@ -35,6 +36,7 @@ class Alteration:
     form: str | None = None
     """How the store had the entity at that time, in its own words (`AlterResult.form`): it is restored as far as the
     values are those."""
+    strict_any: bool = False
 
     def __post_init__(self) -> None:
         if not self.set and not self.remove:
@@ -64,6 +66,8 @@ class Alteration:
         missing = sorted(str(key) for key in self.remove if key not in values and key not in unusable)
         if self.strict_remove and missing:
             raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
+        if self.strict_any and len(missing) == len(self.remove):
+            raise InputError(f"{self.entity}: nothing to delete: none of its quotas is set")
         merged = {**values, **self.set}
         return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
 
@@ -88,6 +92,7 @@ class Alteration:
             self.relative,
             self.expect_revision,
             self.form,
+            self.strict_any or later.strict_any,
         )
 
 

@@ -109,8 +109,13 @@ class Change:
         )
 
     @property
+    def is_reversible(self) -> bool:
+        """Whether there is a change back: what was no value is not restored, and some changes were no more."""
+        return dict(self.before) != dict(self.after)
+
+    @property
     def inverse(self) -> Change:
-        """The change back. What was no value is not restored: `Plan.inverse` leaves out a change that was no more."""
+        """The change back, of one that `is_reversible`."""
         return Change(self.entity, self.after, self.before, self.relative, restores=self.form)
 
 
@@ -198,7 +203,7 @@ class Plan:
     def inverse(self) -> Plan:
         """The plan that takes this one back."""
         after = self.existing + self.count(Action.CREATE) - self.count(Action.DELETE)
-        back = tuple(change.inverse for change in self.changes if dict(change.before) != dict(change.after))
+        back = tuple(change.inverse for change in self.changes if change.is_reversible)
         return Plan(back, after, cluster=self.cluster)
 
     @cached_property

@@ -140,7 +140,14 @@ def review(
         *_findings(plan, current, findings),
         *freezes(plan, current),
     )
-    return tuple(sorted(found, key=lambda objection: -objection.severity))
+    return gravest_first(found)
+
+
+def gravest_first(objections: Iterable[Objection]) -> tuple[Objection, ...]:
+    """In the one order of objections, whoever found them and when: a plan's fingerprint is of the order as well."""
+    places = {kind.name: place for place, kind in enumerate(KINDS)}
+    last = len(places)
+    return tuple(sorted(objections, key=lambda each: (-each.severity, places.get(each.name, last), each.message)))
 
 
 def with_review(
@@ -150,7 +157,7 @@ def with_review(
     kept = [each for each in plan.objections if each.name not in (DELETED_SHARE.name, CHANGED_SHARE.name)]
     known = {(each.name, each.message) for each in kept}
     new = [each for each in review(plan, current, guards, findings) if (each.name, each.message) not in known]
-    return replace(plan, objections=tuple(sorted((*kept, *new), key=lambda objection: -objection.severity)))
+    return replace(plan, objections=gravest_first((*kept, *new)))
 
 
 def of_names(alterations: Iterable[Alteration]) -> tuple[Objection, ...]:

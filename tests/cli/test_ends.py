@@ -22,7 +22,7 @@ from kquota.core.entity import Entity
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.errors import InputError, Rejected
+from kquota.errors import InputError, Rejected, Uncertain
 from tests.cli.conftest import Kquota
 
 COUNT = 300
@@ -347,3 +347,78 @@ def test_a_fingerprint_means_the_entry_of_the_cluster_in_question(
             assert done.code == 0, done.err
             assert kquota("describe", "-o", "csv", **cluster).out.count("1000") == 0
             assert kquota("apply", "one.json", "--yes", **cluster).code == 0
+
+
+def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It comes in the dry run that validates, before the first write."""
+
+    class Early(Signalled):
+        dry_runs = 0
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            assert validate_only
+            self.dry_runs += 1
+            if self.dry_runs == 2:
+                os.kill(os.getpid(), self.signal)
+            return super().alter(alterations, validate_only=True)
+
+    backend = Early(signal.SIGTERM)
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 143
+    assert "user=user-0000: not altered: it was stopped before" in capfd.readouterr().err
+    assert backend.describe() == backend.start
+
+
+def test_a_lost_answer_about_one_entity_leads_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = Signalled(signal.SIGINT, times=0)
+    backend.broken = Uncertain("the connection was lost")
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 4
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert f"'kquota undo {entry.id}' takes it back" in capfd.readouterr().err
+
+
+def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert applied(Signalled(signal.SIGINT, times=0), tmp_path, monkeypatch, "--for", "1s") == 0
+    backend = Signalled(signal.SIGTERM, times=0)
+    assert applied(backend, tmp_path, monkeypatch, "--for", "1s", rate=3000) == 0
+    before = {entry.id for entry in Journal(tmp_path / "journal").entries()}
+    backend.batches, backend.times = 0, 1
+    monkeypatch.setattr("kquota.changes.now", lambda: 10**14)
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    assert main.run(["reconcile", *address]) == 143
+    (back,) = [entry for entry in Journal(tmp_path / "journal").entries() if entry.id not in before]
+    assert (back.outcome, back.undoes) == ("rolled back", max(before))
+
+
+def test_a_refusal_names_options_that_the_command_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    users = {Entity(user=f"user-{number}"): {KEY: 1000} for number in range(10)}
+    monkeypatch.setattr(session, "open_backend", lambda options: MemoryBackend(QuotaSnapshot(users)))
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    chosen = [word for number in range(3) for word in ("--user", f"user-{number}")]
+    assert main.run(["delete", *chosen, *address]) == 8
+    assert "if it is meant, say --force [deleted-share]" in capfd.readouterr().err
+    (tmp_path / "none.json").write_text(quotas(1, 0))
+    assert main.run(["apply", str(tmp_path / "none.json"), "--prune", "--yes", *address]) == 8
+    assert "if it is meant, say --max-deleted or --force [deleted-share]" in capfd.readouterr().err
+
+
+def test_a_strict_deletion_of_all_wants_one_that_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = MemoryBackend(QuotaSnapshot({Entity(user="alice"): {KEY: 1000}}))
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    alter = ["alter", "--user", "alice", "--delete-config", "all", "--strict-delete", *address]
+    assert main.run(alter) == 0
+    assert backend.describe() == QuotaSnapshot()
+    assert main.run(alter) == 3
+    assert "user=alice: nothing to delete: none of its quotas is set" in capfd.readouterr().err

@@ -100,3 +100,12 @@ def test_what_counts_as_a_change() -> None:
     assert AlterResult(ALICE, {PRODUCE: 1}, {PRODUCE: 2}).changed
     assert not AlterResult(ALICE, {PRODUCE: 1}, {PRODUCE: 1}).changed
     assert not AlterResult(ALICE, {PRODUCE: 1}, {PRODUCE: 2}, Rejected("no")).changed
+
+
+def test_a_strict_removal_of_all_wants_one_that_is_set() -> None:
+    both = Alteration(ALICE, remove=frozenset({PRODUCE, CONSUME}), strict_any=True)
+    assert both.applied_to({PRODUCE: 1}) == {}
+    assert both.applied_to({}, {PRODUCE}) == {}
+    for alteration in (both, both.then(Alteration(ALICE, {REQUEST: 1}))):
+        with pytest.raises(InputError, match="none of its quotas is set"):
+            alteration.applied_to({})

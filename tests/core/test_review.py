@@ -184,3 +184,13 @@ def test_every_kind_has_a_name_of_its_own_and_says_what_lifts_it() -> None:
     assert {rule.name for rule in RULES if rule.severity > 1} <= {kind.name for kind in KINDS}
     for kind in KINDS:
         assert bool(kind.lifted_by) == (kind.severity > Severity.WARNING)
+
+
+def test_a_second_review_changes_neither_order_nor_fingerprint() -> None:
+    current = QuotaSnapshot(users(10))
+    desired = {entity: values for number, (entity, values) in enumerate(current.items()) if number >= 3}
+    guards = Guards(protected=(Selector({EntityType.USER: re.compile("u0")}),))
+    once = with_review(plan(current, desired, prune=True), current, guards)
+    again = with_review(once, current, guards)
+    assert [each.name for each in once.objections] == ["deleted-share", "protected"]
+    assert (again.objections, again.fingerprint) == (once.objections, once.fingerprint)

@@ -61,7 +61,7 @@ class ControllerBackend(ClosesOnExit):
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         """As `QuotaBackend.alter`, but for `AlterResult.blind`. Raises Rejected for a strict removal."""
-        if any(alteration.strict_remove for alteration in alterations):
+        if any(alteration.strict_remove or alteration.strict_any for alteration in alterations):
             _refuse("whether a key is set before it is deleted cannot be checked there")
         writer = Writer(self._session, None, validate_only=validate_only)
         if validate_only:
