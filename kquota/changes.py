@@ -4,7 +4,6 @@ applied and journalled. The commands are these functions with questions and tabl
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +23,7 @@ from kquota.core.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Refused, Uncertain
+from kquota.state import journal_folder
 
 _FEW = 2
 """Of so few changes no share of a cluster of ten entities is too large, so the rest of it need not be read."""
@@ -34,12 +34,7 @@ Progress = Callable[[int, int], None]
 
 def default_journal() -> Path:
     """Where the journal is unless somebody says otherwise: beside the state of other programs (XDG)."""
-    named = os.environ.get("KQUOTA_JOURNAL")
-    if named:
-        return Path(named)
-    state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
-    return base / "kquota" / "journal"
+    return journal_folder()
 
 
 def now() -> int:
