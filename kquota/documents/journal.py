@@ -32,7 +32,7 @@ from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile", "kafka-configs"]
+Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs"]
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -68,7 +68,12 @@ class Entry:
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
         here = Cluster(cluster) if isinstance(cluster, str) else cluster
-        return (self.plan.cluster or Cluster(self.cluster)).is_same(here)
+        return self.place.is_same(here)
+
+    @property
+    def place(self) -> Cluster:
+        """Which cluster it was done at; by its address alone where the plan does not know more."""
+        return self.plan.cluster or Cluster(self.cluster)
 
     @property
     def may_have_changed(self) -> bool:
