@@ -20,7 +20,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
 from kquota.core.review import UNSEEN, Guards, freezes, of_names, related, standing, with_review
 from kquota.core.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal, Pages
+from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Refused, Uncertain
 from kquota.state import journal_folder
@@ -258,6 +258,7 @@ def alter(
     progress: Progress = lambda done, total: None,
     writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
     begun: Callable[[Entry], None] = lambda entry: None,
+    command: Command = "alter",
 ) -> Altered:
     """Alters on the one road: rehearse, ask for consent, apply, journal.
 
@@ -297,7 +298,7 @@ def alter(
                     journal=journal,
                     cluster=cluster,
                     clock=now,
-                    command="alter",
+                    command=command,
                     rollback=False,
                     progress=progress,
                     stop=stop,

@@ -112,6 +112,8 @@ def test_delete_is_the_deletion_of_all_keys(kquota: Kquota, chroot: str) -> None
             "user=alice,producer_byte_rate,1000000,",
             "user=alice,request_percentage,50.0,",
         ]
+        last = json.loads(kquota("history", "-o", "json").out)["entries"][-1]
+        assert last["command"] == words[0]
         again = kquota(*words)
         assert (again.code, again.err) == (0, "nothing changes\nuser=alice: not set: any quota\n")
     assert kquota(*alter, "--delete-config", "all,producer_byte_rate").code == 3
