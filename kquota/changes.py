@@ -4,7 +4,6 @@ applied and journalled. The commands are these functions with questions and tabl
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,15 +14,16 @@ from kquota import reconcile
 from kquota.backends import QuotaBackend, cluster_of, describe_entities
 from kquota.core.alteration import Alteration, AlterResult, merge
 from kquota.core.entity import Entity
-from kquota.core.plan import Change, Plan, plan_of
+from kquota.core.plan import Change, Cluster, Plan, plan_of
 from kquota.core.plan import plan as core_plan
 from kquota.core.quota import QuotaKey
 from kquota.core.report import ApplyReport
 from kquota.core.review import UNSEEN, Guards, freezes, gravest_first, of_names, related, standing, with_review
 from kquota.core.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal, Pages
+from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
+from kquota.state import journal_folder
 
 _FEW = 2
 """Of so few changes no share of a cluster of ten entities is too large, so the rest of it need not be read."""
@@ -34,12 +34,7 @@ Progress = Callable[[int, int], None]
 
 def default_journal() -> Path:
     """Where the journal is unless somebody says otherwise: beside the state of other programs (XDG)."""
-    named = os.environ.get("KQUOTA_JOURNAL")
-    if named:
-        return Path(named)
-    state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
-    return base / "kquota" / "journal"
+    return journal_folder()
 
 
 def now() -> int:
@@ -125,14 +120,13 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
     Raises InputError where there is none, Conflict where an entity was changed since.
     """
     book = Journal(journal or default_journal())
-    address = address_of(cluster)
-    pages = book.read()
-    entry = last_standing(pages, address) if id is None else meant(pages, id, address)
-    if entry.cluster != address:
-        raise InputError(f"{entry.id} was done at {entry.cluster}, not at {address}")
+    here = place_of(cluster)
+    entry = to_undo(book.read(), id, here)
     back = entry.made.inverse
     check_cluster(back, cluster)
-    return reconcile.apply(back, cluster, journal=book, cluster=address, clock=now, command="undo", undoes=entry.id)
+    return reconcile.apply(
+        back, cluster, journal=book, cluster=here.address, clock=now, command="undo", undoes=entry.id
+    )
 
 
 # --- What the commands share ---------------------------------------------------------------------------------------
@@ -140,8 +134,12 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
 
 def address_of(backend: QuotaBackend) -> str:
     """The address by which the journal knows a cluster."""
-    found = cluster_of(backend)
-    return "memory" if found is None else found.address
+    return place_of(backend).address
+
+
+def place_of(backend: QuotaBackend) -> Cluster:
+    """Which cluster a backend works on; one in memory has an address as well."""
+    return cluster_of(backend) or Cluster("memory")
 
 
 def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
@@ -155,7 +153,18 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
         )
 
 
-def meant(pages: Pages, text: str, cluster: str) -> Entry:
+def to_undo(pages: Pages, id: str | None, here: Cluster) -> Entry:
+    """The entry to take back: of that id or fingerprint, else the last of the cluster that stands.
+
+    Raises InputError where there is none, and for one of another cluster.
+    """
+    entry = last_standing(pages, here) if id is None else meant(pages, id, here)
+    if not entry.is_of(here) and entry.cluster != here.address:
+        raise InputError(f"{entry.id} was done at {entry.cluster}, not at {here.address}")
+    return entry
+
+
+def meant(pages: Pages, text: str, cluster: Cluster) -> Entry:
     """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone.
 
     Raises InputError where there is none, or several.
@@ -165,12 +174,12 @@ def meant(pages: Pages, text: str, cluster: str) -> Entry:
     return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
 
 
-def last_standing(pages: Pages, cluster: str) -> Entry:
+def last_standing(pages: Pages, cluster: Cluster) -> Entry:
     """The last entry that can be taken back and is no undo itself. Raises InputError where there is none."""
     for entry in reversed(pages.of(cluster)):
         if entry.undoes is None and pages.can_be_undone(entry):
             return entry
-    raise InputError(f"nothing to undo at {cluster}", hint="'kquota history' lists what was done")
+    raise InputError(f"nothing to undo at {cluster.address}", hint="'kquota history' lists what was done")
 
 
 def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
@@ -249,6 +258,7 @@ def alter(
     progress: Progress = lambda done, total: None,
     writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
     begun: Callable[[Entry], None] = lambda entry: None,
+    command: Command = "alter",
 ) -> Altered:
     """Alters on the one road: rehearse, ask for consent, apply, journal.
 
@@ -303,7 +313,7 @@ def alter(
                     journal=journal,
                     cluster=cluster,
                     clock=now,
-                    command="alter",
+                    command=command,
                     rollback=False,
                     progress=progress,
                     stop=stop,

@@ -15,16 +15,16 @@ _LONGEST_PAUSE_S = 0.05
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait_s: float, what: str) -> Iterator[int]:
+def locked(path: Path, *, wait_s: float, what: str, shared: bool = False) -> Iterator[int]:
     """Holds the lock of that file, which is made where there is none, and gives its descriptor.
 
     Raises Locked, saying `what` is locked and by whom, when another holder does not end within `wait_s` seconds;
     OSError where the file cannot be opened or locked. On a file system that is shared, hosts wait for each other too,
-    as far as it passes locks on (NFS 4 does).
+    as far as it passes locks on (NFS 4 does). `shared`: all users of the host may lock a file that is made here.
     """
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    descriptor = _opened(path, 0o666 if shared else 0o600)
     try:
         deadline = time.monotonic() + wait_s
         pause = 0.001
@@ -44,3 +44,16 @@ def locked(path: Path, *, wait_s: float, what: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path, mode: int) -> int:
+    """The file's descriptor; where there is none it is made with that mode, whatever the umask."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    while True:
+        # In a folder such as /tmp, Linux refuses O_CREAT on a file that another user has made.
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+            os.fchmod(descriptor, mode)
+            return descriptor

@@ -53,6 +53,9 @@ def apply(
     `clock` gives ms since the epoch. `stop` is asked before each batch of 1,000 entities; what is written by then is
     taken back as after a failure, or as `take_back` decides. `begun` gets the journal's entry before the first write.
 
+    With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
+    nothing is left to take back, the journal gets an entry without changes.
+
     Raises Conflict when an entity is neither as the plan found it nor as it wants it, the error of the first change
     that the cluster would refuse, and what the backend or the journal raises before the first write: nothing has been
     written then. What happens afterwards is in the report and in the journal.
@@ -68,8 +71,15 @@ def apply(
             raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
         pending = {change.entity for change in due.changes}
         already = tuple(change.entity for change in plan.changes if change.entity not in pending)
+        due, unwritable = _writable(due) if undoes is not None else (due, {})
         if not due:
-            return ApplyReport(already=already)
+            if unwritable:
+                raise next(iter(unwritable.values()))
+            if undoes is None:
+                return ApplyReport(already=already)
+            # Nothing is left to take back: the journal knows by this entry that it is.
+            entry = journal.begin(due, cluster=cluster, command=command, now=clock(), undoes=undoes)
+            return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
         forms: dict[Entity, str | None] = {}
         for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
             if result.error is not None:
@@ -88,7 +98,8 @@ def apply(
     if asks is not None:
         # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
         report = _ended(run, turn, rollback=asks(len(run.written), len(due.changes)))
-    report = replace(report, already=(*already, *report.already), entry=entry.id)
+    failed = (*report.failed, *unwritable.items())
+    report = replace(report, already=(*already, *report.already), failed=failed, entry=entry.id)
     return _finished(report, entry, journal, clock())
 
 
@@ -113,6 +124,18 @@ def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> 
     except InputError as problem:
         return replace(report, unfinished=problem.message)
     return report
+
+
+def _writable(plan: Plan) -> tuple[Plan, dict[Entity, KquotaError]]:
+    """The part of a plan that kquota can write; and the other entities, such as with a 0 that a broker had stored."""
+    unwritable: dict[Entity, KquotaError] = {}
+    for change in plan.changes:
+        try:
+            change.alteration  # noqa: B018
+        except InputError as error:
+            unwritable[change.entity] = InputError(f"{change.entity}: {error.message}", hint=error.hint)
+    changes = tuple(change for change in plan.changes if change.entity not in unwritable)
+    return replace(plan, changes=changes), unwritable
 
 
 def _shown(backend: QuotaBackend, changes: Sequence[Change]) -> QuotaSnapshot:

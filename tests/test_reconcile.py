@@ -290,3 +290,29 @@ def test_entries_have_names_of_their_own(tmp_path: Path) -> None:
     assert journal.entry(ids[1]).plan == planned
     with pytest.raises(InputError, match="no entry 'nothing'"):
         journal.entry("nothing")
+
+
+def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
+    """A stored 0, where the store does not say how it had it."""
+    backend = MemoryBackend(QuotaSnapshot({ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}))
+    journal = Journal(tmp_path)
+    done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
+    assert done.entry is not None
+    back = journal.entry(done.entry).made.inverse
+    report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+    assert report.outcome == "incomplete"
+    assert [entity for entity, _ in report.failed] == [ALICE]
+    assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
+    with pytest.raises(InputError, match="user=alice"):
+        apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+
+
+def test_an_undo_of_what_is_back_already_is_in_the_journal(tmp_path: Path) -> None:
+    backend, journal = MemoryBackend(QuotaSnapshot({BOB: {PRODUCER: 1}})), Journal(tmp_path)
+    done = run(backend, journal, {BOB: {PRODUCER: 2}})
+    assert done.entry is not None
+    backend.alter([Alteration(BOB, {PRODUCER: 1})])
+    back = journal.entry(done.entry).made.inverse
+    report = apply(back, backend, journal=journal, cluster="test", clock=clock, command="undo", undoes=done.entry)
+    assert (report.applied, report.already) == ((), (BOB,))
+    assert done.entry in journal.read().undone

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.broker import Broker
     from kquota.core.plan import Objection
     from kquota.core.review import Guards
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Command, Entry
 
 
 @click.command("alter")
@@ -129,6 +129,7 @@ def carry_out(
     *,
     guards: Guards | None = None,
     everything: bool = False,
+    command: Command = "alter",
 ) -> int:
     """Alters on the one road, and says what came of it: the end of alter and delete.
 
@@ -187,6 +188,7 @@ def carry_out(
                     guards=guards,
                     writing=writing,
                     begun=begun.append,
+                    command=command,
                 )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)

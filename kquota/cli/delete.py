@@ -35,4 +35,4 @@ def command(entities: tuple[str, ...], **options: Any) -> int:
     if not chosen or params.selection(options):
         chosen += params.selected_entities(options)
     alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in chosen]
-    return alter.carry_out(alterations, options, everything=True)
+    return alter.carry_out(alterations, options, everything=True, command="delete")

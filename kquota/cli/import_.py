@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import click
 from kquota.cli import session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
-from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.core.snapshot import QuotaSnapshot
@@ -56,14 +54,8 @@ def read(file: Path, format_: str) -> QuotaSnapshot:
     """The quotas of a file in another tool's format. Raises InputError naming the file and the line."""
     from kquota.documents.encoding import read_raw_text
 
-    if str(file) == "-":
-        name = "standard input"
-        try:
-            text = sys.stdin.buffer.read().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}: not UTF-8 text (byte {error.start})") from None
-    else:
-        name, text = str(file), read_raw_text(file)
+    text = read_raw_text(file)
+    name = "standard input" if str(file) == "-" else str(file)
     module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
     snapshot: QuotaSnapshot = module.read(name, text)
     return snapshot

@@ -33,7 +33,7 @@ COMMANDS = {
     "export": "Write the quotas of a cluster as a quotas file, or as another tool's.",
     "import": "Read another tool's quotas, and write them as a quotas file.",
     "undo": "Take back what an apply or an alter did.",
-    "history": "Show what apply, alter, undo and reconcile did, and what became of it.",
+    "history": "Show what apply, alter, delete, undo, reconcile and kafka-configs did, and what became of it.",
     "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
     "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
     "resolve": "Explain which quota governs a client, or which clients a quota governs.",

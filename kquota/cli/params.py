@@ -342,10 +342,10 @@ def journal_option(function: F) -> F:
 
 
 def journal_folder() -> Path:
-    """Beside the state of other programs (XDG base directories)."""
-    from kquota.cli.contexts import xdg_directory
+    """Beside the state of other programs (XDG base directories). Raises InputError without a home folder."""
+    from kquota import state
 
-    return xdg_directory("XDG_STATE_HOME", "~/.local/state") / "kquota" / "journal"
+    return state.journal_folder()
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]

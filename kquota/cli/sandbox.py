@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from kquota.cli.streams import Group, note
 
 
 def _default_directory() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "kquota" / "sandbox"
+    from kquota.state import state_folder
+
+    return state_folder("sandbox", "KQUOTA_SANDBOX")
 
 
 _directory = click.option(

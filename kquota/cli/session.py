@@ -207,8 +207,10 @@ def load_history(options: dict[str, Any], *, only_a_file: bool = True) -> QuotaH
 
     file: Path | None = options["quotas"]
     folder: Path | None = options["quotas_journal"]
+    here = None
     if file is None:
-        history = QuotaHistory.of(load_quotas(options))
+        snapshot, _, here = (load_quotas(options), None, None) if folder is None else load_quotas_and_brokers(options)
+        history = QuotaHistory.of(snapshot)
     else:
         if only_a_file:
             _only_a_file()
@@ -221,7 +223,10 @@ def load_history(options: dict[str, Any], *, only_a_file: bool = True) -> QuotaH
     from kquota.documents.journal import Journal
     from kquota.errors import InputError
 
-    entries = Journal(folder).entries(cluster_name(options) if file is None else None)
+    pages = Journal(folder).read()
+    for name, why in pages.unreadable:
+        warn(f"{folder / name} is no entry of the journal: {why}")
+    entries = pages.entries if here is None else pages.of(here)
     if not entries:
         raise InputError(f"{folder}: no changes of this cluster in the journal", hint="'kquota history' lists them")
     return journal_history(entries, history.latest)

@@ -9,11 +9,10 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.streams import warn
-from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
-    from kquota.documents.journal import Entry, Pages
+    from kquota.documents.journal import Command, Entry, Pages
 
 
 @click.command("undo")
@@ -34,18 +33,15 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
       kquota undo --bootstrap-server localhost:9092
       kquota undo 3f2a91c0d4e5 --yes
     """
-    from kquota.changes import last_standing, meant
+    from kquota.changes import place_of, to_undo
     from kquota.cli import consent
     from kquota.documents.journal import Journal
 
     named = consent.label(options)
-    cluster = session.cluster_name(options)
     pages = Journal(journal).read()
     warn_unreadable(pages)
-    entry = last_standing(pages, cluster) if id is None else meant(pages, id, cluster)
-    if entry.cluster != cluster:
-        raise InputError(f"{entry.id} was done at {entry.cluster}, not at {cluster}")
     with session.open_backend(options) as backend:
+        entry = to_undo(pages, id, place_of(backend))
         return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
 
 
@@ -56,20 +52,33 @@ def warn_unreadable(pages: Pages) -> None:
 
 
 def take_back(
-    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: str
+    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: Command
 ) -> int:
     """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
 
     What was there may be there again: of the review, the freezes alone are said.
     """
+    from kquota import reconcile
     from kquota.backends import describe_entities
-    from kquota.changes import with_freezes
+    from kquota.changes import now, with_freezes
     from kquota.cli import consent
     from kquota.cli.apply import carry_out
     from kquota.core.review import related
+    from kquota.documents.journal import Journal
 
     back = entry.made.inverse
     consent.check_cluster(back, backend)
+    if not back:
+        # What was no value is not restored. The journal knows from now on that nothing is left to take back.
+        reconcile.apply(
+            back,
+            backend,
+            journal=Journal(journal),
+            cluster=entry.cluster,
+            clock=now,
+            command=command,
+            undoes=entry.id,
+        )
     around = [each for change in back.changes for each in related(change.entity)]
     return carry_out(
         with_freezes(back, describe_entities(backend, around)),

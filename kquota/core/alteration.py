@@ -23,7 +23,7 @@ class Alteration:
     must still be those, else nothing is written and its error is a Conflict; a `relative` alteration expects that of
     the keys alone that it sets or removes. With `expect_revision`, the write that is to be taken back must be the
     entity's last one, where the store can say so. Raises InputError for a key that the entity cannot carry, a key both
-    set and removed, an invalid value, or nothing to do.
+    set and removed, an invalid value (but for what a `form` restores), or nothing to do.
     """
 
     entity: Entity
@@ -48,7 +48,9 @@ class Alteration:
         both = sorted(str(key) for key in self.set if key in self.remove)
         if both:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
-        checked = {key: check_value(key, self.set[key]) for key in _KEYS if key in self.set}
+        # What a store had is restored as it was: a stored 0, too, which kquota itself would not write.
+        check = check_value if self.form is None else _as_it_was
+        checked = {key: check(key, self.set[key]) for key in _KEYS if key in self.set}
         object.__setattr__(self, "set", MappingProxyType(checked))
 
     def check_revision(self, revision: int) -> None:
@@ -94,6 +96,10 @@ class Alteration:
             self.form,
             self.strict_any or later.strict_any,
         )
+
+
+def _as_it_was(key: QuotaKey, value: Value) -> Value:
+    return value
 
 
 def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:

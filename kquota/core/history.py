@@ -51,13 +51,15 @@ class QuotaHistory:
 
     @classmethod
     def leading_to(cls, current: QuotaSnapshot, steps: Iterable[Step]) -> QuotaHistory:
-        """What was in force before and between the steps that led to the quotas of today.
+        """What was in force before and between the steps, in their order, that led to the quotas of today.
 
         Raises InputError where they do not lead there: somebody else changed an entity since.
         """
         snapshots, times = [current], list[int]()
-        # Of steps of one ms, too, the last one is taken back first.
-        for step in sorted(steps, key=lambda step: step.time_ms)[::-1]:
+        latest = LATEST_MS
+        for step in reversed(list(steps)):
+            # A clock that went back: no step was made after the one that follows it.
+            latest = min(latest, step.time_ms)
             quotas = dict(snapshots[-1])
             for change in step.changes:
                 values = quotas.get(change.entity, {})
@@ -70,11 +72,11 @@ class QuotaHistory:
             earlier = QuotaSnapshot(quotas)
             if earlier == snapshots[-1]:
                 continue
-            if times and times[-1] == step.time_ms:
+            if times and times[-1] == latest:
                 snapshots[-1] = earlier
             else:
                 snapshots.append(earlier)
-                times.append(step.time_ms)
+                times.append(latest)
         return cls(tuple(reversed(snapshots)), tuple(reversed(times)))
 
     def each(self, change: Callable[[QuotaSnapshot], QuotaSnapshot]) -> QuotaHistory:

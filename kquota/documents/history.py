@@ -86,8 +86,8 @@ def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHi
     Raises InputError where they do not lead there, and for entries of several clusters.
     """
     made = [entry for entry in entries if entry.may_have_changed]
-    clusters = sorted({entry.cluster for entry in made})
-    if len(clusters) > 1:
+    if any(not entry.is_of(made[0].place) for entry in made):
+        clusters = sorted({entry.cluster for entry in made})
         raise InputError(
             f"the journal has changes of several clusters: {', '.join(clusters)}",
             hint="name the cluster, so that its own are taken",
@@ -95,7 +95,7 @@ def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHi
     steps = (
         Step(
             entry.started if entry.finished is None else entry.finished,
-            entry.plan.changes,
+            entry.made.changes,
             f"entry {entry.id} of the journal",
             certain=entry.outcome == "applied",
         )

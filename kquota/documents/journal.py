@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kquota.core.entity import Entity
-from kquota.core.plan import Plan
+from kquota.core.plan import Cluster, Plan
 from kquota.core.report import Outcome
 from kquota.documents.encoding import Document, Located, to_json, write_text
 from kquota.documents.plan import plan_document, plan_of
@@ -32,7 +32,7 @@ from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "alter", "delete", "import", "undo", "reconcile", "kafka-configs"]
+Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs"]
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -64,6 +64,16 @@ class Entry:
     outcome: Outcome | None = None
     error: str | None = None
     untouched: tuple[Entity, ...] = ()
+
+    def is_of(self, cluster: str | Cluster) -> bool:
+        """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
+        here = Cluster(cluster) if isinstance(cluster, str) else cluster
+        return self.place.is_same(here)
+
+    @property
+    def place(self) -> Cluster:
+        """Which cluster it was done at; by its address alone where the plan does not know more."""
+        return self.plan.cluster or Cluster(self.cluster)
 
     @property
     def may_have_changed(self) -> bool:
@@ -104,22 +114,25 @@ class Pages:
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...] = ()
 
-    def of(self, cluster: str) -> tuple[Entry, ...]:
-        """The entries of one cluster."""
-        return tuple(entry for entry in self.entries if entry.cluster == cluster)
+    def of(self, cluster: str | Cluster) -> tuple[Entry, ...]:
+        """The entries of one cluster, whatever address it was reached at."""
+        return tuple(entry for entry in self.entries if entry.is_of(cluster))
 
     @cached_property
     def undone(self) -> frozenset[str]:
         """The ids of the entries that were taken back."""
-        return frozenset(
-            entry.undoes for entry in self.entries if entry.undoes is not None and entry.outcome == "applied"
-        )
+        undone: set[str] = set()
+        # Backwards: an undo that was taken back itself has undone nothing.
+        for entry in reversed(self.entries):
+            if entry.undoes is not None and entry.outcome == "applied" and entry.id not in undone:
+                undone.add(entry.undoes)
+        return frozenset(undone)
 
     def can_be_undone(self, entry: Entry) -> bool:
         """Whether it may have changed something that was not taken back since."""
         return entry.may_have_changed and entry.id not in self.undone
 
-    def named(self, text: str, *, cluster: str | None = None) -> tuple[Entry, ...]:
+    def named(self, text: str, *, cluster: str | Cluster | None = None) -> tuple[Entry, ...]:
         """The entries that a text means: one of that id, else those of that fingerprint, that number or that beginning.
 
         Entries of the cluster go before those of others.
@@ -131,7 +144,8 @@ class Pages:
             [entry for entry in self.entries if entry.id.startswith(text) or entry.fingerprint.startswith(text)],
         )
         found = next((reading for reading in readings if reading), [])
-        return tuple(entry for entry in found if entry.cluster == cluster) or tuple(found)
+        own = found if cluster is None else [entry for entry in found if entry.is_of(cluster)]
+        return tuple(own or found)
 
     def entry(self, text: str, *, cluster: str | None = None) -> Entry:
         """The one entry that a text means. Raises InputError where there is none, or several, with their ids."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ def test_delete_is_the_deletion_of_all_keys(kquota: Kquota, chroot: str) -> None
             "user=alice,producer_byte_rate,1000000,",
             "user=alice,request_percentage,50.0,",
         ]
+        last = json.loads(kquota("history", "-o", "json").out)["entries"][-1]
+        assert last["command"] == words[0]
         again = kquota(*words)
         assert (again.code, again.err) == (0, "nothing changes\nuser=alice: not set: any quota\n")
     assert kquota(*alter, "--delete-config", "all,producer_byte_rate").code == 3
@@ -127,3 +130,76 @@ def test_a_file_of_alter_has_its_guards(kquota: Kquota, chroot: str, tmp_path: P
     assert "[protected]" in kquota(*alter).complaint
     assert kquota(*alter, "--force").code == 0
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=admin\n"
+
+
+def test_undo_restores_a_stored_zero(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """Which kquota would not write on its own, and brokers heed."""
+    znodes.create("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"0"}}', makepath=True)
+    znodes.create("/config/users/bob", b'{"config":{"producer_byte_rate":"0"}, "version":1}', makepath=True)
+    before = tree(znodes)
+    alter = ("alter", "--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=10MB", "--yes")
+    assert kquota(*alter, KQUOTA_ZOOKEEPER=chroot).code == 0
+    undone = kquota("undo", "--yes", KQUOTA_ZOOKEEPER=chroot)
+    assert undone.code == 0, undone.err
+    assert tree(znodes) == before
+    assert kquota("history").code == 0
+
+
+def test_undo_takes_away_a_user_and_its_pair(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """The user's node was not there before either, though the pair's is below it."""
+    before = tree(znodes)
+    entities = ("--entity", "user=alice", "--entity", "user=alice,client-id=app1")
+    alter = ("alter", *entities, "--add-config", "producer_byte_rate=10MB", "--yes")
+    assert kquota(*alter, KQUOTA_ZOOKEEPER=chroot).code == 0
+    assert kquota("undo", "--yes", KQUOTA_ZOOKEEPER=chroot).code == 0
+    left = tree(znodes)
+    assert left.keys() - before.keys() <= {"/config", "/config/users"}
+
+
+def test_an_undo_that_finds_nothing_to_do_is_one(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """The values are back already, or what was deleted was no value: the next undo takes the entry before."""
+    znodes.create("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"abc"}}', makepath=True)
+    alter = ("alter", "--zookeeper", chroot, "--yes")
+    undo = ("undo", "--yes", "--zookeeper", chroot)
+    assert kquota(*alter, "--user", "carol", "--add-config", "producer_byte_rate=1MB").code == 0
+    assert kquota(*alter, "--user", "alice", "--add-config", "producer_byte_rate=1MB").code == 0
+    elsewhere = ("--delete-config", "producer_byte_rate", "--journal", "elsewhere")
+    assert kquota(*alter, "--user", "alice", *elsewhere).code == 0
+    assert kquota(*alter, "--user", "bob", "--delete-config", "producer_byte_rate").code == 0
+    for _ in range(3):
+        assert kquota(*undo).code == 0
+    described = kquota("describe", "--zookeeper", chroot, "-o", "name")
+    assert described.out == ""
+    outcomes = [line.split()[-1] for line in kquota("history").out.splitlines()[1:]]
+    assert outcomes == ["undone"] * 3 + ["applied"] * 3
+
+
+def test_undo_knows_a_cluster_by_another_address(kquota: Kquota, chroot: str) -> None:
+    server, _, root = chroot.partition("/")
+    other = f"{server},{server}/{root}"
+    alter = ("alter", "--zookeeper", chroot, "--yes", "--user", "alice", "--add-config", "producer_byte_rate=1MB")
+    assert kquota(*alter).code == 0
+    undone = kquota("undo", "--yes", "--zookeeper", other)
+    assert undone.code == 0, undone.err
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
+
+
+def test_reconcile_goes_on_after_an_entry_that_it_cannot_take_back(
+    kquota: Kquota, chroot: str, znodes: Any, tmp_path: Path
+) -> None:
+    """Whatever is wrong with that one; by another address of the cluster."""
+    wish = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: %s}, values: {producer_byte_rate: 1MB}}\n"
+    folder = tmp_path / ".state" / "kquota" / "journal"
+    for user in ("alice", "bob"):
+        (tmp_path / "quotas.yaml").write_text(wish % user)
+        apply = ("apply", "quotas.yaml", "--zookeeper", chroot, "--yes", "--for", "1h")
+        assert kquota(*apply).code == 0
+    for file in folder.glob("*.json"):
+        entry = json.loads(file.read_text())
+        file.write_text(json.dumps(entry | {"expires": entry["started"]}))
+    znodes.set("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"1000000","request_percentage":"x"}}')
+    server, _, root = chroot.partition("/")
+    done = kquota("reconcile", "--zookeeper", f"{server},{server}/{root}")
+    assert done.code == 6, done
+    assert re.search(r"^kquota: \S+-2: .*user=bob", done.err, re.MULTILINE)
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=bob\n"

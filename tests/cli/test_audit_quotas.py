@@ -68,6 +68,10 @@ def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
     arguments = ["audit", "usage.csv", "-o", "json", "--quotas"]
     expected = kquota(*arguments, "history.yaml")
     assert kquota(*arguments, "low.json", "--quotas-journal", "journal") == expected
+    (tmp_path / "journal" / "zz.json").write_text("{")
+    done = kquota(*arguments, "low.json", "--quotas-journal", "journal")
+    assert (done.code, done.out) == (expected.code, expected.out)
+    assert "zz.json is no entry of the journal" in done.err
 
 
 @pytest.mark.parametrize(

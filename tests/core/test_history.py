@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kquota.core.entity import Entity
@@ -11,6 +13,7 @@ from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
+ALICE = Entity(user="alice")
 NONE = QuotaSnapshot({})
 LOW, HIGH = (QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: value}}) for value in (10, 20))
 
@@ -54,3 +57,14 @@ def test_each_change_has_its_snapshot() -> None:
     """A mistake of the caller."""
     with pytest.raises(ValueError, match="one snapshot more"):
         QuotaHistory((NONE, LOW))
+
+
+def test_steps_have_their_order_from_the_caller_when_a_clock_goes_back() -> None:
+    """None was made after the one that follows it."""
+    steps = [
+        Step(time_ms, (Change(ALICE, before.get(ALICE, {}), after.get(ALICE, {})),), name)
+        for time_ms, before, after, name in ((2000, NONE, LOW, "first"), (1000, LOW, HIGH, "second"))
+    ]
+    assert list(QuotaHistory.leading_to(HIGH, steps)) == [(None, NONE), (1000, HIGH)]
+    later = [replace(steps[0], time_ms=500), steps[1]]
+    assert list(QuotaHistory.leading_to(HIGH, later)) == [(None, NONE), (500, LOW), (1000, HIGH)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -171,3 +172,11 @@ def test_a_time_in_a_document_is_text(tmp_path: Path) -> None:
     file = tmp_path / "quotas.yaml"
     file.write_text(LATER.replace("5}}", "5}, labels: {since: 2026-03-11}}"))
     assert read_quota_file(file).labels == {BOB: {"since": "2026-03-11"}}
+
+
+def test_what_an_entry_left_alone_did_not_happen() -> None:
+    """Of an alter of several entities that made some of its changes."""
+    planned = plan(QuotaSnapshot(), QuotaSnapshot({ALICE: {RATE: 2}, BOB: {RATE: 3}}))
+    partly = replace(entry(7, planned, "incomplete"), untouched=(BOB,))
+    after = QuotaSnapshot({ALICE: {RATE: 2}, BOB: {RATE: 9}})
+    assert journal_history([partly], after).snapshots[0] == QuotaSnapshot({BOB: {RATE: 9}})

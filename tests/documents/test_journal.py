@@ -6,13 +6,14 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kquota.core.entity import Entity
-from kquota.core.plan import Plan, plan
+from kquota.core.plan import Cluster, Plan, plan
 from kquota.core.quota import QuotaKey
 from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
@@ -318,3 +319,25 @@ def test_the_kernels_own_refusal_comes_before_the_first_write(tmp_path: Path, mo
     assert ("File too large" in done.stderr) == (not begins), done.stderr
     assert [entry.outcome for entry in Journal(tmp_path / "journal").entries()] == (["applied"] if begins else [])
     assert [file.name for file in (tmp_path / "journal").iterdir() if file.suffix == ".spare"] == []
+
+
+def test_an_undo_that_was_undone_has_undone_nothing(tmp_path: Path) -> None:
+    """So what it took back has its end again."""
+    journal = Journal(tmp_path)
+    first = journal.finish(begin(journal, expires=NOW + 1), "applied", now=NOW)
+    for undoes, standing in ((first.id, False), (None, True), (None, False)):
+        last = journal.read().entries[-1].id
+        journal.finish(begin(journal, undoes=undoes or last), "applied", now=NOW)
+        assert journal.read().can_be_undone(first) is standing
+
+
+def test_a_cluster_is_the_same_by_every_address(tmp_path: Path) -> None:
+    """By its id where that is known; entries without a cluster in their plan are known by their addresses."""
+    journal = Journal(tmp_path)
+    begin(journal, "kafka://a:1,b:2")
+    known = replace(PLAN, cluster=Cluster("kafka://a:1", "id-1"))
+    journal.begin(known, cluster="kafka://a:1", command="apply", now=NOW)
+    pages = journal.read()
+    assert [entry.number for entry in pages.of(Cluster("kafka://B:2,a:1", "id-1"))] == [1, 2]
+    assert [entry.number for entry in pages.of(Cluster("kafka://c:3", "id-1"))] == [2]
+    assert pages.of(Cluster("kafka://a:1", "id-2")) == ()

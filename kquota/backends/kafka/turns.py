@@ -14,6 +14,7 @@ from kquota.core.entity import DEFAULT, Entity
 from kquota.core.quota import QuotaKey, Value
 from kquota.errors import InputError
 from kquota.lock import locked
+from kquota.state import state_folder
 
 Written = Mapping[Entity, Mapping[QuotaKey, Value | None]]
 """What brokers acknowledged, by entity and key; None is for a key that was removed."""
@@ -29,8 +30,7 @@ def locks_folder() -> Path:
     """`$KQUOTA_LOCKS`, else `kquota/locks` below `$XDG_STATE_HOME` or `~/.local/state`: a file for each cluster."""
     if given := os.environ.get(_FOLDER):
         return Path(given)
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "kquota" / "locks"
+    return state_folder("locks", _FOLDER)
 
 
 class Turns:
@@ -82,8 +82,11 @@ class Turns:
         try:
             folder = locks_folder()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return stack.enter_context(locked(folder / f"{digest}.lock", wait_s=_WAIT_S, what=self._name))
-        except (OSError, ImportError, RuntimeError) as error:  # RuntimeError: nobody's home
+            shared = bool(os.environ.get(_FOLDER))
+            return stack.enter_context(
+                locked(folder / f"{digest}.lock", wait_s=_WAIT_S, what=self._name, shared=shared)
+            )
+        except (OSError, ImportError, InputError) as error:  # InputError: nobody's home
             if given := os.environ.get(_FOLDER):
                 raise InputError(
                     f"{given}: the lock of writers cannot be held there: {getattr(error, 'strerror', None) or error}",

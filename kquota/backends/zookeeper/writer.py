@@ -108,6 +108,8 @@ class Writer:
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
         self._tidied: dict[Entity, tuple[str, ...]] = {}
+        self._emptied: dict[str, tuple[int, bytes]] = {}
+        """The version and the data that this run gave to nodes that are to go, but had others below them."""
 
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
@@ -246,16 +248,24 @@ class Writer:
             task.deletes = change.deletes and node is not None and not node.children
             if task.deletes and task.tidy:
                 self._tidied[task.entity] = task.tidy
+            elif change.deletes and node is not None and node.children:
+                # The pairs below it may go in the same run.
+                self._tidied[task.entity] = (task.path, *task.tidy)
+                self._emptied[task.path] = (node.version + 1, change.data)
             writes.append(task)
         return writes
 
     def _tidy(self, session: Session) -> None:
-        """Takes away the ancestors of deleted nodes that were made for them, as long as nothing else is in them."""
+        """Takes away the ancestors of deleted nodes that were made for them, as long as nothing else is in them.
+
+        So it does with the nodes that this run emptied.
+        """
         paths = {path for entity, tidy in self._tidied.items() if self._results[entity].error is None for path in tidy}
         for path in sorted(paths, key=len, reverse=True):
             try:
                 node = self._read_nodes(session, [path], fresh=True).get(path)
-                if node is not None and not node.children and not node.data:
+                own = node is not None and self._emptied.get(path) == (node.version, node.data)
+                if node is not None and not node.children and (own or not node.data):
                     list(session.commit([[session.operations.delete(path, node.version)]], 1))
             except KquotaError:
                 return  # they harm nobody

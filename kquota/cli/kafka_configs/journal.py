@@ -10,7 +10,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.cli.kafka_configs.failures import Failure
@@ -65,11 +64,11 @@ class _Record:
             return
         # Whatever is wrong with the journal: Kafka's tool would make the change.
         with contextlib.suppress(Exception):
-            from kquota.cli.params import journal_folder
             from kquota.core.plan import Change, Plan
             from kquota.documents.journal import Journal
+            from kquota.state import journal_folder
 
-            self._journal = Journal(Path(os.environ.get("KQUOTA_JOURNAL") or journal_folder()))
+            self._journal = Journal(journal_folder())
             plan = Plan((Change(entity, before, after, relative=True),))
             self._entry = self._journal.begin(plan, cluster=self._cluster, command="kafka-configs", now=_now())
 

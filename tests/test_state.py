@@ -1,0 +1,41 @@
+"""The folder of the state, with a home and without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kquota.backends.kafka.turns import Turns
+from kquota.cli import history
+from kquota.errors import InputError
+from kquota.state import journal_folder, state_folder
+
+
+def test_relative_folders_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the XDG specification has it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for state, base in (("here", tmp_path / ".local/state"), ("/state", Path("/state"))):
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        assert state_folder("locks", "KQUOTA_LOCKS") == base / "kquota" / "locks"
+
+
+def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of a container without an entry in its passwd file."""
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("KQUOTA_JOURNAL", "KQUOTA_LOCKS", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    with pytest.raises(InputError) as refused:
+        journal_folder()
+    assert "KQUOTA_JOURNAL" in str(refused.value.hint)
+    done = CliRunner().invoke(history.command, [])
+    assert isinstance(done.exception, InputError)
+    with Turns(lambda: "cluster").alone():
+        pass
+    monkeypatch.setenv("KQUOTA_JOURNAL", "/somewhere")
+    assert journal_folder() == Path("/somewhere")
