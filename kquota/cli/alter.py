@@ -221,10 +221,14 @@ def carry_out(
 
 
 def _note_way_back(altered: Altered) -> None:
-    if altered.entries:
+    made = [result for result in altered.results if result.error is None]
+    lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
+    if lost:
+        note(f"'kquota undo' does not restore what was no value: {', '.join(lost)}")
+    if altered.entries and (altered.plan is None or altered.plan.inverse):
         commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
-    elif any(result.blind and result.error is None for result in altered.results):
+    elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")
 
 
