@@ -110,7 +110,7 @@ class _Trial:
     period: tuple[int, int]
     ungoverned: int = 0
     judged: list[tuple[QuotaKey, _Judgement]] = field(default_factory=list)
-    """All that was found, also what is told in one row with something else."""
+    """Every finding, also those that share a row with another one."""
 
     def __post_init__(self) -> None:
         keys = {key for key, _, _ in self.accounts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _DAYS_FROM = 7 * 24
-"""So many hours and more are told in days."""
+"""From so many hours on, a length of time is shown in days."""
 
 
 def duration(milliseconds: int) -> str:

@@ -25,7 +25,7 @@ _MOST: Final = 1 << 16
 
 
 class Expression:
-    """An expression that matches a whole name. Raises InputError for what is none, or cannot be bounded."""
+    """An expression that matches a whole name. Raises InputError for a malformed expression, or one without a bound."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern

@@ -180,7 +180,7 @@ def module(dialect: str) -> ModuleType:
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
-    """The batches, the samples, or what is told of topics and connections, of one split; the tally gets the rest.
+    """The batches, the samples, or the facts about topics and connections, of one split; the tally gets the rest.
 
     Raises UnreadableFile.
     """

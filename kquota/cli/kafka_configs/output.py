@@ -1,6 +1,6 @@
 """Printing as Java's PrintStream does: a stream that is closed or full takes nothing and is no error.
 
-Kafka's tool does what it is told, whoever reads its output; its exit code says whether that was done.
+Kafka's tool makes its changes whoever reads its output. Its exit code says whether they were made.
 """
 
 from __future__ import annotations
