@@ -150,6 +150,8 @@ def test_nobody_is_asked_where_there_is_no_stdin(shell: Shell) -> None:
 class Signalled(MemoryBackend):
     """Has the process asked to end, so often, while it writes the batch of that number."""
 
+    cluster_address = "zookeeper://nowhere:2181"
+
     def __init__(self, number: int, at: int = 1, times: int = 1) -> None:
         entities = {Entity(user=f"user-{number:04}"): {KEY: 1000} for number in range(0, COUNT, 2)}
         super().__init__(QuotaSnapshot(entities))
@@ -157,6 +159,9 @@ class Signalled(MemoryBackend):
         self.signal, self.at, self.times = number, at, times
         self.batches = 0
         self.broken: Exception | None = None
+
+    def cluster_id(self) -> None:
+        """None: no cluster has it."""
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         results = super().alter(alterations, validate_only=validate_only)
