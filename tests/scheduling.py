@@ -48,6 +48,8 @@ LONG: Sequence[str] = (
     "Spark",
     "a broker in ZooKeeper mode",
     "a secured cluster",
+    "tests/faults/test_kills.py",
+    "tests/faults/test_races.py",
     "tests/test_kafka_configs.py",
     "tests/cli/test_completion.py",
     "tests/test_examples.py",
