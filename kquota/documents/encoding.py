@@ -476,7 +476,7 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 def _json_children(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
-    """(key or index, where it begins, where its value begins) of what is in the object or list that begins there.
+    """(key or index, its start, the start of its value) of each entry in the object or list that begins there.
 
     Values are skipped by the C parser. Raises ValueError, IndexError and RecursionError for what is no JSON.
     """
@@ -540,7 +540,7 @@ _LONG = 1_000
 
 
 def _suspects(data: Document, rules: Mapping[str, Any]) -> tuple[Document, dict[str, list[int]]]:
-    """The document with long lists cut down to an item that does not fit, and the indexes of what is left of each."""
+    """The document with each long list cut down to one item that does not fit, and the indexes of the items kept."""
     from kquota.documents.fits import compiled
 
     few, numbers = dict(data), {}

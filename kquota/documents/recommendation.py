@@ -157,7 +157,7 @@ def _three(number: float) -> str:
 
 
 def interval(quota: Recommendation) -> str:
-    """The confidence interval of what is needed; an end that the data do not tell makes it open."""
+    """The confidence interval of the need. The interval is open where the data do not bound it."""
     low, high = (None if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
     if low is None and high is None:
         return "too little data for an interval"

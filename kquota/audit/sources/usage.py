@@ -638,7 +638,7 @@ def _epoch_ms(array: pa.Array) -> pa.Array:
 
 
 _MISSING, _NOT_TEXT = -1, -2
-"""The codes of what is null, and of bytes that are not UTF-8."""
+"""The codes of a null, and of bytes that are not UTF-8."""
 
 
 def _texts(array: pa.Array, source: str, name: str) -> Column:
