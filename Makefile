@@ -71,7 +71,7 @@ nightly: maven env
 	RACE_ROUNDS=10 KILL_EVERY=1 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py
 
 generate: env
-	$(BIN)/python -m tests.generate
+	$(BIN)/python -m tools.generate
 
 # Who wants nothing else needs no Java and no Spark: pip is all that it takes.
 zipapp: python

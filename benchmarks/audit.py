@@ -29,7 +29,7 @@ from kquota.audit import local, spark
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 
 
 class Meter:

@@ -28,10 +28,10 @@ from kquota.audit import sources
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.pack import Packer
 from kquota.audit.sources import ReadSettings, Split, plan_splits
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 QUOTAS = QuotaSnapshot(
     {

@@ -16,9 +16,9 @@ from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.entity import DEFAULT
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _APIS = {QuotaKey.PRODUCER_BYTE_RATE: "produce", QuotaKey.CONSUMER_BYTE_RATE: "fetch"}
 _LEVELS = (("u", "c"), ("u", "*"), ("u", ""), ("*", "c"), ("*", "*"), ("*", ""), ("", "c"), ("", "*"))

@@ -16,10 +16,10 @@ import sys
 import time
 
 from kquota.core.enforcement import Generation, Mode, kernel
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import Client, Workload, simulate
-from kquota.core.snapshot import QuotaSnapshot
 
 MINUTE_MS = 60_000
 

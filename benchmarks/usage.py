@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 USERS, CLIENTS, BROKERS = 2_000, 5_000, 3
 _START_MS = 1_700_000_000_000

@@ -21,9 +21,9 @@ from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.limits import ENTITIES_PER_TRANSACTION, WINDOW
 from kquota.backends.zookeeper.multiread import GET_DATA, MultiRead, requests_of
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.sandbox import Sandbox
 
 TIERS = 20

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from kquota.backends.tls import Tls
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.changes import apply, plan, undo
-    from kquota.core.alteration import Alteration, AlterResult
-    from kquota.core.entity import DEFAULT, Entity, EntityType
-    from kquota.core.filter import ANY, QuotaFilter
-    from kquota.core.plan import Change, Objection, Plan
-    from kquota.core.quota import QuotaKey
-    from kquota.core.report import ApplyReport
-    from kquota.core.resolver import Resolution, resolve
-    from kquota.core.review import Guards
-    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.change.plan import Change, Objection, Plan
+    from kquota.core.change.report import ApplyReport
+    from kquota.core.change.review import Guards
+    from kquota.core.quotas.alteration import Alteration, AlterResult
+    from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+    from kquota.core.quotas.filter import ANY, QuotaFilter
+    from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.resolve.resolver import Resolution, resolve
     from kquota.errors import (
         Conflict,
         InputError,
@@ -87,15 +87,15 @@ _HOMES = {
     "kquota.backends.tls": ("Tls",),
     "kquota.backends.zookeeper": ("ZooKeeperSecurity",),
     "kquota.changes": ("apply", "plan", "undo"),
-    "kquota.core.alteration": ("AlterResult", "Alteration"),
-    "kquota.core.entity": ("DEFAULT", "Entity", "EntityType"),
-    "kquota.core.filter": ("ANY", "QuotaFilter"),
-    "kquota.core.plan": ("Change", "Objection", "Plan"),
-    "kquota.core.quota": ("QuotaKey",),
-    "kquota.core.report": ("ApplyReport",),
-    "kquota.core.resolver": ("Resolution", "resolve"),
-    "kquota.core.review": ("Guards",),
-    "kquota.core.snapshot": ("QuotaSnapshot",),
+    "kquota.core.quotas.alteration": ("AlterResult", "Alteration"),
+    "kquota.core.quotas.entity": ("DEFAULT", "Entity", "EntityType"),
+    "kquota.core.quotas.filter": ("ANY", "QuotaFilter"),
+    "kquota.core.change.plan": ("Change", "Objection", "Plan"),
+    "kquota.core.quotas.quota": ("QuotaKey",),
+    "kquota.core.change.report": ("ApplyReport",),
+    "kquota.core.resolve.resolver": ("Resolution", "resolve"),
+    "kquota.core.change.review": ("Guards",),
+    "kquota.core.quotas.snapshot": ("QuotaSnapshot",),
 }
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from kquota import reconcile
 from kquota.backends import QuotaBackend, cluster_of, describe_entities
-from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import Entity
-from kquota.core.plan import Change, Cluster, Plan, plan_of
-from kquota.core.plan import plan as core_plan
-from kquota.core.quota import QuotaKey
-from kquota.core.report import ApplyReport
-from kquota.core.review import UNSEEN, Guards, freezes, gravest_first, of_names, related, standing, with_review
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.change.plan import Change, Cluster, Plan, plan_of
+from kquota.core.change.plan import plan as core_plan
+from kquota.core.change.report import ApplyReport
+from kquota.core.change.review import UNSEEN, Guards, freezes, gravest_first, of_names, related, standing, with_review
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from kquota.backends import QuotaBackend, WritesAlone, describe_entities
-from kquota.core.alteration import AlterResult
-from kquota.core.entity import Entity
-from kquota.core.plan import Change, Plan, still_due
-from kquota.core.report import ApplyReport
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Change, Plan, still_due
+from kquota.core.change.report import ApplyReport
+from kquota.core.quotas.alteration import AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Uncertain
 

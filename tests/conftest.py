@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
+from kquota.core.quotas.alteration import Alteration
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
-from tests.browser import Browser
-from tests.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
-from tests.warm import Forks
+from tests.support.browser import Browser
+from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
+from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()

@@ -13,9 +13,9 @@ import kquota
 from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
 from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
-from kquota.core.alteration import AlterResult
-from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import AlterResult
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, KquotaError, Locked, Rejected, Unreachable
 

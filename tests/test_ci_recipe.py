@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv, parquet
 from ruamel.yaml import YAML
 
-from tests import examples
+from tests.support import examples
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = """\

@@ -30,19 +30,19 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends import QuotaBackend, connect
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import Values
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Values
 from kquota.documents.config import read_config
 from kquota.documents.quotas import read_quota_file, read_quotas
 from kquota.documents.workload import read_workload
 from kquota.sandbox import Sandbox
-from tests import examples
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
+from tests.support import examples
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = RECORDED.parent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import generate
+from tools import generate
 
 
 @pytest.mark.parametrize("path", sorted(generate.files()), ids=lambda path: Path(path).name)

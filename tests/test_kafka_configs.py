@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import kafka_configs as runner
+from tests.support import kafka_configs as runner
 
 RECORDED = Path(__file__).with_name("vectors") / "kafka_configs.json"
 WARNING = (

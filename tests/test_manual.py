@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli.help import TOPICS
+from kquota.cli.commands.help import TOPICS
 from kquota.cli.main import COMMANDS
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.config import read_config
 from kquota.documents.encoding import Document, schema
 from kquota.documents.quotas import read_quota_file

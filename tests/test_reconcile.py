@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from kquota import reconcile
 from kquota.backends import QuotaBackend, connect
 from kquota.backends.memory import MemoryBackend
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.plan import Change, Plan, plan
-from kquota.core.quota import QuotaKey
-from kquota.core.report import ApplyReport
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Change, Plan, plan
+from kquota.core.change.report import ApplyReport
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Uncertain
 from kquota.reconcile import apply

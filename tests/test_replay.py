@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kquota.core.enforcement import Mode, kernel
-from tests.replay import main, replay_document
+from tests.support.replay import main, replay_document
 
 VECTORS = sorted(Path(__file__).with_name("vectors").glob("enforcement_*.json"))
 

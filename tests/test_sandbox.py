@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kquota import sandbox
-from kquota.cli.sandbox import command
+from kquota.cli.commands.sandbox import command
 from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import Sandbox
 

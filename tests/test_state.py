@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kquota.backends.kafka.turns import Turns
-from kquota.cli import history
+from kquota.cli.commands import history
 from kquota.errors import InputError
 from kquota.state import journal_folder, state_folder
 

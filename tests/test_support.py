@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.nodes import new_cluster_id
-from tests.processes import free_ports
-from tests.scheduling import LONG, UNITS, WITH_SERVERS, unit_of
-from tests.warm import Forks
+from tests.support.processes import free_ports
+from tests.support.scheduling import LONG, UNITS, WITH_SERVERS, unit_of
+from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,7 +29,7 @@ def test_no_cluster_id_is_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -
 def test_free_ports_are_reserved_between_processes() -> None:
     """Also while no server listens there; the ports of connections (`ip_local_port_range`) are left alone."""
     mine = free_ports(20)
-    script = f"from tests import processes; processes._PORTS = {mine[:-1]}; print(processes.free_ports(1))"
+    script = f"from tests.support import processes; processes._PORTS = {mine[:-1]}; print(processes.free_ports(1))"
     other = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert len({*mine, *free_ports(20)}) == 40
     assert max(mine) < 32_768

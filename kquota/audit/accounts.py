@@ -14,7 +14,7 @@ import numpy as np
 
 from kquota.audit.batch import Int64s
 from kquota.audit.samples import Float64s, Nature, Samples, Series
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 THROTTLE_SEEN_MS = 30_000
 """How long a throttle shows in `throttle-time`: the mean of two samples of 30 s, unless `metrics.sample.window.ms` is

@@ -22,11 +22,11 @@ from kquota.audit.samples import Samples
 from kquota.audit.segment import CHARGED_KEYS
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, plan_splits, read
-from kquota.core.closed_loop import Closed, ClosedLoop, CounterName
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.sensors import FetchSensor, ProduceSensor, RequestSensor, fetch_with_request
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver
+from kquota.core.findings.closed_loop import Closed, ClosedLoop, CounterName
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
 MAX_EVENTS = 5_000_000

@@ -3,8 +3,8 @@
 The time of a counter is cut into the brokers' samples (`quota.window.size.seconds`, one second unless configured);
 "seconds" in what follows. A second counts when there is a request in it, or when the client was muted all through it.
 A counter that has no limit is measured: its seconds go by the highest rate observed in them into bins of one percent
-(`kquota.core.demand`), each as what was wanted, or as a lower bound where requests were held back in the time that the
-rate looks back over.
+(`kquota.core.findings.demand`), each as what was wanted, or as a lower bound where requests were held back in the time
+that the rate looks back over.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.core.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.check import UNLIMITED
+from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate
 
 if TYPE_CHECKING:
     from kquota.audit.replay import Part
@@ -257,7 +257,7 @@ def _requests(part: Part, owners: Int64s, rows: Int64s) -> Int64s:
 
 
 def _bins(rates: Any) -> Int64s:
-    """`kquota.core.demand.bin_of` of each."""
+    """`kquota.core.findings.demand.bin_of` of each."""
     with np.errstate(divide="ignore"):
         bins = np.ceil(np.log(rates) / math.log1p(BIN_WIDTH))
     numbers: Int64s = np.maximum(bins, NOTHING).astype(np.int64)

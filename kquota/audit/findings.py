@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import QuotaVerdict, Verdict
+from kquota.core.findings.verdicts import QuotaVerdict, Verdict
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.demand import Measured
     from kquota.audit.segment import CounterRef
     from kquota.audit.timeline import Timeline
-    from kquota.core.closed_loop import ClosedLoop
+    from kquota.core.findings.closed_loop import ClosedLoop
 
 
 class Basis(enum.Enum):

@@ -24,10 +24,10 @@ from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
 from kquota.audit.findings import SCHEMA, Basis
 from kquota.audit.samples import Float64s, Samples
 from kquota.audit.settings import AuditSettings
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolution, Resolver, Sensor, encode_user
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.verdicts import Governed, Verdict
+from kquota.core.findings.verdicts import Governed, Verdict
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolution, Resolver, Sensor, encode_user
 
 _COARSER = "the series adds up several counters"
 _SHARED = "the series is a part of counters that others share"

@@ -17,11 +17,11 @@ from kquota.audit.batch import CONNECT, MUTATION, OTHER, UNKNOWN, Batch, Bools, 
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
 from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver, resolve_ip
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver, resolve_ip
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1

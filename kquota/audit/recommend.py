@@ -18,10 +18,8 @@ from kquota.audit.demand import Measured, Question
 from kquota.audit.findings import AuditResult, Basis
 from kquota.audit.segment import KEYS, CounterRef
 from kquota.audit.settings import AuditSettings, Together
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.recommendation import (
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.recommendation import (
     Policy,
     Recommendation,
     Recommendations,
@@ -31,8 +29,10 @@ from kquota.core.recommendation import (
     recommend_default,
     unlimited,
 )
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.verdicts import Verdict
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 MEASURABLE = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)

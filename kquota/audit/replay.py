@@ -27,8 +27,8 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import Governed, Verdict
+from kquota.core.findings.verdicts import Governed, Verdict
+from kquota.core.quotas.quota import QuotaKey
 
 FLUSH_ROWS = 2_000_000
 """How many events wait before those that can be replayed are; some 60 bytes each."""

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kquota.audit.batch import Int64s
-from kquota.core.history import EARLIEST_MS, LATEST_MS
-from kquota.core.quota import QuotaKey
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.quotas.quota import QuotaKey
 
 Float64s = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import CONNECT, FETCH, MUTATION, PRODUCE, Bools, Column, Int64s
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 CHARGED_KEYS = {
     PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,

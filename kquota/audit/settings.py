@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kquota.audit.demand import Question
 from kquota.audit.sources import ReadSettings
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.history import QuotaHistory
 
 
 class Together(enum.Enum):

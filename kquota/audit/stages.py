@@ -30,7 +30,7 @@ from kquota.audit.sources import Piece, Split, hidden, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
-from kquota.core.verdicts import Governed, Governing, gather, verdicts
+from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
 from kquota.errors import InputError
 
 _MEASURED, _GOVERNING, _NOTED = "measured", "governing", "noted"

@@ -17,7 +17,7 @@ from kquota.audit.batch import Int64s
 from kquota.audit.findings import ordered
 from kquota.audit.replay import Part
 from kquota.audit.segment import CounterRef
-from kquota.core.verdicts import Verdict
+from kquota.core.findings.verdicts import Verdict
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor): which row of the findings."""

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from kquota.audit.findings import AuditResult, Basis
 from kquota.audit.settings import AuditSettings
-from kquota.core import whatif
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver, encode_user, resolve_ip
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.verdicts import Verdict
-from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings import whatif
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver, encode_user, resolve_ip
 
 _Client: TypeAlias = tuple[str, str | None, str | None]
 """(key, user, client-id); None for all of them, behind a counter of samples."""

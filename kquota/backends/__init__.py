@@ -10,17 +10,17 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
 
-from kquota.core.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
-    from kquota.core.alteration import Alteration, AlterResult
-    from kquota.core.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
-    from kquota.core.entity import Entity
-    from kquota.core.plan import Change, Cluster
-    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
+    from kquota.core.change.plan import Change, Cluster
+    from kquota.core.quotas.alteration import Alteration, AlterResult
+    from kquota.core.quotas.entity import Entity
+    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
 class ClosesOnExit:
@@ -161,7 +161,7 @@ _EXACT = 24
 
 def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> QuotaSnapshot:
     """The quotas of these entities, and of others where that is cheaper. Raises what `QuotaBackend.describe` raises."""
-    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.quotas.snapshot import QuotaSnapshot
 
     wanted = list(dict.fromkeys(entities))
     if len(wanted) > _EXACT:
@@ -175,7 +175,7 @@ def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> Quot
 
 def cluster_of(backend: QuotaBackend) -> Cluster | None:
     """Which cluster a backend works on; None for one that is in no place. Raises Unreachable."""
-    from kquota.core.plan import Cluster
+    from kquota.core.change.plan import Cluster
 
     return Cluster(backend.cluster_address, backend.cluster_id()) if isinstance(backend, KnowsCluster) else None
 

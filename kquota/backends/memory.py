@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kquota.backends import ClosesOnExit
-from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import Entity
-from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
 
 

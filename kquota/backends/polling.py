@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from kquota.backends import QuotaBackend
-from kquota.core.plan import Change, plan
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Change, plan
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
 class PollingWatch:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from kquota.backends.clientprops import read_properties
-from kquota.core.broker import CALLBACK, is_rate
+from kquota.core.change.broker import CALLBACK, is_rate
 from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.quota import INT_MAX, LONG_MAX
-from kquota.core.settings import BrokerSettings
-from kquota.core.snapshot import Problem
-from kquota.core.static import STATIC_CONFIGS, StaticQuotas
-from kquota.core.version import CONNECTION_RATES, CONTROLLER_WINDOWS, Version, format_version
+from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.quotas.quota import INT_MAX, LONG_MAX
+from kquota.core.quotas.snapshot import Problem
+from kquota.core.quotas.static import STATIC_CONFIGS, StaticQuotas
+from kquota.core.quotas.version import CONNECTION_RATES, CONTROLLER_WINDOWS, Version, format_version
 from kquota.errors import InputError
 
 _CONNECTION_RATE: Final = "max.connection.creation.rate"

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quota import QuotaKey, Value, format_value, parse_stored
-from kquota.core.resolver import encode_user
-from kquota.core.snapshot import Problem, Values
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_stored
+from kquota.core.quotas.snapshot import Problem, Values
+from kquota.core.resolve.resolver import encode_user
 from kquota.errors import InputError, Rejected
 
 CONFIG = "/config"

@@ -9,7 +9,7 @@ import click
 
 from kquota.cli import consent, session
 from kquota.cli.streams import note, say
-from kquota.core.broker import (
+from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
     BrokerAlterResult,

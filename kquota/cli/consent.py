@@ -17,7 +17,7 @@ from kquota.errors import Refused
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
-    from kquota.core.plan import Objection, Plan
+    from kquota.core.change.plan import Objection, Plan
 
 _MOST_OF_A_KIND = 5
 """More lines of a kind would bury the other kinds."""
@@ -42,8 +42,8 @@ def announce(objections: Iterable[Objection]) -> None:
 
     What lint warns of is advice, which `--quiet` does without.
     """
-    from kquota.core.plan import Severity
-    from kquota.core.review import SHORT_FREEZE, UNSEEN
+    from kquota.core.change.plan import Severity
+    from kquota.core.change.review import SHORT_FREEZE, UNSEEN
 
     said = [
         each
@@ -60,8 +60,8 @@ def announce(objections: Iterable[Objection]) -> None:
 
 def foretell(objections: Iterable[Objection]) -> None:
     """Says of a plan what apply will ask about or refuse, and short freezes; other warnings are lint's to say."""
-    from kquota.core.plan import Severity
-    from kquota.core.review import SHORT_FREEZE
+    from kquota.core.change.plan import Severity
+    from kquota.core.change.review import SHORT_FREEZE
 
     words = {
         Severity.REFUSAL: "apply will refuse this: ",
@@ -74,7 +74,7 @@ def foretell(objections: Iterable[Objection]) -> None:
 
 def refuse(objections: Sequence[Objection], *, force: bool) -> None:
     """Raises Refused for a refusal without `force`."""
-    from kquota.core.review import standing
+    from kquota.core.change.review import standing
 
     refusals = standing(objections, yes=True, force=force)
     if refusals:
@@ -87,7 +87,7 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
     Raises Refused for a refusal without `force`. A question is asked on a terminal unless `yes` or `force` answers it;
     with no `question` it is left to the caller to ask.
     """
-    from kquota.core.review import standing
+    from kquota.core.change.review import standing
 
     refuse(objections, force=force)
     questions = standing(objections, yes=yes, force=force) if question else ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kquota.cli.resolve import limit_text, on_brokers, source
+from kquota.cli.commands.resolve import limit_text, on_brokers, source
 from kquota.cli.tree import Branch, print_tree
-from kquota.core.caveat import Caveat
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolution
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.caveat import Caveat
+from kquota.core.resolve.resolver import Resolution
 
 
 def print_explanation(

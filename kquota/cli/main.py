@@ -49,12 +49,12 @@ COMMANDS = {
     "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
 }
 
-_MODULES = {"import": "import_"}
-"""Where the module cannot have the command's name."""
+_MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
+"""Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
 
 
 class LazyGroup(click.Group):
-    """A group whose subcommands live in a module each, imported on use: `kquota.cli.<name>` holds `command`."""
+    """A group whose subcommands are imported on use: `kquota.cli.commands.<name>` holds `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -62,8 +62,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        command: click.Command = importlib.import_module(f"kquota.cli.{module}").command
+        module = _MODULES.get(cmd_name, f"kquota.cli.commands.{cmd_name}")
+        command: click.Command = importlib.import_module(module).command
         # Kafka's own command line is taken as it is.
         return command if cmd_name == "kafka-configs" else with_global_options(command)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import click
 
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.filter import ANY, Match, QuotaFilter
-from kquota.core.filter import Any as AnyName
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.filter import ANY, Match, QuotaFilter
+from kquota.core.quotas.filter import Any as AnyName
 
 if TYPE_CHECKING:
-    from kquota.core.broker import Broker
+    from kquota.core.change.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -172,7 +172,7 @@ def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | 
     """
     if not _names_brokers(options):
         return None
-    from kquota.core.broker import parse_broker
+    from kquota.core.change.broker import parse_broker
 
     types: tuple[str, ...] = options["entity_types"]
     names: list[Name] = click.get_current_context().meta.get(_ORDER, [])

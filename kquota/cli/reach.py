@@ -10,14 +10,14 @@ from typing import TextIO
 
 import click
 
-from kquota.cli.resolve import limit_text, source
+from kquota.cli.commands.resolve import limit_text, source
 from kquota.cli.streams import note
 from kquota.cli.text import entity_text
-from kquota.core.entity import Entity
-from kquota.core.reach import OTHER, Client, ClientName, Reach
-from kquota.core.resolver import Resolution
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.static import StaticQuotas
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.static import StaticQuotas
+from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach
+from kquota.core.resolve.resolver import Resolution
 from kquota.errors import InputError, Refused
 
 Resolved = tuple[Client, tuple[Resolution, ...]]

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
-    from kquota.core.broker import BrokerSnapshot
-    from kquota.core.entity import Entity, EntityType
-    from kquota.core.filter import QuotaFilter
-    from kquota.core.history import QuotaHistory
-    from kquota.core.plan import Cluster
-    from kquota.core.quota import QuotaKey
-    from kquota.core.settings import BrokerSettings
-    from kquota.core.snapshot import Ignored, Problem, QuotaSnapshot
+    from kquota.core.change.broker import BrokerSnapshot
+    from kquota.core.change.history import QuotaHistory
+    from kquota.core.change.plan import Cluster
+    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.quotas.entity import Entity, EntityType
+    from kquota.core.quotas.filter import QuotaFilter
+    from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
 
 
@@ -203,7 +203,7 @@ def load_history(options: dict[str, Any], *, only_a_file: bool = True) -> QuotaH
 
     `only_a_file`: whether a cluster must not be given beside the file.
     """
-    from kquota.core.history import QuotaHistory
+    from kquota.core.change.history import QuotaHistory
 
     file: Path | None = options["quotas"]
     folder: Path | None = options["quotas_journal"]
@@ -274,7 +274,7 @@ def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
 
     Its problems become warnings on stderr.
     """
-    from kquota.core.version import parse_version
+    from kquota.core.quotas.version import parse_version
 
     version = parse_version(options["kafka_version"])
     file: Path | None = options["server_properties"]
@@ -291,9 +291,9 @@ def enforced_by_brokers(
     options: dict[str, Any], settings: BrokerSettings | None = None
 ) -> Callable[[QuotaSnapshot], QuotaSnapshot]:
     """Makes of quotas the part that brokers of `--kafka-version` enforce; with settings, their static defaults too."""
-    from kquota.core.enforced import enforced
-    from kquota.core.static import NO_STATIC_QUOTAS
-    from kquota.core.version import parse_version
+    from kquota.core.quotas.enforced import enforced
+    from kquota.core.quotas.static import NO_STATIC_QUOTAS
+    from kquota.core.quotas.version import parse_version
 
     version = parse_version(options["kafka_version"])
     static = NO_STATIC_QUOTAS if settings is None else settings.static
@@ -302,7 +302,7 @@ def enforced_by_brokers(
 
 def warn_approximations(kafka_version: str) -> None:
     """Says what brokers of that version do otherwise than is computed here, a line each on stderr."""
-    from kquota.core.version import approximations, format_version, parse_version
+    from kquota.core.quotas.version import approximations, format_version, parse_version
 
     version = parse_version(kafka_version)
     for text in approximations(version):
@@ -361,7 +361,7 @@ def _warn(problems: Iterable[Problem]) -> None:
 
 def warn_misnomers(names: Mapping[EntityType, object]) -> None:
     """Names that hardly any client has, a line each on stderr."""
-    from kquota.core.misnomer import doubt, misnomer
+    from kquota.core.change.misnomer import doubt, misnomer
 
     for entity_type, name in names.items():
         reason = misnomer(entity_type, name) or doubt(entity_type, name) if isinstance(name, str) else None

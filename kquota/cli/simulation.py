@@ -149,7 +149,7 @@ def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
 
 def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None:
     from kquota.cli.text import Column, clock, duration, print_table, range_text, rate_text, short_unit
-    from kquota.core.quota import QuotaKey
+    from kquota.core.quotas.quota import QuotaKey
 
     def limit_of(counter: CounterResult) -> tuple[str, ...]:
         unit = short_unit(counter.key.unit)

@@ -13,7 +13,7 @@ import click
 
 from kquota.cli.streams import coloured, console
 from kquota.core.duration import duration as _duration
-from kquota.core.entity import Entity, EntityType, Name
+from kquota.core.quotas.entity import Entity, EntityType, Name
 
 if TYPE_CHECKING:
     from kquota.core.simulation import CounterResult
@@ -236,7 +236,7 @@ def clock(milliseconds: int) -> str:
 
 def counter_title(counter: CounterResult) -> str:
     """Which counter a picture shows: its key, whose it is, where, and what its axis counts."""
-    from kquota.core.quota import QuotaKey
+    from kquota.core.quotas.quota import QuotaKey
 
     sensor = counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else str(counter.sensor)
     return f"{counter.key}  {safe(sensor)}  {safe(counter.broker)}  ({counter.key.unit})"

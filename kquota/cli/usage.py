@@ -13,7 +13,7 @@ from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
-    from kquota.core.history import QuotaHistory
+    from kquota.core.change.history import QuotaHistory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -159,7 +159,7 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
             f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
         ) from None
     from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.version import parse_version
+    from kquota.core.quotas.version import parse_version
 
     generation = Generation.for_version(options["kafka_version"])
     broker = session.load_broker_settings(options)

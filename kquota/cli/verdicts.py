@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import QuotaVerdict, Verdict, of
+from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
+from kquota.core.quotas.quota import QuotaKey
 
 _NAMED = 5
 """Quotas that a line names."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.streams import warn
-from kquota.core.quota import humanize
-from kquota.core.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.core.quotas.quota import humanize
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult
-    from kquota.core.snapshot import QuotaSnapshot
+    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _STYLES = {
     Outcome.NEWLY_THROTTLED: "red",
@@ -76,9 +76,9 @@ def replay(
     """
     from kquota.cli import auditing, session
     from kquota.cli.text import many
+    from kquota.core.change.history import QuotaHistory
     from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.history import QuotaHistory
-    from kquota.core.version import parse_version
+    from kquota.core.quotas.version import parse_version
 
     try:
         from kquota.audit.settings import AuditSettings

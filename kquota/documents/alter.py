@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kquota.core.alteration import AlterResult
-from kquota.core.plan import Cluster, Objection
+from kquota.core.change.plan import Cluster, Objection
+from kquota.core.quotas.alteration import AlterResult
 from kquota.documents.encoding import Document
 from kquota.documents.plan import objection_document
 from kquota.documents.quotas import entity_document, values_document

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kquota.core.plan import Plan
-from kquota.core.report import ApplyReport
+from kquota.core.change.plan import Plan
+from kquota.core.change.report import ApplyReport
 from kquota.documents.encoding import Document
 from kquota.documents.plan import objection_document
 from kquota.documents.quotas import entity_document

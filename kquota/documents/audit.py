@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, share_of_limit
-from kquota.core.resolver import Level
-from kquota.core.verdicts import QuotaVerdict
-from kquota.core.whatif import Comparison
+from kquota.core.findings.verdicts import QuotaVerdict
+from kquota.core.findings.whatif import Comparison
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, share_of_limit
+from kquota.core.resolve.resolver import Level
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
 from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
-    from kquota.core.closed_loop import ClosedLoop
+    from kquota.core.findings.closed_loop import ClosedLoop
 
 
 def audit_document(

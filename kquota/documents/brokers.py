@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kquota.core.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
-from kquota.core.entity import DEFAULT
+from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
+from kquota.core.quotas.entity import DEFAULT
 from kquota.documents.encoding import Document
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kquota.core.reach import Client
+from kquota.core.resolve.reach import Client
 from kquota.errors import InputError
 
 _COLUMNS: Final = {"user": "user", "client_id": "client_id", "client-id": "client_id", "ip": "ip"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kquota.core.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey, Value
+from kquota.core.quotas.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey, Value
 from kquota.documents.encoding import Document
 from kquota.errors import InputError
 

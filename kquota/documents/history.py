@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kquota.core.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
-from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.journal import Entry
 from kquota.documents.quotas import quotas_document, quotas_of, read_quotas

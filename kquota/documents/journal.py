@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kquota.core.entity import Entity
-from kquota.core.plan import Cluster, Plan
-from kquota.core.report import Outcome
+from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.report import Outcome
+from kquota.core.quotas.entity import Entity
 from kquota.documents.encoding import Document, Located, to_json, write_text
 from kquota.documents.plan import plan_document, plan_of
 from kquota.documents.quotas import entity_document as plain_entity

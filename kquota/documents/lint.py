@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kquota.core.entity import Entity
-from kquota.core.lint import RULES, Finding, Severity
+from kquota.core.change.lint import RULES, Finding, Severity
+from kquota.core.quotas.entity import Entity
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 

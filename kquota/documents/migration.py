@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
-from kquota.core.alteration import Alteration
-from kquota.core.migration import Finding
-from kquota.core.quota import format_value
+from kquota.core.change.migration import Finding
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.quota import format_value
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 

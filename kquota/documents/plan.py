@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kquota.core.entity import Entity
-from kquota.core.lint import Finding
-from kquota.core.plan import Action, Change, Cluster, Objection, Plan, Severity
-from kquota.core.quota import QuotaKey
-from kquota.core.whatif import Comparison
+from kquota.core.change.lint import Finding
+from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity
+from kquota.core.findings.whatif import Comparison
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.lint import finding_document
 from kquota.documents.quotas import entity_document, read_entity, read_values, values_document

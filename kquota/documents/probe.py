@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kquota.core.probe import Comparison, Limits, Probe, Throttling
-from kquota.core.resolver import Resolution
+from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
+from kquota.core.resolve.resolver import Resolution
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 

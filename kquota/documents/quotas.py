@@ -13,13 +13,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.expression import Expression
-from kquota.core.quota import LONG_MAX, QuotaKey, Value, canonical, check_value, format_number, humanize, parse_value
-from kquota.core.review import Guards
-from kquota.core.selector import Pattern, Selector
-from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.change.review import Guards
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.expression import Expression
+from kquota.core.quotas.quota import (
+    LONG_MAX,
+    QuotaKey,
+    Value,
+    canonical,
+    check_value,
+    format_number,
+    humanize,
+    parse_value,
+)
+from kquota.core.quotas.selector import Pattern, Selector
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, line_of, read_document, read_text, to_flow
 from kquota.errors import InputError

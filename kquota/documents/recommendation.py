@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from kquota.core.quota import QuotaKey, Value, humanize
-from kquota.core.recommendation import Basis, Change, Recommendation, Recommendations
+from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
+from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.documents.encoding import Document, to_flow
 from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
 from kquota.documents.verdicts import verdicts_document

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kquota.core.caveat import Caveat
-from kquota.core.entity import Entity
-from kquota.core.reach import OTHER, ClientName
-from kquota.core.resolver import Resolution
+from kquota.core.quotas.entity import Entity
+from kquota.core.resolve.caveat import Caveat
+from kquota.core.resolve.reach import OTHER, ClientName
+from kquota.core.resolve.resolver import Resolution
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 

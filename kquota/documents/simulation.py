@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kquota.core.enforcement import Generation
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.result import METRICS, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Brokers
 from kquota.documents.encoding import Document

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kquota.core.entity import Entity
-from kquota.core.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey
-from kquota.core.selector import selected
-from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey
+from kquota.core.quotas.selector import selected
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, read_document, read_raw_text
 from kquota.documents.quotas import Overlays, QuotaFile, entity_document, read_quota_file, value_text, writable

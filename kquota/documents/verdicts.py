@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.verdicts import QuotaVerdict, Verdict
+from kquota.core.findings.verdicts import QuotaVerdict, Verdict
+from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
 

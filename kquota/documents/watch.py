@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from kquota.core.plan import Change
-from kquota.core.quota import QuotaKey
+from kquota.core.change.plan import Change
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kquota.core.quota import QuotaKey
-from kquota.core.whatif import Comparison, Outcome, Standing
+from kquota.core.findings.whatif import Comparison, Outcome, Standing
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document, values_document
 from kquota.documents.verdicts import verdicts_document

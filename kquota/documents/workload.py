@@ -9,10 +9,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from kquota.core.alteration import Alteration
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.exempt import is_spared
-from kquota.core.quota import QuotaKey, Value, check_value, parse_value
+from kquota.core.enforcement.exempt import is_spared
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, parse_value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.version import NEWEST
 from kquota.core.simulation.workload import (
     FETCH_API,
     PRODUCE_API,
@@ -22,8 +24,6 @@ from kquota.core.simulation.workload import (
     Client,
     Workload,
 )
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.version import NEWEST
 from kquota.documents.encoding import Document, read_document
 from kquota.documents.quotas import quotas_of, read_entity
 from kquota.errors import InputError

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kquota.core.probe import Exchange
+from kquota.core.findings.probe import Exchange
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 from kquota.probe.load import Pace
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.connection import Connection, Deadline, Lost, reason_of
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.core.probe import Opening
+from kquota.core.findings.probe import Opening
 from kquota.errors import Unreachable
 from kquota.probe.load import Pace
 

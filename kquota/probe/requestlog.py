@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kquota.core.probe import Exchange
+from kquota.core.findings.probe import Exchange
 from kquota.errors import InputError
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import pyspark
 
-from tests.processes import Processes, free_ports
+from tests.support.processes import Processes, free_ports
 
 _START_TIMEOUT_S = 240.0
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"

@@ -20,7 +20,7 @@ from kquota.audit import spark
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from tests.audit import oracle
 from tests.audit.oracle import Event
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from kquota.audit import spark
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
 from kquota.audit.settings import AuditSettings
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST, Summary
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
 
 
 class Event(NamedTuple):

@@ -13,9 +13,9 @@ import pyarrow as pa
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.history import read_history
 from tests.brokers import accuracy
 

@@ -14,12 +14,12 @@ from kquota.audit.batch import FETCH, NO_CONNECTION, PRODUCE, UNKNOWN, Batch, Co
 from kquota.audit.closed_loop import record, replay
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings
-from kquota.core.closed_loop import Closed, ClosedLoop
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.sensors import FetchSensor, ProduceSensor
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.findings.closed_loop import Closed, ClosedLoop
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import recorded as logs
 from tests.brokers import accuracy

@@ -16,7 +16,7 @@ import pytest
 
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from tests.audit import driver, oracle
 from tests.audit.cluster import SparkCluster

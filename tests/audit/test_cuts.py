@@ -21,10 +21,10 @@ from kquota.audit import local, replay
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.request_lines import PARTITION, SHARED, asking, fetch, fields, line, share_fetch
 

@@ -31,10 +31,10 @@ from kquota.audit.sources.files import open_text
 from kquota.audit.sources.request_line import parse_line
 from kquota.audit.sources.unpacked import damage_of
 from kquota.audit.sources.usage import to_batches
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit.oracle import START_MS
 from tests.audit.request_lines import fields, line

@@ -13,7 +13,7 @@ import pytest
 
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events

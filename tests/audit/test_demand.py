@@ -20,16 +20,16 @@ from kquota.audit.recommend import together
 from kquota.audit.replay import Replay
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
-from kquota.core.demand import Cell, bin_of, estimate
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.check import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.recommendation import Scope, unlimited
-from kquota.core.resolver import Resolver
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.findings.demand import Cell, bin_of, estimate
+from kquota.core.findings.recommendation import Scope, unlimited
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
 

@@ -21,7 +21,7 @@ from kquota.audit import local
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, MissingDependency, Unreachable
 from tests.audit import oracle
@@ -96,7 +96,7 @@ UNGUARDED = """\
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from pathlib import Path
 

@@ -16,7 +16,7 @@ from kquota.audit import local, sources
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, files, plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.request_lines import fields, line

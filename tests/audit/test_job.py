@@ -25,11 +25,11 @@ from kquota.audit.findings import AuditResult
 from kquota.audit.pack import Packer
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.verdicts import Verdict
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.oracle import Event

@@ -19,12 +19,12 @@ from kquota.audit.judge import judge
 from kquota.audit.samples import Nature, Samples, Series
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Resolver
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
 from tests.core.enforcement.strategies import START
 

@@ -21,11 +21,11 @@ from kquota.audit.pack import Packer
 from kquota.audit.replay import Replay, find
 from kquota.audit.segment import Segment
 from kquota.audit.settings import AuditSettings
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 

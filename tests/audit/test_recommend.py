@@ -19,12 +19,12 @@ from kquota.audit.findings import AuditResult
 from kquota.audit.recommend import Wanted, recommendations
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ProduceSensor
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.recommendation import Basis, Change, Policy, Recommendation, Recommendations
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError
 from tests.audit import recorded

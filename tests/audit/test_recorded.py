@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit import oracle, recorded

@@ -8,10 +8,10 @@ from kquota.audit import local, sources
 from kquota.audit.batch import FETCH, PRODUCE, Batch, Exemption, Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit.request_lines import PARTITION, SHARED, compact, fetch, fields, line, share_fetch
 
 

@@ -16,7 +16,7 @@ from kquota.audit.sources import confluent_metrics as confluent
 from kquota.audit.sources import rpk_connections as rpk
 from kquota.audit.sources.files import File
 from kquota.audit.sources.series import of_labels, of_mbean
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 DATA = Path(__file__).parents[1] / "data" / "samples"
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

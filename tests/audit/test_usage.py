@@ -19,10 +19,10 @@ from kquota.audit import local
 from kquota.audit.batch import Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events

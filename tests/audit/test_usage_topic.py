@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, usage_topic
-from kquota.core.history import QuotaHistory
+from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events

@@ -26,15 +26,15 @@ from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.audit.whatif import compare
 from kquota.cli import verdicts as words
 from kquota.cli.main import cli
-from kquota.core.enforced import enforced
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, MutationSensor
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.exempt import EXEMPTIONS
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import Ignored, QuotaSnapshot
-from kquota.core.verdicts import Governed, QuotaVerdict, Verdict, verdicts
-from kquota.core.version import parse_version
+from kquota.core.enforcement.exempt import EXEMPTIONS
+from kquota.core.findings.verdicts import Governed, QuotaVerdict, Verdict, verdicts
+from kquota.core.quotas.enforced import enforced
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
+from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.quotas import quotas_document
 from tests.audit.request_lines import STAMP, fields

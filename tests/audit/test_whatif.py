@@ -13,11 +13,11 @@ from kquota.audit.findings import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.audit.whatif import compare
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.whatif import Comparison, Outcome, Standing
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.whatif import Comparison, Outcome, Standing
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.audit.test_pack_replay import audit

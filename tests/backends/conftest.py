@@ -17,12 +17,12 @@ from confluent_kafka.admin import (
 )
 
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
+from kquota.core.quotas.alteration import Alteration
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker, Listener, password_of
-from tests.certificates import Certificate, authority, keytool
-from tests.oauth import AuthorizationServer
-from tests.processes import free_ports
+from tests.support.certificates import Certificate, authority, keytool
+from tests.support.oauth import AuthorizationServer
+from tests.support.processes import free_ports
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

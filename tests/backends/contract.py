@@ -16,10 +16,10 @@ import pytest
 
 from kquota.backends import QuotaBackend
 from kquota.backends.znode import encode_config
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import ANY, Match, QuotaFilter
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import ANY, Match, QuotaFilter
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError, KquotaError
 from tests.backends.neighbours import Neighbour, ZooKeeperNeighbour
 

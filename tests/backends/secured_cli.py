@@ -16,7 +16,7 @@ from kquota.cli import main
 from tests.backends.conftest import JKS_KEY_PASSWORD, KEY_PASSWORD, STORE_PASSWORD
 from tests.brokers.kafka import password_of
 from tests.cli.conftest import Ran
-from tests.oauth import CLIENT_SECRET
+from tests.support.oauth import CLIENT_SECRET
 
 ROOT = Path(__file__).parents[2]
 WRONG = "wr0ng-marker"

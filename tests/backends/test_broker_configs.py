@@ -10,8 +10,8 @@ import pytest
 from kquota.backends import wire
 from kquota.backends.kafka import Servers
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.core.broker import RATE, BrokerAlteration, Source
-from kquota.core.entity import DEFAULT
+from kquota.core.change.broker import RATE, BrokerAlteration, Source
+from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable
 from tests.backends.test_kafka_peers import Peer
 

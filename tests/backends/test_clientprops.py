@@ -11,7 +11,7 @@ from kquota.backends.kafka import KafkaSecurity, Plain, Scram
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
-from tests.certificates import authority
+from tests.support.certificates import authority
 
 
 @pytest.fixture

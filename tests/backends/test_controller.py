@@ -13,9 +13,9 @@ from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
 from kquota.backends.kafka.codes import NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.controller import ControllerBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.alter import alter_document
 from kquota.documents.encoding import schema
 from kquota.errors import InputError, Rejected, Unreachable

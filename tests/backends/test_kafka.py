@@ -14,16 +14,16 @@ import pytest
 from kquota.backends import QuotaBackend, wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
 from kquota.backends.kafka.connection import Connection, Deadline
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import QuotaFilter
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import Problem
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Problem
 from kquota.errors import InputError, InvalidRequest, Rejected, Unreachable
 from tests.backends.conftest import Cluster
 from tests.backends.contract import CONSUMER, PRODUCER, REQUEST, ClusterContract, Limit, rate
 from tests.backends.neighbours import BrokerNeighbour
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")

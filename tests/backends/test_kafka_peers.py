@@ -15,11 +15,11 @@ import pytest
 from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
 from kquota.backends.tls import Tls
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import QuotaFilter
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import Rejected, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
-from kquota.core.entity import EntityType
-from kquota.core.filter import QuotaFilter
+from kquota.core.quotas.entity import EntityType
+from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import InputError, Unreachable
 from tests.brokers.kafka import KafkaBroker
 

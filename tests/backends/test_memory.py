@@ -6,7 +6,7 @@ import pytest
 
 from kquota.backends import QuotaBackend
 from kquota.backends.memory import MemoryBackend
-from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from tests.backends.contract import PRODUCER, U1, BackendContract, rate
 
 

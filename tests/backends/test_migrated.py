@@ -8,8 +8,8 @@ import pytest
 
 from kquota.backends import wire
 from kquota.backends.kafka.migrated import MigratedQuotas
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Rejected, Unauthorized
 from tests.backends.test_kafka_peers import Peer
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kquota.backends import wire
 from kquota.backends.kafka.quotas import read_rows
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
 
 # Where lengths get a second byte, texts that look like lengths, and what Kafka really sends.
 texts = st.one_of(

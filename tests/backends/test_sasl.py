@@ -19,8 +19,8 @@ from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBeare
 from kquota.backends.kafka.sasl import Sasl
 from kquota.backends.tls import Tls
 from kquota.errors import InputError, MissingDependency, Unauthorized, Unreachable
-from tests.certificates import authority
-from tests.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
+from tests.support.certificates import authority
+from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 BEARER = f"{OAUTH}OAuthBearerLoginModule"

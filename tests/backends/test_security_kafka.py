@@ -10,7 +10,7 @@ import pytest
 from kquota.backends.clientprops import kafka_security
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
 from kquota.backends.tls import Tls
-from kquota.core.entity import DEFAULT, Entity
+from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 from tests.backends.conftest import KEY_PASSWORD, Certificates, Cluster
 from tests.backends.contract import rate

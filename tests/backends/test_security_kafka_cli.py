@@ -27,7 +27,7 @@ from tests.backends.conftest import (
 )
 from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
 from tests.brokers.kafka import password_of
-from tests.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
+from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 
 @dataclass(frozen=True)

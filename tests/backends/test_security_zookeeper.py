@@ -12,8 +12,8 @@ import pytest
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 from kquota.backends.zookeeper.source import MigrationSource
-from kquota.core.entity import Entity, EntityType
-from kquota.core.filter import ANY, QuotaFilter
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 from tests.backends.conftest import KEY_PASSWORD, Certificates, SecuredZooKeeper
 from tests.backends.contract import PRODUCER, rate

@@ -8,10 +8,10 @@ import pytest
 
 from kquota.backends.serverprops import read_server_properties
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.quota import QuotaKey
-from kquota.core.settings import BrokerSettings
-from kquota.core.static import StaticQuotas
-from kquota.core.version import Version
+from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.static import StaticQuotas
+from kquota.core.quotas.version import Version
 from kquota.errors import InputError
 
 FILE = """\

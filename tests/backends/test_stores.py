@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kquota.backends import jks, stores
 from kquota.backends.tls import Pem, Tls, client_context
 from kquota.errors import InputError, MissingDependency
-from tests.certificates import Certificate, authority, keytool
+from tests.support.certificates import Certificate, authority, keytool
 
 STORE, KEY = "store-secret", "key-secret"
 

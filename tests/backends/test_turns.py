@@ -16,8 +16,8 @@ import pytest
 
 from kquota.backends.kafka import turns
 from kquota.backends.kafka.turns import Turns, Written
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Conflict, InputError
 from kquota.lock import locked
 

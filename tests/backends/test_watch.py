@@ -14,15 +14,15 @@ from kquota.backends.kafka import KafkaBackend
 from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import PollingWatch
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError, Unreachable
 from kquota.sandbox import Sandbox
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
-from tests.relay import Relay
+from tests.support.relay import Relay
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PAIR = Entity(user="CN=a, b", client_id=DEFAULT)

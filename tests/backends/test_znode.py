@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.quota import QuotaKey, ValueType
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey, ValueType
 from kquota.errors import InputError, Rejected
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

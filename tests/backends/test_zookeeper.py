@@ -17,15 +17,15 @@ from kquota.backends.zookeeper import Address, ZooKeeperBackend, reader, writer
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import ANY, QuotaFilter
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import ANY, QuotaFilter
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from kquota.sandbox import Sandbox
 from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 USER = Entity(user="u")
 

@@ -10,8 +10,8 @@ import pytest
 from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.znode import encode_config
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
 from kquota.errors import InvalidRequest, Rejected
 from tests.backends.contract import REQUEST, U1, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import ZooKeeperNeighbour

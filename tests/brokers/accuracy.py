@@ -29,13 +29,13 @@ from pathlib import Path
 
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.mutation import MutationSensor
 from kquota.core.enforcement.replay import FETCH, PRODUCE
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolver, Sensor
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history
 
 KEYS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}

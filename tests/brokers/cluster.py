@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests import certificates
 from tests.brokers.kafka import USERS, password_of
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
-from tests.processes import free_ports
+from tests.support import certificates
+from tests.support.processes import free_ports
 
 STORE_PASSWORD = "made-up-secret"
 CONTROLLER = 1

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 VERSION = "4.3.1"
 COORDINATES = (

@@ -12,7 +12,7 @@ from kquota.backends.kafka.migrated import MigratedQuotas
 from kquota.errors import KquotaError
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 VERSION = "3.7.0"
 COORDINATES = (

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.processes import Processes, java
+from tests.support.processes import Processes, java
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How a JVM starts quickly, and stays small."""

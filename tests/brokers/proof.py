@@ -22,10 +22,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.core.alteration import Alteration
-from kquota.core.broker import RATE, BrokerAlteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, humanize
+from kquota.core.change.broker import RATE, BrokerAlteration
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, humanize
 from tests.brokers.kafka import AT_ONCE, KafkaBroker, password_of
 
 TOPIC = "probed"
@@ -55,7 +55,7 @@ class Case:
     @property
     def key(self) -> QuotaKey:
         """The quota that it meets."""
-        from kquota.core.probe import Probe
+        from kquota.core.findings.probe import Probe
 
         return Probe(self.probe).key
 

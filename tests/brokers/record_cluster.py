@@ -22,16 +22,16 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.history import history_document
 from tests.brokers.cluster import CONTROLLER, RELEASES, KafkaCluster
 from tests.brokers.recording import keep, span, statistics
 from tests.brokers.traffic import Traffic, burst, create_topics, mutate, prefill, read_backlog, saturate, steady, tail
-from tests.processes import java
+from tests.support.processes import java
 
 Quota = tuple[dict[str, Any], dict[str, float]]
 """An entity and the values that are set for it."""

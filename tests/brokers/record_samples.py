@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.brokers.kafka import USERS, VERSION, KafkaBroker, password_of
 from tests.brokers.maven import class_path, retrieve
 from tests.brokers.traffic import Traffic
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 EXPORTER = "1.0.1"
 ODD_USER, ODD_CLIENT = "team a/ci*", 'ingest,"eu"'
@@ -106,7 +106,7 @@ def ask(traffic: Traffic, user: str, client_id: str) -> None:
 def set_quotas(broker: KafkaBroker) -> None:
     """Sets QUOTAS by kquota itself."""
     from kquota.backends.kafka import KafkaBackend
-    from kquota.core.alteration import Alteration
+    from kquota.core.quotas.alteration import Alteration
     from kquota.documents.quotas import read_quotas
 
     with tempfile.TemporaryDirectory() as folder, KafkaBackend(broker.bootstrap) as backend:

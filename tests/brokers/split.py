@@ -7,7 +7,7 @@ from kquota.errors import KquotaError
 from tests.brokers.kafka import COORDINATES, VERSION
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes, new_cluster_id
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 _READY_S = 240
 

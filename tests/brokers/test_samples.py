@@ -15,14 +15,14 @@ from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.record_samples import jmx_flags, jmx_tool, running
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 LIMITS = {"alice": 20_000, "bob": 10_000_000}

@@ -23,14 +23,14 @@ from kquota.audit.sizes import SHARE_FETCH_EMPTY
 from kquota.audit.sources import plan_splits
 from kquota.audit.sources.request_line import parse_line
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.brokers.kafka import COORDINATES, VERSION, KafkaBroker
 from tests.brokers.maven import retrieve
-from tests.processes import java
+from tests.support.processes import java
 
 CONSUMER = Path(__file__).with_name("ShareConsumer.java")
 TOPIC = "shared"

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Scram
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InvalidRequest, Rejected, Unauthorized
 from kquota.sandbox import Sandbox
 from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, REQUEST, U1, rate

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.brokers.kafka import BROKER, KafkaBroker, password_of
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL_TOPICS
-from tests.processes import free_ports
+from tests.support.processes import free_ports
 
 VERSION = "3.9.1"
 COORDINATES = (

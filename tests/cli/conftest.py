@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.warm import Forks
+from tests.support.warm import Forks
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.core.plan import plan
+from kquota.core.change.plan import plan
 from kquota.documents.encoding import schema
 from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quotas

@@ -17,10 +17,10 @@ import pytest
 from kquota import reconcile
 from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, Rejected, Uncertain
 from tests.cli.conftest import Kquota

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.memory import MemoryBackend
-from kquota.cli import import_
-from kquota.cli.export import FORMATS
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.plan import Plan, plan
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.cli.commands import import_
+from kquota.cli.commands.export import FORMATS
+from kquota.core.change.plan import Plan, plan
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents import encoding
 from kquota.documents.foreign import kafka_configs
 from kquota.documents.quotas import quotas_text, read_quota_file

@@ -10,7 +10,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.cli.help import TOPICS
+from kquota.cli.commands.help import TOPICS
 from kquota.cli.main import COMMANDS, cli
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota

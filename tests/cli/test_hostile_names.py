@@ -17,7 +17,7 @@ from kquota.backends import wire
 from kquota.backends.znode import znode_path
 from kquota.cli import main
 from kquota.cli.main import run
-from kquota.core.entity import Entity
+from kquota.core.quotas.entity import Entity
 from tests.backends.test_kafka_peers import Peer
 from tests.cli.conftest import Kquota
 

@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.backends import connect
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, parse_value
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration

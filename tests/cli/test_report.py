@@ -19,20 +19,20 @@ from kquota.audit import local
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.cli.audit import print_result
+from kquota.cli.commands.audit import print_result
 from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
+from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import LONG_MAX, QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit.recorded import LOG, QUOTAS
-from tests.browser import Browser
 from tests.cli.conftest import Kquota
+from tests.support.browser import Browser
 
 EVIL = "<script>alert(1)</script><img src=http://evil.test/x onerror=alert(2)>{{ 7*7 }}\"'&amp;"
 WIDTHS = (1280, 390)

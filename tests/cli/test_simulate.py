@@ -25,11 +25,11 @@ from kquota.core.enforcement import (
     fetch_with_request,
     produce_with_request,
 )
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
-from tests.browser import Browser
 from tests.cli.conftest import Kquota
+from tests.support.browser import Browser
 
 WORKLOAD = """\
 kind: kquota.workload

@@ -12,10 +12,10 @@ import pytest
 from pytest_mock import MockerFixture
 
 from kquota.cli.main import run
-from kquota.core.broker import BrokerConfig, Source
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.broker import BrokerConfig, Source
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 START_MS = 1_773_219_600_000
 """2026-03-11 09:00:00 UTC."""

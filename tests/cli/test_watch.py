@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from kquota.backends import QuotaBackend, connect
-from kquota.cli.watch import _changes
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.plan import Change
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.cli.commands.watch import _changes
+from kquota.core.change.plan import Change
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import Rejected, Unauthorized, Unreachable
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, validated
-from tests.relay import Relay
+from tests.support.relay import Relay
 
 ALICE = Entity(user="alice")
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 few_names: st.SearchStrategy[Name] = st.sampled_from([DEFAULT, "a", "b", "c d"])
 entities = st.one_of(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey, Value
 
 # Names that the text form has to escape, and any other text.
 tricky = st.sampled_from(

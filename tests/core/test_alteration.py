@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import InputError, Rejected
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.broker import (
+from kquota.core.change.broker import (
     RATE,
     UNLIMITED,
     BrokerAlteration,
@@ -26,7 +26,7 @@ from kquota.core.broker import (
     rank,
     read_value,
 )
-from kquota.core.entity import DEFAULT
+from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError
 
 LISTENER = f"listener.name.internal.{RATE}"

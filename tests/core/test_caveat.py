@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.caveat import caveats
-from kquota.core.enforced import enforced
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.enforced import enforced
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.caveat import caveats
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 NOTHING = QuotaSnapshot()

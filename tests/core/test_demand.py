@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.demand import BIN_WIDTH, NOTHING, Cell, Estimate, bin_of, estimate, upper_end
+from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, bin_of, estimate, upper_end
 
 RATES = st.floats(0, 1e12, allow_subnormal=False)
 SECONDS = st.lists(st.tuples(st.integers(0, 5), RATES, st.booleans()), min_size=1, max_size=80)

@@ -6,12 +6,12 @@ import re
 
 from hypothesis import given
 
-from kquota.core.diff import difference
-from kquota.core.entity import Entity, EntityType
-from kquota.core.plan import plan
-from kquota.core.quota import QuotaKey
-from kquota.core.selector import Selector
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.diff import difference
+from kquota.core.change.plan import plan
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import Selector
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.core.snapshots import snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

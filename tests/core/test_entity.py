@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.errors import InputError, InvalidRequest
 from tests.core import strategies as given_
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit.sources.request_line import JSON_LOG
-from kquota.core.exempt import EXEMPTIONS, exempt_apis, is_exempt
-from kquota.core.version import Version
+from kquota.core.enforcement.exempt import EXEMPTIONS, exempt_apis, is_exempt
+from kquota.core.quotas.version import Version
 
 NOW: Version = (4, 3, 1)
 RELEASES = st.tuples(st.integers(0, 4), st.integers(0, 11), st.integers(0, 3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.expression import Expression
+from kquota.core.quotas.expression import Expression
 from kquota.errors import InputError
 
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", "é", r"\."])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import ANY, EVERYTHING, Match, QuotaFilter
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import ANY, EVERYTHING, Match, QuotaFilter
 from kquota.errors import InputError, InvalidRequest
 
 ENTITIES = {

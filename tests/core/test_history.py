@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory, Step
-from kquota.core.plan import Change
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory, Step
+from kquota.core.change.plan import Change
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 ALICE = Entity(user="alice")

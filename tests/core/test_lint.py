@@ -8,11 +8,11 @@ import math
 import pytest
 from hypothesis import given, settings
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.lint import RULES, Facts, Finding, Severity, concerning, lint
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Resolver
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.lint import RULES, Facts, Finding, Severity, concerning, lint
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
 from tests.core.snapshots import snapshots
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

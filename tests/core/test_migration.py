@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import QuotaFilter
-from kquota.core.migration import Damage, Finding, Parts, UserNode, compare, parts_of
-from kquota.core.quota import LONG_MAX, QuotaKey
-from kquota.core.resolver import encode_user
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.change.migration import Damage, Finding, Parts, UserNode, compare, parts_of
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.resolve.resolver import encode_user
 from tests.core.strategies import entities
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

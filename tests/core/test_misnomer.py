@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.misnomer import doubt, misnomer
+from kquota.core.change.misnomer import doubt, misnomer
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 
 
 @pytest.mark.parametrize(

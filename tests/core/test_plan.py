@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, still_due
-from kquota.core.quota import QuotaKey, parse_stored
-from kquota.core.selector import Selector
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, still_due
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey, parse_stored
+from kquota.core.quotas.selector import Selector
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import Conflict
 from tests.core.snapshots import snapshots
 from tests.core.strategies import entities, names

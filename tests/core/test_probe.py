@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.enforcement import FetchSensor, Generation, MutationSensor, ProduceSensor, QuotaWindows
-from kquota.core.probe import (
+from kquota.core.findings.probe import (
     Agreement,
     Comparison,
     Exchange,

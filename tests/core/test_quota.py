@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import (
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import (
     INT_MAX,
     LONG_MAX,
     QuotaKey,

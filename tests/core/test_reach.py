@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.reach import OTHER, Client, Reach
-from kquota.core.resolver import Resolution, resolve, resolve_ip
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.reach import OTHER, Client, Reach
+from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
 from tests.core.snapshots import entities, snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

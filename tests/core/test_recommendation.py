@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.demand import Estimate
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.recommendation import (
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.demand import Estimate
+from kquota.core.findings.recommendation import (
     Basis,
     Change,
     Policy,
@@ -23,7 +21,9 @@ from kquota.core.recommendation import (
     rounded_up,
     unlimited,
 )
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity(user="alice")

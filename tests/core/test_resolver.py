@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.reach import Client, Reach
-from kquota.core.resolver import Level, Resolver, enabled_mask, encode_user, resolve, resolve_ip
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.reach import Client, Reach
+from kquota.core.resolve.resolver import Level, Resolver, enabled_mask, encode_user, resolve, resolve_ip
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 PAIR_LEVELS = [level for level in Level if level <= Level.DEFAULT_CLIENT]

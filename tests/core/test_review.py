@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.lint import RULES
-from kquota.core.plan import Change, Cluster, Objection, Plan, Severity, plan
-from kquota.core.quota import QuotaKey
-from kquota.core.review import KINDS, Guards, related, review, standing, with_review
-from kquota.core.selector import Selector
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.lint import RULES
+from kquota.core.change.plan import Change, Cluster, Objection, Plan, Severity, plan
+from kquota.core.change.review import KINDS, Guards, related, review, standing, with_review
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import Selector
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, USERS = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)

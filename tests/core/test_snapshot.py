@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from tests.core import strategies as given_
 
 values = st.dictionaries(given_.keys, st.integers(1, 9))

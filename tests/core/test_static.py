@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 
 from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.resolver import Level, Resolver, resolve
-from kquota.core.snapshot import QuotaSnapshot
-from kquota.core.static import StaticQuotas
-from kquota.core.version import parse_version
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.static import StaticQuotas
+from kquota.core.quotas.version import parse_version
+from kquota.core.resolve.resolver import Level, Resolver, resolve
 from tests.core.test_resolver import PAIR, quota_sets
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE

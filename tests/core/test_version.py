@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.enforced import enforced
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Level, Resolver, resolve, resolve_ip
-from kquota.core.snapshot import Ignored, QuotaSnapshot
-from kquota.core.static import StaticQuotas
-from kquota.core.version import CONNECTION_RATES, KEYS, USERS, format_version, ignored, parse_version
+from kquota.core.quotas.enforced import enforced
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
+from kquota.core.quotas.static import StaticQuotas
+from kquota.core.quotas.version import CONNECTION_RATES, KEYS, USERS, format_version, ignored, parse_version
+from kquota.core.resolve.resolver import Level, Resolver, resolve, resolve_ip
 from kquota.errors import InputError
 from tests.core.snapshots import snapshots
 

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from kquota.core.quota import QuotaKey
-from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing, outcome
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing, outcome
+from kquota.core.quotas.quota import QuotaKey
 
 NONE = Standing()
 SOME, MORE = Standing("throttled", 3, 500), Standing("throttled", 2, 900)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kquota.core.quota import format_number
+from kquota.core.quotas.quota import format_number
 from tests.differential.oracle import RELEASES, Oracle
 from tests.differential.sequences import mutations, sequences
 

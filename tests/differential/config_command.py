@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.brokers import zookeeper_mode
 from tests.brokers.kafka import COORDINATES, VERSION
 from tests.brokers.maven import class_path, retrieve
-from tests.processes import java
+from tests.support.processes import java
 
 SOURCE = Path(__file__).with_name("ConfigCommands.java")
 LAST_WITH_ZOOKEEPER = "2.8.2"

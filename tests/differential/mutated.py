@@ -32,7 +32,7 @@ from tests.differential import scripts
 from tests.differential.command_lines import Words
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand
 from tests.differential.test_config_command import Brokers, Chroots, Cluster, Run, Step, steps, with_files
-from tests.kafka_configs import ZooKeeper, run_as
+from tests.support.kafka_configs import ZooKeeper, run_as
 
 
 class Difference(NamedTuple):

@@ -2,8 +2,8 @@
 
     python -m tests.differential.recorded       rewrites tests/vectors/kafka_configs.json
 
-The format is that of `tests.kafka_configs`, which runs the drop-in through them. Random command lines are compared
-with the live tool in `test_config_command`; here are the documented ones, brokers in ZooKeeper mode included.
+The format is that of `tests.support.kafka_configs`, which runs the drop-in through them. Random command lines are
+compared with the live tool in `test_config_command`; here are the documented ones, brokers in ZooKeeper mode included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.brokers.kafka import VERSION
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, Answer, ConfigCommand
-from tests.kafka_configs import SERVERS, Server, canonical, same_state, substituted
+from tests.support.kafka_configs import SERVERS, Server, canonical, same_state, substituted
 
 CASES = Path(__file__).resolve().parents[1] / "vectors" / "kafka_configs.json"
 RELEASES = {"zk-cli": LAST_WITH_ZOOKEEPER, "protocol-kraft": VERSION, "protocol-zkbroker": VERSION}

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from kquota.backends.kafka.raw import RawQuotas
 from kquota.cli.kafka_configs.failures import shown_arguments
-from kquota.core.entity import EntityType
-from kquota.core.filter import QuotaFilter
+from kquota.core.quotas.entity import EntityType
+from kquota.core.quotas.filter import QuotaFilter
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.differential import scripts
 from tests.differential.command_lines import ADDRESS, ON_BROKERS, ON_ZOOKEEPER, Words, nodes
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand
-from tests.kafka_configs import ZooKeeper, run_as
+from tests.support.kafka_configs import ZooKeeper, run_as
 
 SEQUENCES = settings().max_examples * 2 // 5
 """How many sequences of command lines each cluster sees."""

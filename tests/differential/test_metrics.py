@@ -20,7 +20,7 @@ from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
 from tests.differential.oracle import Oracle
-from tests.replay import replay_document
+from tests.support.replay import replay_document
 
 SEQUENCES, MUTATIONS, CONNECTIONS = 180_000, 50_000, 25_000
 """Events of a generation that are drawn and compared."""

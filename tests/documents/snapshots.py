@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.quota import QuotaKey, Value, ValueType
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey, Value, ValueType
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _TRICKY = (
     *("<default>", "yes", "null", "~", "12", "1e3", "0x1f", "CN=a,OU=b", "${a}", "%{a}", "$${a}", "{{ a }}", "{% a"),

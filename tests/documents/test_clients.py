@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.reach import Client
+from kquota.core.resolve.reach import Client
 from kquota.documents.clients import read_clients
 from kquota.errors import InputError
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import INT_MAX, QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import INT_MAX, QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
 from kquota.errors import InputError
 from tests.documents.snapshots import snapshots

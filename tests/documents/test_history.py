@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.entity import Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.plan import Plan, plan
-from kquota.core.quota import QuotaKey
-from kquota.core.report import Outcome
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.history import QuotaHistory
+from kquota.core.change.plan import Plan, plan
+from kquota.core.change.report import Outcome
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.history import history_document, journal_history, read_history
 from kquota.documents.journal import Entry, Journal

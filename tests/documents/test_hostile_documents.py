@@ -19,9 +19,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from kquota.cli.main import run
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents import plain
 from kquota.documents.encoding import entry_lines, line_of, read_document, schema, schema_names, to_yaml
 from kquota.documents.fits import compiled

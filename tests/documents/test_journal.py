@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kquota.core.entity import Entity
-from kquota.core.plan import Cluster, Plan, plan
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Cluster, Plan, plan
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import entry_lines
 from kquota.documents.quotas import QuotaFile, read_quota_file
 from kquota.errors import InputError

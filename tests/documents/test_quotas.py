@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value, ValueType
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value, ValueType
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import schema, to_json, to_yaml
 from kquota.documents.quotas import quotas_document, read_quotas, values_document
 from kquota.errors import InputError

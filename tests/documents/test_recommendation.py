@@ -8,10 +8,10 @@ import math
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.core.demand import Estimate
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.recommendation import Policy, Recommendations, Scope, Usage, recommend
+from kquota.core.findings.demand import Estimate
+from kquota.core.findings.recommendation import Policy, Recommendations, Scope, Usage, recommend
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.recommendation import interval, percent, reasons, recommendation_document, rough
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import Brokers, Burst, Change, Client, Workload
 from kquota.core.simulation.workload import plan
-from kquota.core.snapshot import QuotaSnapshot
 from kquota.documents.workload import read_workload
 from kquota.errors import InputError
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kquota import changes, reconcile
 from kquota.backends import QuotaBackend, connect
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.plan import plan
-from kquota.core.quota import QuotaKey
+from kquota.core.change.plan import plan
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Journal
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE

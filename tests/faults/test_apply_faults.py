@@ -21,10 +21,10 @@ import pytest
 
 from kquota import sandbox
 from kquota.backends import QuotaBackend, connect
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import quotas_document

@@ -13,12 +13,12 @@ import pytest
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.writer import Writer
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Unreachable
 from kquota.sandbox import JARS, pyspark_jars
-from tests.processes import Processes, free_ports, java
+from tests.support.processes import Processes, free_ports, java
 
 _READY_S = 180
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.core.alteration import Alteration
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker

@@ -17,12 +17,12 @@ import pytest
 
 from kquota.backends import QuotaBackend, connect
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.plan import plan
-from kquota.core.quota import QuotaKey
-from kquota.core.report import ApplyReport
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import plan
+from kquota.core.change.report import ApplyReport
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, Rejected
 from kquota.reconcile import apply

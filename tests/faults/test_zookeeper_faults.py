@@ -23,9 +23,9 @@ from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.writer import Writer
 from kquota.cli import kafka_configs
-from kquota.core.alteration import Alteration
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import KquotaError, Unreachable
 from kquota.sandbox import Sandbox
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kquota.backends.kafka import KafkaBackend
-from kquota.cli.export import export
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.cli.commands.export import export
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.foreign import jikkou, rpk
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.maven import class_path, retrieve

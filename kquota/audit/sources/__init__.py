@@ -25,9 +25,9 @@ from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.unpacked import damage_of
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import Need, Sight
-from kquota.core.version import NEWEST, Version
+from kquota.core.findings.verdicts import Need, Sight
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.version import NEWEST, Version
 from kquota.errors import InputError, Unreachable
 
 MAX_LINE_BYTES = 16 << 20

@@ -27,7 +27,7 @@ from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gath
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 DIALECT: Final = "confluent-metrics"
 SIGHT: Final = SAMPLED_SIGHT

@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from kquota.audit.bounds import Window, of_totals
 from kquota.audit.findings import SCHEMA, Basis
-from kquota.core.address import address
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.history import QuotaHistory
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Resolution, resolve_ip
-from kquota.core.verdicts import Governed, Verdict
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import Governed, Verdict
+from kquota.core.quotas.address import address
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Resolution, resolve_ip
 
 SETUP_MS: Final = 10_000
 """How long setting up a connection takes at most: clients give up then (`socket.connection.setup.timeout.ms`)."""

@@ -29,7 +29,7 @@ from kquota.audit.sources.request_line import (
     moment_before,
     share_fetch_size,
 )
-from kquota.core.history import EARLIEST_MS, LATEST_MS
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 
 try:
     from orjson import loads

@@ -23,8 +23,8 @@ from zlib import crc32
 from kquota.audit.batch import is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
-from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
-from kquota.core.history import EARLIEST_MS, LATEST_MS
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
 
 UNKNOWN: Final = -1
 """The bytes of a throttled fetch."""

@@ -16,8 +16,8 @@ from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import ALWAYS, Need
+from kquota.core.findings.verdicts import ALWAYS, Need
+from kquota.core.quotas.quota import QuotaKey
 
 DIALECT = "request-log"
 SIGHT: Final = {

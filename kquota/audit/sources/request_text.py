@@ -28,7 +28,7 @@ from kquota.audit.sources.request_line import (
     client_address,
     position_of,
 )
-from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
+from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
 
 _LAST: Final = (2, 7, 0)
 """The last release line that writes this form; what is exempt there is taken to be exempt before."""

@@ -27,7 +27,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kquota.audit.samples import Nature, Series
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 _KEYS: Final = {
     "produce": QuotaKey.PRODUCER_BYTE_RATE,

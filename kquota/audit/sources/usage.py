@@ -45,12 +45,12 @@ from kquota.audit.batch import (
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow, open_text
 from kquota.audit.sources.unpacked import damage_of
-from kquota.core.address import address
-from kquota.core.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
-from kquota.core.history import EARLIEST_MS, LATEST_MS
-from kquota.core.quota import QuotaKey
-from kquota.core.verdicts import ALWAYS, Need
-from kquota.core.version import NEWEST, Version
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
+from kquota.core.findings.verdicts import ALWAYS, Need
+from kquota.core.quotas.address import address
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.version import NEWEST, Version
 from kquota.errors import InputError
 
 if TYPE_CHECKING:

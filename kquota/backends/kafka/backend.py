@@ -16,11 +16,11 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns, Written
 from kquota.backends.kafka.writer import Writer
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.filter import ANY, EVERYTHING, QuotaFilter
-from kquota.core.quota import QuotaKey, Value, differ
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
+from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer

@@ -19,7 +19,7 @@ from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
 from kquota.backends.serverprops import settings_of
-from kquota.core.broker import (
+from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
     BrokerAlterResult,
@@ -34,9 +34,9 @@ from kquota.core.broker import (
     rank,
     read_value,
 )
-from kquota.core.entity import DEFAULT
-from kquota.core.settings import BrokerSettings
-from kquota.core.version import Version
+from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.quotas.entity import DEFAULT
+from kquota.core.quotas.version import Version
 from kquota.errors import InputError, Rejected, Unreachable
 
 # `DescribeConfigsResponse.ConfigSource`.

@@ -18,10 +18,10 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 
 _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"

@@ -11,10 +11,10 @@ from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.quotas import read_rows, value_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
-from kquota.core.entity import EntityType
-from kquota.core.migration import Parts
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import QuotaSnapshot, Values
+from kquota.core.change.migration import Parts
+from kquota.core.quotas.entity import EntityType
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.errors import InputError, Rejected
 
 _PAUSE_S: Final = 0.1

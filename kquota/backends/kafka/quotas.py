@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kquota.backends import wire
-from kquota.core.alteration import Alteration
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name, trusted_entity
-from kquota.core.filter import ANY, QuotaFilter
-from kquota.core.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
-from kquota.core.snapshot import Problem, Values
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name, trusted_entity
+from kquota.core.quotas.filter import ANY, QuotaFilter
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
+from kquota.core.quotas.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 
 _EPSILON: Final = 1e-6

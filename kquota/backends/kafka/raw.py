@@ -15,7 +15,7 @@ from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND, is_tran
 from kquota.backends.kafka.quotas import describe_request, is_sendable
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
-from kquota.core.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError, Rejected
 
 _PAUSE_S = 0.1

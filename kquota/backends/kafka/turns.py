@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import InputError
 from kquota.lock import locked
 from kquota.state import state_folder

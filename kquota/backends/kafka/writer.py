@@ -11,10 +11,10 @@ from kquota.backends import wire
 from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
 from kquota.backends.kafka.session import Session, Unanswered
-from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import Values
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import Values
 from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
 
 # A controller refuses a request of more operations as a whole, with POLICY_VIOLATION

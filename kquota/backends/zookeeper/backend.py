@@ -12,10 +12,10 @@ from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.watch import ZooKeeperWatch
 from kquota.backends.zookeeper.writer import Writer
-from kquota.core.alteration import Alteration, AlterResult
-from kquota.core.entity import Entity
-from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 

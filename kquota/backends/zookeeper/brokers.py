@@ -12,7 +12,7 @@ from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
-from kquota.core.broker import (
+from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
     BrokerAlterResult,
@@ -25,7 +25,7 @@ from kquota.core.broker import (
     rank,
     read_value,
 )
-from kquota.core.entity import DEFAULT
+from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError, Rejected
 
 _ALIVE = "/brokers/ids"

@@ -14,8 +14,8 @@ from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
-from kquota.core.alteration import AlterResult
-from kquota.core.entity import Entity
+from kquota.core.quotas.alteration import AlterResult
+from kquota.core.quotas.entity import Entity
 from kquota.errors import InputError
 
 

@@ -11,9 +11,9 @@ from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.limits import NAMES_BYTES_WARNING
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.session import Session
-from kquota.core.entity import Entity, EntityType, trusted_entity
-from kquota.core.filter import ANY, QuotaFilter
-from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
+from kquota.core.quotas.filter import ANY, QuotaFilter
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 
 _USER_LEVEL = frozenset({EntityType.USER})

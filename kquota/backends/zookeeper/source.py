@@ -10,8 +10,8 @@ from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.backend import ZooKeeperBackend
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.session import Acl, Session
-from kquota.core.entity import EntityType
-from kquota.core.migration import UserNode
+from kquota.core.change.migration import UserNode
+from kquota.core.quotas.entity import EntityType
 from kquota.errors import InputError
 
 _USERS = znode.ENTITY_ROOTS[EntityType.USER]

@@ -15,10 +15,10 @@ from kquota.backends import znode
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.session import Session
-from kquota.core.entity import Entity
-from kquota.core.filter import EVERYTHING, QuotaFilter
-from kquota.core.plan import Change, plan
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Change, plan
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError, Unreachable
 
 _MANY: Final = 16

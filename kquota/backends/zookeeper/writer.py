@@ -25,10 +25,10 @@ from kquota.backends.zookeeper.limits import (
 )
 from kquota.backends.zookeeper.multiread import GET_DATA, Node
 from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Outcome, Session
-from kquota.core.alteration import Alteration, AlterResult, merge
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import Values
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Values
 from kquota.errors import (
     Conflict,
     InputError,

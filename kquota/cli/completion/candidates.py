@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem
 
 from kquota.cli import contexts, params
 from kquota.cli.completion.names import known_names
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError, KquotaError
 
 Items = list[CompletionItem[str]]
@@ -43,7 +43,7 @@ def journal_ids(ctx: click.Context, incomplete: str) -> Items:
 
 def topics(_ctx: click.Context, incomplete: str) -> Items:
     """What 'kquota help' explains: the concepts, and the commands."""
-    from kquota.cli.help import TOPICS
+    from kquota.cli.commands.help import TOPICS
     from kquota.cli.main import COMMANDS
 
     return [CompletionItem(name) for name in (*TOPICS, *COMMANDS) if name.startswith(incomplete)]

@@ -23,7 +23,7 @@ from click.core import ParameterSource
 
 from kquota.cli import contexts, session
 from kquota.cli.completion import seconds_left
-from kquota.core.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 
 FRESH_S: Final = 60
 """How long an answer is good for."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from kquota.cli.kafka_configs import adminclient, configs, java, journal
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
-from kquota.core.entity import DEFAULT, Entity, EntityType
-from kquota.core.filter import ANY, Match, QuotaFilter
-from kquota.core.quota import QuotaKey
-from kquota.core.snapshot import Values
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.filter import ANY, Match, QuotaFilter
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import Values
 from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kquota.cli.kafka_configs.failures import Failure
-from kquota.core.entity import Entity
-from kquota.core.snapshot import Values
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.snapshot import Values
 from kquota.errors import Uncertain
 
 if TYPE_CHECKING:
-    from kquota.core.report import Outcome
+    from kquota.core.change.report import Outcome
     from kquota.documents.journal import Entry, Journal
 
 _SETTING = "KQUOTA_KAFKA_CONFIGS_JOURNAL"
@@ -64,7 +64,7 @@ class _Record:
             return
         # Whatever is wrong with the journal: Kafka's tool would make the change.
         with contextlib.suppress(Exception):
-            from kquota.core.plan import Change, Plan
+            from kquota.core.change.plan import Change, Plan
             from kquota.documents.journal import Journal
             from kquota.state import journal_folder
 

@@ -19,8 +19,8 @@ from kquota.cli.kafka_configs import configs, java, journal
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
 from kquota.cli.kafka_configs.scram import shown, stored_credential
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, ValueType
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, ValueType
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _entity(options: Options) -> Levels:
 
 
 def _node_name(name: str) -> str:
-    from kquota.core.resolver import encode_user
+    from kquota.core.resolve.resolver import encode_user
 
     try:
         return encode_user(name) if name else _DEFAULT

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
-    from kquota.core.verdicts import QuotaVerdict
-    from kquota.core.whatif import Comparison
+    from kquota.core.findings.verdicts import QuotaVerdict
+    from kquota.core.findings.whatif import Comparison
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of the findings table."""

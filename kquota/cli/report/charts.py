@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kquota.cli import drawing
 from kquota.cli.drawing import AS_AROUND
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline

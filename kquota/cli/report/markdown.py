@@ -11,7 +11,7 @@ from kquota.cli.verdicts import markdown_lines
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
-    from kquota.core.verdicts import QuotaVerdict
+    from kquota.core.findings.verdicts import QuotaVerdict
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""

@@ -12,8 +12,8 @@ from kquota import __version__
 from kquota.cli.report import MOST, Report, Row, charts, words
 from kquota.cli.text import many, records_text, safe
 from kquota.cli.verdicts import lines as verdict_lines
-from kquota.core.quota import QuotaKey, humanize, share_of_limit
-from kquota.core.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from kquota.cli.report import Row
 from kquota.cli.text import amount_text, duration, range_text, rate_text
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, humanize
-from kquota.core.resolver import Level
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.resolve.resolver import Level
 
 _DOING: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "producing",

@@ -20,7 +20,7 @@ from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, compilable
 from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.sensors import RateSensor
-from kquota.core.quota import Value
+from kquota.core.quotas.quota import Value
 from kquota.errors import InputError
 
 UNLIMITED_IP: Final = INT_MAX

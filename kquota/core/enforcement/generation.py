@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
-from kquota.core.version import SAMPLES_BY_LAST_EVENT, parse_version
+from kquota.core.quotas.version import SAMPLES_BY_LAST_EVENT, parse_version
 from kquota.errors import InputError
 
 

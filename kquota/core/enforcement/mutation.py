@@ -18,7 +18,7 @@ from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.enforcement.token_bucket import TokenBucket, measure_tokens, record_tokens
-from kquota.core.quota import Value
+from kquota.core.quotas.quota import Value
 
 
 class Mutation(NamedTuple):

@@ -14,10 +14,10 @@ from kquota.core.enforcement.combined import Throttle
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.rate import Rate
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
-from kquota.core.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.core.resolve.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
 
 
 class LimitedSensor:

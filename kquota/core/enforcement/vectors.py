@@ -31,8 +31,8 @@ from kquota.core.enforcement import (
     fetch_with_request,
     produce_with_request,
 )
-from kquota.core.entity import DEFAULT, Entity, Name
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.quota import QuotaKey
 
 Vector = Mapping[str, Any]
 Outcome = Mapping[str, Any]

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 from kquota.core.enforcement import ConnectionManager, Generation, Mode, Wait, kernel
 from kquota.core.enforcement.traffic import DONE, Traffic, take
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import resolve_ip
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import resolve_ip
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Timeline
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import CONNECT_API, Change, Workload
-from kquota.core.snapshot import QuotaSnapshot
 
 _WAKE_UP, _ACCEPT = 0, 1
 _KEY = QuotaKey.CONNECTION_CREATION_RATE

@@ -15,7 +15,8 @@ from typing import Any, Final
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import NONE, Sensors, Traffic, bucket_of, mutation_rate_of, rate_of
-from kquota.core.quota import QuotaKey, format_number
+from kquota.core.quotas.quota import QuotaKey, format_number
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.connections import run_connections
 from kquota.core.simulation.members import (
     Counter,
@@ -31,7 +32,6 @@ from kquota.core.simulation.result import ClientResult, CounterResult, Queue, Sh
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import Workload
-from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 Progress = Callable[[float], None]

@@ -8,12 +8,12 @@ from typing import Final
 
 from kquota.core.enforcement import ClientQuotaManager
 from kquota.core.enforcement.sensors import LimitedSensor
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Level, Resolution, Sensor
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Level, Resolution, Sensor
 from kquota.core.simulation.result import CONTROLLER
 from kquota.core.simulation.workload import CONNECT_API, Client, Workload, plan
-from kquota.core.snapshot import QuotaSnapshot
 
 _BATCH: Final = 64
 """Connections that run together at least, where groups are smaller: a call of the kernel has its price."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Level, Sensor
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.resolve.resolver import Level, Sensor
 
 CONTROLLER: Final = "controller"
 """Where controller mutations are counted: once for the cluster, and not on a broker."""

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.entity import Entity
-from kquota.core.exempt import is_exempt
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.snapshot import Ignored
-from kquota.core.version import CONNECTION_RATES, KEYS, Version, ignored
+from kquota.core.enforcement.exempt import is_exempt
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.snapshot import Ignored
+from kquota.core.quotas.version import CONNECTION_RATES, KEYS, Version, ignored
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
@@ -76,7 +76,7 @@ class Client:
     """Whether it waits for the throttle time of a response by itself (clients since 2.0)."""
     acks: int = -1
     exempt: bool = False
-    """Whether the request quota does not charge its thread time (`kquota.core.exempt`)."""
+    """Whether the request quota does not charge its thread time (`kquota.core.enforcement.exempt`)."""
     nanos: int = 0
     """Request-handler time of a request, ns."""
     nanos_per_mib: int = 0

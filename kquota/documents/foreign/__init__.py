@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value, check_value, format_number
-from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 
 EntityRule: TypeAlias = Callable[[Entity], str | None]

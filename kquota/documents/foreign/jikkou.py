@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value, check_value, format_value
-from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, parsed_documents, quoted
 from kquota.documents.foreign import Exported, as_double, divided
 from kquota.errors import InputError

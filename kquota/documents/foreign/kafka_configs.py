@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quota import QuotaKey, Value, check_value, format_value, parse_stored
-from kquota.core.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value, parse_stored
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.foreign import Exported, as_double, divided
 from kquota.errors import InputError
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shlex
 
-from kquota.core.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quota import QuotaKey, Value, format_value, parse_value
-from kquota.core.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.encoding import parsed_documents, quoted
 from kquota.documents.foreign import Exported, as_double, divided
 from kquota.errors import InputError

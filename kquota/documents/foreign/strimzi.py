@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import INT_MAX, QuotaKey, Value, format_value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import INT_MAX, QuotaKey, Value, format_value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import quoted
 from kquota.documents.foreign import Exported, as_double, divided
 

@@ -10,9 +10,9 @@ import hashlib
 import re
 import unicodedata
 
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import format_value
-from kquota.core.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import format_value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import quoted
 from kquota.documents.foreign import Exported, as_double, divided
 

@@ -10,8 +10,8 @@ import pytest
 
 from kquota.cli.kafka_configs import bootstrap
 from kquota.cli.kafka_configs.failures import Failure
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Entry, Journal
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota

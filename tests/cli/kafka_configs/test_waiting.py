@@ -15,8 +15,8 @@ from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool
-from tests.processes import free_ports
-from tests.relay import Relay
+from tests.support.processes import free_ports
+from tests.support.relay import Relay
 
 LATE_S = 1.0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kquota.backends.zookeeper.raw import RawConfigs
-from kquota.core.entity import Entity
+from kquota.core.quotas.entity import Entity
 from kquota.errors import Rejected
 from tests.cli.kafka_configs.conftest import FORMAT, WARNING, Ran, Tool, node
 

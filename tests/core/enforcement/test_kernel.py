@@ -23,7 +23,7 @@ from kquota.core.enforcement import (
 )
 from kquota.core.enforcement import kernel as kernel_function
 from kquota.core.enforcement.kernel import _compiled_kernel, _fingerprint, _functions
-from kquota.core.quota import Value
+from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
 

@@ -20,10 +20,10 @@ from kquota.core.enforcement import (
     accept,
     kernel,
 )
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
-from kquota.core.resolver import Level, Resolver
-from kquota.core.static import StaticQuotas
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.static import StaticQuotas
+from kquota.core.resolve.resolver import Level, Resolver
 
 MB = 1_000_000
 MS = 1_000_000

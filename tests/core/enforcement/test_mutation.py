@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import ClientQuotaManager, Kernel, Mode, MutationSensor, QuotaWindows, kernel
-from kquota.core.entity import Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value
 from tests.core.enforcement import strategies as given_
 
 T0 = 1_700_000_000_000

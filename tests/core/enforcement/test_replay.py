@@ -27,7 +27,7 @@ from kquota.core.enforcement import (
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.mutation import MutationSensor
 from kquota.core.enforcement.replay import FETCH, MUTATION, NEVER, PRODUCE, RECORDED, REQUEST, Summaries, state_size
-from kquota.core.quota import Value
+from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
 
 KERNELS = [kernel(Mode.PLAIN), kernel(Mode.COMPILED)]

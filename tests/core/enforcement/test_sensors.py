@@ -13,8 +13,8 @@ from kquota.core.enforcement import (
     produce_with_request,
     replay_bytes,
 )
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey, Value
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 T0 = 1_700_000_000_000

@@ -19,9 +19,9 @@ from kquota.core.enforcement import (
     fetch_with_request,
     produce_with_request,
 )
-from kquota.core.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import Client, Workload
-from kquota.core.snapshot import QuotaSnapshot
 
 NEVER = 2**63
 

@@ -20,9 +20,10 @@ from kquota.core.enforcement import (
     replay_bytes,
     replay_requests,
 )
-from kquota.core.entity import DEFAULT, Entity
-from kquota.core.quota import QuotaKey
-from kquota.core.resolver import Level, Sensor
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Level, Sensor
 from kquota.core.simulation import (
     Brokers,
     Burst,
@@ -36,7 +37,6 @@ from kquota.core.simulation import (
     simulate,
 )
 from kquota.core.simulation.workload import ORIGIN_MS, plan
-from kquota.core.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client

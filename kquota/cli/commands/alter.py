@@ -1,0 +1,419 @@
+"""`kquota alter`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.contexts import settled
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import Stop, note, say, stoppable, warn
+from kquota.cli.text import safe
+from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import ANY
+from kquota.core.quotas.filter import Any as AnyName
+from kquota.core.quotas.quota import QuotaKey, Value, humanize, parse_value
+from kquota.errors import Conflict, InputError, Uncertain
+
+if TYPE_CHECKING:
+    from kquota.changes import Altered
+    from kquota.core.change.broker import Broker
+    from kquota.core.change.plan import Objection
+    from kquota.core.change.review import Guards
+    from kquota.documents.journal import Command, Entry
+
+
+@click.command("alter")
+@params.entity_options
+@params.entity_text_option
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
+)
+@click.option(
+    "--add-config",
+    multiple=True,
+    metavar="KEY=VALUE[,…]",
+    shell_complete=params.completed_by("additions"),
+    help="Values to set; units are understood: 10MB, 10MiB, 50%.",
+)
+@click.option(
+    "--delete-config",
+    multiple=True,
+    metavar="KEY[,…]",
+    shell_complete=params.completed_by("deletions"),
+    help="Keys to delete; all: every one that is set.",
+)
+@click.option(
+    "--strict-delete", is_flag=True, help="It is an error to delete a key that is not set; with all, where none is set."
+)
+@params.alter_options
+def command(
+    add_config: tuple[str, ...],
+    delete_config: tuple[str, ...],
+    strict_delete: bool,
+    entities: tuple[str, ...],
+    file: Path | None,
+    **options: Any,
+) -> int:
+    """Set and delete quotas.
+
+    Keys: producer_byte_rate and consumer_byte_rate (bytes/s), request_percentage (% of one thread) and
+    controller_mutation_rate (partitions/s) for users, clients and their pairs; connection_creation_rate
+    (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
+    whole or not at all, and when some could not be, the exit code is 9.
+
+    Every alter is reviewed first, as a plan is: what speaks against it, such as a name that nobody has or a limit so
+    low that busy clients stand still for long, is said, and asked about or refused ('kquota help review'). Then it is
+    written down in the journal: 'kquota undo' takes it back. Through controllers (--bootstrap-controller) what was set
+    before is not known: the report says so, and there is no undo.
+
+    A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
+    with --entity.
+
+    Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
+    listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only, and without
+    a journal.
+
+    \b
+    Examples:
+      kquota alter --user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB
+      kquota alter --user alice --client app1 --add-config request_percentage=50%
+      kquota alter --client-defaults --delete-config producer_byte_rate
+      kquota alter --user alice --user bob --delete-config all
+      kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
+      kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
+      kquota alter --file quotas.yaml
+      kquota alter --broker-defaults --add-config max.connection.creation.rate=200
+    """
+    broker = params.selected_broker(options)
+    if broker is not None:
+        _alter_broker(broker, entities, file, add_config, delete_config, strict_delete, options)
+        return ExitCode.OK
+    guards, everything = None, False
+    if file is not None:
+        if entities or add_config or delete_config or params.selection(options):
+            raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
+        alterations, guards = _from_file(file)
+    else:
+        chosen = [Entity.parse(text) for text in entities]
+        if not chosen or params.selection(options):
+            chosen += params.selected_entities(options)
+        _check_changes(add_config, delete_config)
+        additions = _additions(add_config)
+        everything = _ALL in _items(delete_config)
+        alterations = [
+            Alteration(
+                entity,
+                additions,
+                _deletions(delete_config, entity),
+                strict_remove=strict_delete and not everything,
+                strict_any=strict_delete and everything,
+            )
+            for entity in chosen
+        ]
+    return carry_out(alterations, options, guards=guards, everything=everything)
+
+
+def carry_out(
+    alterations: Sequence[Alteration],
+    options: dict[str, Any],
+    *,
+    guards: Guards | None = None,
+    everything: bool = False,
+    command: Command = "alter",
+) -> int:
+    """Alters on the one road, and says what came of it: the end of alter and delete.
+
+    With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
+    """
+    from kquota.changes import Altered, Rehearsal, alter, rehearse
+    from kquota.cli import consent
+    from kquota.cli.commands.apply import says_what_may_be_written
+    from kquota.documents.journal import Journal
+
+    named = consent.label(options)
+    options = settled(options)
+    dry_run, wait, output = options["dry_run"], options["wait"], options["output"]
+    if wait and options["bootstrap_controller"]:
+        raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
+    agreed: set[Objection] = set()
+    rounds: list[Rehearsal] = []
+
+    def agree(rehearsal: Rehearsal) -> None:
+        new = [each for each in rehearsal.plan.objections if each not in agreed]
+        consent.heed(
+            new,
+            yes=options["yes"],
+            force=options["force"],
+            question=f"Alter {named} all the same?",
+            done="altered",
+        )
+        agreed.update(new)
+        if not rounds:
+            consent.name_cluster(named)
+        rounds.append(rehearsal)
+
+    begun: list[Entry] = []
+    stops: list[Stop] = []
+
+    @contextlib.contextmanager
+    def writing() -> Iterator[Stop]:
+        # Not while somebody is asked: there, Ctrl-C means no.
+        with stoppable() as stop:
+            stops.append(stop)
+            yield stop
+
+    with session.open_backend(options) as backend:
+        if dry_run:
+            rehearsal = rehearse(backend, alterations, guards)
+            consent.heed(rehearsal.plan.objections, yes=True, force=options["force"])
+            altered = Altered(rehearsal.results, plan=rehearsal.plan)
+        else:
+            with says_what_may_be_written(begun):
+                altered = alter(
+                    backend,
+                    alterations,
+                    consent=agree,
+                    journal=Journal(options["journal"]),
+                    cluster=session.cluster_name(options),
+                    guards=guards,
+                    writing=writing,
+                    begun=begun.append,
+                    command=command,
+                )
+        results = altered.results
+        absent = _absent_keys(alterations, results, everything)
+        # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
+        others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
+    if len(results) == 1 and results[0].error is not None and not altered.interrupted:
+        if isinstance(results[0].error, Uncertain):
+            _note_way_back(altered)
+        raise results[0].error
+    print_results(altered, output, dry_run=dry_run)
+    for entity, keys in absent.items():
+        what = ", ".join(map(str, keys)) if keys else "any quota"
+        note(safe(f"{entity}: not set: {what}"))
+        if others is not None and entity not in others:
+            session.note_slips(others, dict(entity.parts))
+    if not dry_run:
+        _note_way_back(altered)
+    if altered.unverified:
+        late = ", ".join(map(str, altered.unverified))
+        hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
+        if wait and not altered.interrupted:
+            raise Conflict(f"written, but not shown in time: {late}", hint=hint)
+        warn(f"written, but not shown yet: {late} ({hint})")
+    if altered.unfinished is not None:
+        say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
+    if altered.interrupted:
+        return stops[-1].exit_code
+    code = exit_code_of_results(results)
+    return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
+
+
+def _note_way_back(altered: Altered) -> None:
+    made = [result for result in altered.results if result.error is None]
+    lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
+    if lost:
+        note(f"'kquota undo' does not restore what was no value: {', '.join(lost)}")
+    if altered.entries and (altered.plan is None or altered.plan.inverse):
+        commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
+        note(f"{commands} takes it back")
+    elif any(result.blind for result in made):
+        note("not in the journal: 'kquota undo' cannot take back what went through a controller")
+
+
+def _absent_keys(
+    alterations: Sequence[Alteration], results: Sequence[AlterResult], everything: bool
+) -> dict[Entity, list[QuotaKey]]:
+    """The keys to delete that were not there, by entity; with `everything`, none for an entity that had no quota."""
+    by_entity = {result.entity: result for result in results}
+    absent: dict[Entity, list[QuotaKey]] = {}
+    for alteration in alterations:
+        result = by_entity[alteration.entity]
+        keys = _absent(alteration, result)
+        if everything and not alteration.set:
+            if result.error is None and not (result.before or result.blind or result.unusable):
+                absent[alteration.entity] = []
+        elif keys:
+            absent[alteration.entity] = keys
+    return absent
+
+
+def _alter_broker(
+    broker: Broker | AnyName,
+    entities: tuple[str, ...],
+    file: Path | None,
+    add_config: tuple[str, ...],
+    delete_config: tuple[str, ...],
+    strict_delete: bool,
+    options: dict[str, Any],
+) -> None:
+    if entities or file is not None:
+        raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+    if broker is ANY:
+        raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
+    _check_changes(add_config, delete_config)
+    from kquota.cli import brokers
+
+    brokers.alter(
+        broker,
+        brokers.parse_additions(_items(add_config)),
+        _items(delete_config),
+        options["output"],
+        options,
+        strict_delete=strict_delete,
+        dry_run=options["dry_run"],
+        wait=options["wait"],
+    )
+
+
+def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
+    if not add_config and not delete_config:
+        raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
+
+
+def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
+    """What a quotas file sets, and the guards that it asks for. What it calls unmanaged is left as it is."""
+    from kquota.core.change.review import Guards
+    from kquota.core.quotas.selector import selected
+    from kquota.documents.quotas import read_quota_file
+
+    quota_file = read_quota_file(file)
+    session.warn_problems(quota_file)
+    managed = [
+        Alteration(entity, values)
+        for entity, values in quota_file.snapshot.items()
+        if selected(entity, quota_file.unmanaged) is None
+    ]
+    if not managed:
+        raise InputError(f"{file}: no quotas in it")
+    usual = Guards()
+    return managed, quota_file.guards(usual.most_deleted, usual.most_changed)
+
+
+def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
+    """The keys to delete that were not there."""
+    if result.error is not None:
+        return []
+    there = result.before.keys() | result.blind | result.unusable
+    return [key for key in QuotaKey if key in alteration.remove - there]
+
+
+def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
+    """OK when all were altered, PARTIAL when some were, else the code of the first error."""
+    errors = [result.error for result in results if result.error is not None]
+    if not errors:
+        return ExitCode.OK
+    return ExitCode.PARTIAL if len(errors) < len(results) else exit_code_of(errors[0])
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    """The items of comma-separated lists. A trailing comma is harmless, an empty item between commas is not."""
+    items = [item.strip() for text in texts for item in text.strip().removesuffix(",").split(",")]
+    if "" in items:
+        raise InputError("an empty item between commas", hint="KEY=VALUE[,KEY=VALUE…], without thousands separators")
+    return items
+
+
+def _additions(texts: Iterable[str]) -> dict[QuotaKey, Value]:
+    values: dict[QuotaKey, Value] = {}
+    for item in _items(texts):
+        name, separator, text = item.partition("=")
+        if not separator:
+            raise InputError(f"{item!r}: all configs to be added must be in the format key=value")
+        key = QuotaKey.parse(name.strip())
+        if key in values:
+            raise InputError(f"{key} is given twice")
+        values[key] = parse_value(key, text)
+    return values
+
+
+_ALL = "all"
+"""Among keys to delete: every key that the entity may have."""
+
+
+def _deletions(texts: Iterable[str], entity: Entity) -> frozenset[QuotaKey]:
+    items = _items(texts)
+    if _ALL in items:
+        if len(items) > 1:
+            raise InputError(f"'{_ALL}' deletes every key: name no other beside it")
+        return all_keys(entity)
+    return frozenset(map(QuotaKey.parse, items))
+
+
+def all_keys(entity: Entity) -> frozenset[QuotaKey]:
+    """Every key that the entity may have."""
+    return frozenset(key for key in QuotaKey if key.allowed_for(entity))
+
+
+_UNKNOWN = "?"
+"""What was set before, where nobody could look."""
+_UNUSABLE = "unusable"
+"""What was set before, where it was no value."""
+
+
+def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
+    """Prints what changed, per entity and key."""
+    results = altered.results
+    if output in ("json", "yaml"):
+        from kquota.documents.alter import alter_document
+        from kquota.documents.encoding import to_json, to_yaml
+
+        document = alter_document(
+            results,
+            dry_run=dry_run,
+            objections=() if altered.plan is None else altered.plan.objections,
+            cluster=None if altered.plan is None else altered.plan.cluster,
+            journal=altered.entries,
+        )
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    from kquota.cli.text import Column, entity_text, print_csv, print_table
+
+    changes = [
+        (result.entity, key, _before(result, key), result.after.get(key))
+        for result in results
+        for key in QuotaKey
+        if key in result.before
+        or key in result.after
+        or key in result.unusable
+        or (key in result.blind and result.error is None)
+    ]
+    if output == "csv":
+        print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
+        return
+    different = [change for change in changes if change[2] != change[3]]
+    for result in results:
+        if result.error is not None:
+            say(f"kquota: {entity_text(result.entity)}: {result.error}")
+    if not different:
+        note("nothing changes")
+        return
+
+    def shown(key: QuotaKey, value: Value | str | None) -> str:
+        return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
+
+    print_table(
+        [Column("ENTITY", style="cyan"), Column("KEY"), Column("BEFORE", number=True), Column("AFTER", number=True)],
+        [(entity_text(entity), key, shown(key, before), shown(key, after)) for entity, key, before, after in different],
+        styles=["red" if after is None else "green" if before is None else "yellow" for *_, before, after in different],
+    )
+    if dry_run:
+        # Said to those as well who want no notes: the table is that of a write.
+        say("dry run: nothing was written")
+
+
+def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:
+    if key in result.blind:
+        return _UNKNOWN
+    return _UNUSABLE if key in result.unusable else result.before.get(key)

@@ -1,0 +1,290 @@
+"""`kquota apply`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
+
+if TYPE_CHECKING:
+    from kquota.cli.commands.plan import Labels
+    from kquota.core.change.plan import Plan
+    from kquota.core.change.report import ApplyReport
+    from kquota.documents.journal import Entry
+    from kquota.documents.quotas import QuotaFile
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path))
+@params.quota_file_options
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option(
+    "--max-deleted",
+    type=click.IntRange(0, 100),
+    default=20,
+    show_default=True,
+    metavar="PERCENT",
+    help="Refuse to delete more of the cluster's entities, where it has ten or more.",
+)
+@click.option(
+    "--max-changed",
+    type=click.IntRange(0, 100),
+    default=50,
+    show_default=True,
+    metavar="PERCENT",
+    help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
+)
+@click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
+@click.option(
+    "--for",
+    "duration",
+    type=params.DURATION,
+    metavar="TIME",
+    help="For so long only, such as 2h or 30m: 'kquota reconcile', run from cron, takes it back; nothing else does.",
+)
+@click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
+@params.journal_option
+@params.cluster_options
+@params.output_option("table", "json")
+def command(
+    file: Path,
+    prune: bool,
+    cluster: str | None,
+    yes: bool,
+    max_deleted: int,
+    max_changed: int,
+    force: bool,
+    duration: int | None,
+    no_rollback: bool,
+    journal: Path,
+    output: str,
+    **options: Any,
+) -> int:
+    """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
+
+    Shows the plan and its review ('kquota help review'), and asks. A plan is refused when the cluster changed since it
+    was made, and on another cluster. All changes are validated before the first is written; when one fails all the
+    same, what was done is rolled back. The journal keeps the way back: 'kquota undo'.
+
+    \b
+    Examples:
+      kquota apply quotas.yaml --bootstrap-server localhost:9092
+      kquota apply plan.json --yes
+      kquota apply quotas.yaml --prune --max-deleted 5
+      kquota apply backfill.yaml --for 2h
+    """
+    from dataclasses import replace
+
+    from kquota.backends import cluster_of
+    from kquota.changes import now
+    from kquota.cli import consent
+    from kquota.core.change.plan import plan
+    from kquota.core.change.review import Guards, with_review
+    from kquota.documents.plan import is_plan, read_plan
+
+    named = consent.label(options)
+
+    quota_file: QuotaFile | None = None
+    planned: Plan | None = None
+    if is_plan(file):
+        if prune or cluster is not None:
+            raise click.UsageError("--prune and --cluster were decided when the plan was made")
+        planned = read_plan(file)
+    else:
+        quota_file = session.load_quota_file(file, cluster)
+    with session.open_backend(options) as backend:
+        current = backend.describe()
+        session.warn_problems(current)
+        guards = Guards(max_deleted / 100, max_changed / 100)
+        if quota_file is not None:
+            planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
+            planned = replace(planned, cluster=cluster_of(backend))
+            guards = quota_file.guards(max_deleted / 100, max_changed / 100)
+        assert planned is not None
+        consent.check_cluster(planned, backend)
+        return carry_out(
+            with_review(replace(planned, existing=len(current)), current, guards),
+            backend=backend,
+            labels=quota_file.labels if quota_file is not None else {},
+            cluster=session.cluster_name(options),
+            named=named,
+            journal=journal,
+            yes=yes,
+            force=force,
+            rollback=not no_rollback,
+            expires=None if duration is None else now() + duration,
+            output=output,
+        )
+
+
+def carry_out(
+    planned: Plan,
+    *,
+    backend: Any,
+    labels: Labels,
+    cluster: str,
+    named: str,
+    journal: Path,
+    yes: bool,
+    force: bool,
+    rollback: bool,
+    output: str,
+    command: Any = "apply",
+    expires: int | None = None,
+    undoes: str | None = None,
+) -> int:
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+
+    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people.
+    """
+    from kquota.changes import now
+    from kquota.cli import consent
+    from kquota.cli.commands.plan import print_plan, summary
+    from kquota.core.change.report import ApplyReport
+    from kquota.documents.journal import Journal
+    from kquota.reconcile import apply
+
+    consent.refuse(planned.objections, force=force)
+    if output == "table":
+        print_plan(planned, labels, "table")
+    if not planned:
+        if output == "json":
+            _print_json(ApplyReport(), planned)
+        return ExitCode.OK
+    consent.heed(planned.objections, yes=yes, force=force)
+    if not yes:
+        ask(f"Apply to {named} ({summary(planned)})?", done="applied", yes="applies")
+    consent.name_cluster(named)
+    begun: list[Entry] = []
+    bar = _progress()
+    with bar as progress, stoppable() as stop, says_what_may_be_written(begun):
+        report = apply(
+            planned,
+            backend,
+            journal=Journal(journal),
+            cluster=cluster,
+            clock=now,
+            command=command,
+            expires=expires,
+            undoes=undoes,
+            rollback=rollback,
+            progress=progress,
+            stop=stop,
+            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=rollback),
+            begun=begun.append,
+        )
+    if output == "json":
+        _print_json(report, planned)
+    return _conclude(report, stop.exit_code, expires)
+
+
+@contextlib.contextmanager
+def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+    """Whatever ends a run that has begun to write, its user learns of the way back."""
+    try:
+        yield
+    except BaseException:
+        for entry in begun:
+            say(
+                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
+                " back"
+            )
+        raise
+
+
+def _asked_to_take_back(bar: _progress, done: int, total: int, *, otherwise: bool) -> bool:
+    """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
+    bar.stop()
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return otherwise
+    try:
+        return click.confirm(f"{done} of {total} entities are written. Take them back?", default=otherwise, err=True)
+    except click.Abort:
+        return False
+
+
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, expires: int | None = None) -> int:
+    """What came of it, on stderr, and the exit code."""
+    from kquota.cli.text import entity_text, safe
+
+    complaints = [(entity, safe(error.message)) for entity, error in report.failed]
+    known = {entity for entity, _ in complaints}
+    for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
+        complaints += [(entity, what) for entity in entities if entity not in known]
+    for entity, what in complaints[:_MOST_COMPLAINTS]:
+        say(f"kquota: {entity_text(entity)}: {what}")
+    if len(complaints) > _MOST_COMPLAINTS:
+        say(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more")
+    counts = {
+        "applied": len(report.applied),
+        "already there": len(report.already),
+        "failed": len(report.failed),
+        "not tried": len(report.skipped),
+        "rolled back": len(report.rolled_back),
+        "unknown": len(report.unknown),
+    }
+    text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
+    entry = ""
+    if report.applied or report.unknown:
+        again = "the same once more completes it, " if report.outcome != "applied" else ""
+        entry = f"; {again}'kquota undo {report.entry}' takes it back"
+    if report.unfinished is not None:
+        say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
+    if report.outcome == "applied":
+        note(f"{text}{entry}")
+        if expires is not None and report.applied:
+            from kquota.cli.text import moment
+
+            note(
+                f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a"
+                " systemd timer; without it, it stays"
+            )
+        return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
+    say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
+    if report.interrupted:
+        return stopped
+    if report.outcome == "rolled back" and report.failed:
+        return exit_code_of(report.failed[0][1])
+    return ExitCode.PARTIAL
+
+
+_MOST_COMPLAINTS = 20
+"""A line for each of 10,000 entities says no more than that."""
+
+
+def _print_json(report: ApplyReport, planned: Plan) -> None:
+    from kquota.documents.apply import apply_document
+    from kquota.documents.encoding import to_json
+
+    click.echo(to_json(apply_document(report, planned)), nl=False)
+
+
+class _progress:
+    """A bar on stderr, where that is a terminal."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        self._bar: Any = None
+        if not shows_progress():
+            return lambda done, total: None
+        from rich.progress import Progress
+
+        self._bar = Progress(console=console(sys.stderr), transient=True)
+        self._bar.start()
+        task = self._bar.add_task("applying", total=None)
+        return lambda done, total: self._bar.update(task, completed=done, total=total)
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,189 @@
+"""`kquota describe`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.streams import note
+from kquota.cli.text import safe
+from kquota.core.quotas.entity import EntityType
+from kquota.core.quotas.filter import ANY
+
+if TYPE_CHECKING:
+    from kquota.backends import QuotaBackend
+    from kquota.core.quotas.entity import Entity
+    from kquota.core.quotas.filter import QuotaFilter
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+
+@click.command("describe")
+@params.entity_options
+@params.strict_option
+@params.cluster_options
+@params.output_option("table", "wide", "json", "yaml", "csv", "name")
+def command(strict: bool, output: str, **options: Any) -> None:
+    """Show the quotas that are set.
+
+    Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
+    means all of them; --entity-type users is every user and the default; --entity-type users --entity-type clients is
+    every <user, client-id> pair. On ZooKeeper -o wide also says which users have SCRAM credentials, by mechanism; keys
+    are never shown.
+
+    Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
+    settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
+    ZooKeeper only what is set dynamically is known.
+
+    \b
+    Examples:
+      kquota describe --zookeeper localhost:2181/kafka
+      kquota describe --user alice --no-strict
+      kquota describe --entity-type clients -o csv
+      kquota describe -o yaml > quotas.yaml
+      kquota describe --broker 1 --bootstrap-server localhost:9092
+    """
+    broker = params.selected_broker(options)
+    if broker is not None:
+        from kquota.cli import brokers
+
+        brokers.describe(None if broker is ANY else broker, output, options)
+        return
+    filters = params.selected_filters(options, strict=strict)
+    with session.open_backend(options) as backend:
+        parts = [backend.describe(wanted) for wanted in filters]
+        mechanisms: dict[Entity, Sequence[str]] = {}
+        if output == "wide":
+            for wanted in filters:
+                mechanisms.update(_mechanisms(backend, wanted))
+        # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
+        missing = [
+            wanted
+            for wanted, part in zip(filters, parts, strict=True)
+            if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
+        ]
+        others = backend.describe() if missing else None
+    snapshot = merged(parts)
+    for wanted in filters:
+        session.warn_misnomers(wanted.components)
+    session.warn_problems(snapshot)
+    print_snapshot(snapshot, output, mechanisms, wanted)
+    if others is not None:
+        for wanted in missing:
+            if snapshot:
+                note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
+            session.note_slips(others, wanted.components)
+            _note_pairs(others, wanted)
+
+
+def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
+    """Several looks at a cluster as one, each problem once."""
+    if len(parts) == 1:
+        return parts[0]
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+    problems = dict.fromkeys(problem for part in parts for problem in part.problems)
+    return QuotaSnapshot({entity: values for part in parts for entity, values in part.items()}, tuple(problems))
+
+
+def _parts(wanted: QuotaFilter) -> list[str]:
+    return [f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items()]
+
+
+def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
+    """Says which quotas there are for the name together with another one: who asks for it may mean those, too."""
+    pairs = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
+    if pairs:
+        more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        note(safe(f"there are quotas of {pairs[0]}{more}: --no-strict shows them"))
+
+
+def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:
+    from kquota.backends import SeesCredentials
+
+    return backend.scram_mechanisms(wanted) if isinstance(backend, SeesCredentials) else {}
+
+
+def _nothing(wanted: QuotaFilter) -> str:
+    """That no quotas are set, for whom, and which command shows the quota that governs a client of that name."""
+    names = [
+        (kind, match)
+        for kind, match in wanted.components.items()
+        if isinstance(match, str) and kind is not EntityType.IP
+    ]
+    if not names or len(names) < len(wanted.components):
+        return "no quotas are set"
+    entity = ",".join(f"{kind.value}={name}" for kind, name in names)
+    options = " ".join(
+        f"--{'client' if kind is EntityType.CLIENT_ID else 'user'} {shlex.quote(name)}" for kind, name in names
+    )
+    return f"no quotas are set for {entity}; 'kquota resolve {options}' shows the quota that governs it"
+
+
+def print_snapshot(
+    snapshot: QuotaSnapshot,
+    output: str,
+    mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
+    wanted: QuotaFilter | None = None,
+) -> None:
+    """Prints a snapshot in one of describe's formats.
+
+    `mechanisms` are the users' SCRAM credentials, for `wide`; `wanted` is the filter of the snapshot, if there is one.
+    """
+    if output in ("json", "yaml"):
+        from kquota.documents.encoding import to_json, to_yaml
+        from kquota.documents.quotas import quotas_document
+
+        document = quotas_document(snapshot)
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    from kquota.cli.text import Column, entity_text, print_csv, print_table
+    from kquota.core.quotas.quota import QuotaKey, format_value, humanize
+
+    if output == "csv":
+        print_csv(
+            ("entity", "key", "value"),
+            [
+                (str(entity), key.value, format_value(key, value))
+                for entity, values in snapshot.items()
+                for key, value in values.items()
+            ],
+        )
+        return
+    if output == "name":
+        for entity in snapshot:
+            click.echo(safe(entity))
+        return
+    if not snapshot and not mechanisms:
+        note("no quotas are set" if wanted is None else safe(_nothing(wanted)))
+        return
+    if output == "wide":
+        keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
+        columns = [Column("ENTITY", style="cyan", whole=True)]
+        columns += [Column(key.value.upper(), number=True) for key in keys]
+        columns += [Column("SCRAM", whole=True)] if mechanisms else []
+
+        def row(entity: Entity) -> list[str]:
+            values = snapshot.get(entity, {})
+            cells = [humanize(key, values[key]) if key in values else "-" for key in keys]
+            credentials = [",".join(mechanisms.get(entity, "-"))] if mechanisms else []
+            return [entity_text(entity), *cells, *credentials]
+
+        # A user with credentials may have no quotas.
+        entities = sorted({*snapshot, *mechanisms}, key=lambda entity: entity.sort_key) if mechanisms else snapshot
+        print_table(columns, map(row, entities))
+        return
+    print_table(
+        [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],
+        (
+            (name, key, humanize(key, value))
+            for entity, values in snapshot.items()
+            for name in (entity_text(entity),)
+            for key, value in values.items()
+        ),
+    )

@@ -1,0 +1,94 @@
+"""`kquota export`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, warn
+
+if TYPE_CHECKING:
+    from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+    from kquota.documents.foreign import Exported
+
+FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
+
+
+@click.command("export")
+@params.entity_options
+@params.strict_option
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Whose format."
+)
+@click.option(
+    "--update", type=click.Path(path_type=Path), metavar="FILE", help="Bring a quotas file to what the cluster has."
+)
+@click.option("--cluster", metavar="NAME", help="With --update: the cluster of the file's overlays that this one is.")
+@click.option("--keep", is_flag=True, help="With --update: leave in the file what the cluster has not.")
+@params.quotas_option
+@params.cluster_options
+def command(strict: bool, format_: str, update: Path | None, cluster: str | None, keep: bool, **options: Any) -> int:
+    """Write the quotas of a cluster as a quotas file, or as another tool's.
+
+    'kquota plan' of what it writes changes nothing. --update edits a file in place: values that are right keep their
+    text, comments and variables stay, new entities come at the end, and those that are unmanaged are left alone. What
+    a format cannot say is named on stderr, and the exit code is 9.
+
+    \b
+    Examples:
+      kquota export --bootstrap-server localhost:9092 > quotas.yaml
+      kquota export --update quotas.yaml --cluster prod
+      kquota export --format kafka-configs > quotas.sh
+      kquota export --quotas quotas.yaml --format terraform > quotas.tf
+    """
+    wanted = params.selected_filter(options, strict=strict)
+    if update is None and (cluster is not None or keep):
+        raise click.UsageError("--cluster and --keep say how a file is updated: give --update FILE")
+    if update is not None and format_ != FORMATS[0]:
+        raise click.UsageError("only a quotas file of kquota can be updated")
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+    session.warn_misnomers(wanted.components)
+    everything = session.load_quotas(options, wanted)
+    snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if wanted.matches(entity)})
+    if update is not None:
+        from kquota.documents.update import updated
+
+        change = updated(update, snapshot, cluster=cluster, keep=keep, asked=wanted.matches)
+        if change:
+            from kquota.documents.encoding import write_text
+
+            # The file itself, where the path is a link to it.
+            write_text(update.resolve(), change.text)
+        counts = {"added": change.added, "changed": change.changed, "removed": change.removed}
+        text = ", ".join(f"{len(entities)} {what}" for what, entities in counts.items())
+        note(f"{update}: {text if change else 'nothing changes'}")
+        return _name_unsaid(change.unsaid)
+    exported = export(snapshot, format_)
+    click.echo(exported.text, nl=False)
+    return _name_unsaid(exported.unsaid)
+
+
+def export(snapshot: QuotaSnapshot, format_: str) -> Exported:
+    """The quotas as a text in one of the formats."""
+    if format_ != "kquota":
+        module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
+        exported: Exported = module.export(snapshot)
+        return exported
+    from kquota.documents.foreign import Exported
+    from kquota.documents.quotas import quotas_text, writable
+
+    said, unsaid = writable(snapshot)
+    return Exported(quotas_text(said), unsaid)
+
+
+def _name_unsaid(problems: Sequence[Problem]) -> int:
+    for problem in problems:
+        warn(f"left out: {problem.where}: {problem.message}")
+    return ExitCode.PARTIAL if problems else ExitCode.OK

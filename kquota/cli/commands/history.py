@@ -1,0 +1,90 @@
+"""`kquota history`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.cli import params
+from kquota.cli.commands.undo import warn_unreadable
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
+
+if TYPE_CHECKING:
+    from kquota.documents.journal import Entry, Pages
+
+
+@click.command("history")
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
+@params.journal_option
+@params.output_option("table", "json")
+def command(id: str | None, journal: Path, output: str) -> int:
+    """Show what apply, alter, delete, undo, reconcile and kafka-configs did, and what became of it.
+
+    With an ID (or a fingerprint), what that one changed. A file of the journal that cannot be read is shown as
+    such, and hides no other; the exit code is 3 then.
+
+    \b
+    Examples:
+      kquota history
+      kquota history 3f2a91c0d4e5
+      kquota history -o json
+    """
+    from kquota.documents.journal import Journal, entry_document
+
+    pages = Journal(journal).read()
+    entries = pages.entries if id is None else (pages.entry(id),)
+    if output == "json":
+        from kquota.documents.encoding import to_json
+
+        document = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
+        unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
+        click.echo(to_json(document | ({"unreadable": unreadable} if unreadable else {})), nl=False)
+    elif entries or pages.unreadable:
+        _print(entries, pages, with_unreadable=id is None)
+    else:
+        note("nothing was done yet")
+    warn_unreadable(pages)
+    if id is not None and output == "table":
+        from kquota.cli.commands.plan import print_plan
+
+        click.echo()
+        print_plan(entries[0].plan, {}, "table")
+    return ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
+
+
+def _print(entries: tuple[Entry, ...], pages: Pages, *, with_unreadable: bool) -> None:
+    from kquota.cli.text import Column, moment, print_table, safe
+    from kquota.core.change.plan import Action
+
+    def outcome(entry: Entry) -> str:
+        word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
+        return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
+
+    print_table(
+        [
+            Column("ID", whole=True),
+            Column("STARTED (UTC)", whole=True),
+            Column("COMMAND"),
+            Column("CLUSTER"),
+            Column("CHANGES", whole=True),
+            Column("OUTCOME"),
+        ],
+        [
+            (
+                entry.id,
+                moment(entry.started),
+                entry.command,
+                entry.cluster,
+                " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
+                outcome(entry),
+            )
+            for entry in entries
+        ]
+        + [
+            (safe(name.removesuffix(".json")), "", "", "", "", safe(f"unreadable: {why}"))
+            for name, why in (pages.unreadable if with_unreadable else ())
+        ],
+    )

@@ -1,0 +1,61 @@
+"""`kquota import`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.cli import session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import wrote
+
+if TYPE_CHECKING:
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+FORMATS = ("kafka-configs", "rpk", "jikkou")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--from", "format_", type=click.Choice(FORMATS), required=True, help="Whose format the file has.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")
+def command(file: Path, format_: str, out: Path | None) -> int:
+    """Read another tool's quotas, and write them as a quotas file.
+
+    Of kafka-configs, what 'kafka-configs --describe' printed (of 2.8 or the current one), or a shell script of its
+    --alter commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of Jikkou, its resources.
+    FILE - is stdin. Credentials are no quotas and left out; what Kafka has no quotas for is named on stderr, and the
+    exit code is 9.
+
+    \b
+    Examples:
+      kafka-configs.sh … --describe --entity-type users | kquota import --from kafka-configs -
+      kquota import --from kafka-configs quotas.sh > quotas.yaml
+      kquota import --from rpk rpk.json --out quotas.yaml
+    """
+    from kquota.documents.encoding import write_text
+    from kquota.documents.quotas import quotas_text
+
+    snapshot = read(file, format_)
+    session.warn_problems(snapshot)
+    text = quotas_text(snapshot)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(out, text)
+        wrote(out, f"'kquota plan {out}' compares it with a cluster")
+    return ExitCode.PARTIAL if snapshot.problems else ExitCode.OK
+
+
+def read(file: Path, format_: str) -> QuotaSnapshot:
+    """The quotas of a file in another tool's format. Raises InputError naming the file and the line."""
+    from kquota.documents.encoding import read_raw_text
+
+    text = read_raw_text(file)
+    name = "standard input" if str(file) == "-" else str(file)
+    module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
+    snapshot: QuotaSnapshot = module.read(name, text)
+    return snapshot

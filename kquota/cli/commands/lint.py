@@ -1,0 +1,179 @@
+"""`kquota lint`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note
+
+if TYPE_CHECKING:
+    from kquota.core.change.lint import Facts, Finding
+    from kquota.documents.lint import Line
+
+
+@click.command("lint")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays to look at.")
+@click.option("--capacity", metavar="RATE", help="What one broker can take, such as 200MB: finds oversubscription.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    show_default="of the live brokers, else 11",
+    metavar="N",
+    help="num.io.threads and num.network.threads of a broker together.",
+)
+@click.option(
+    "--internal",
+    multiple=True,
+    metavar="USER",
+    help="A principal that no default should limit, such as that of the brokers; the file's own are added.",
+)
+@click.option(
+    "--callback",
+    metavar="CLASS",
+    show_default="of the live brokers",
+    help="The brokers' client.quota.callback.class.",
+)
+@click.option(
+    "--kafka-version", metavar="VERSION", help="The brokers' Kafka version: finds quotas that they do not enforce."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["note", "warning", "error"]),
+    help="Exit with 1 when there is a finding so bad, or worse.",
+)
+@params.cluster_options
+@params.output_option("table", "json", "sarif", "github")
+def command(
+    file: Path | None,
+    cluster: str | None,
+    capacity: str | None,
+    threads: int | None,
+    internal: tuple[str, ...],
+    callback: str | None,
+    kafka_version: str | None,
+    fail_on: str | None,
+    output: str,
+    **options: Any,
+) -> int:
+    """Find quotas that do not do what they look like, in FILE or on the live cluster.
+
+    Every finding says why it is certain and what to do: values that govern no client, names that nobody has, defaults
+    that some clients escape, limits that limit nothing. -o github annotates the lines of a pull request, -o sarif is
+    for code scanning.
+
+    \b
+    Examples:
+      kquota lint quotas.yaml
+      kquota lint --bootstrap-server localhost:9092
+      kquota lint quotas.yaml --fail-on warning -o github
+      kquota lint quotas.yaml --capacity 200MB --internal connect
+      kquota lint quotas.yaml --kafka-version 2.6
+    """
+    from dataclasses import replace
+
+    from kquota.core.change.broker import callback_of, threads_of
+    from kquota.core.change.lint import Facts, Severity, lint
+    from kquota.core.quotas.quota import QuotaKey, parse_value
+    from kquota.core.quotas.version import parse_version
+
+    most = None if capacity is None else int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, capacity))
+    version = None if kafka_version is None else parse_version(kafka_version)
+    facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
+    if file is None:
+        with session.open_backend(options) as backend:
+            snapshot = backend.describe()
+        session.warn_problems(snapshot)
+        if threads is None or callback is None:
+            brokers = session.live_brokers(options)
+            threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)
+            facts = replace(facts, threads=threads, callback=callback)
+        findings: Sequence[Finding] = lint(snapshot, facts)
+        print_findings(findings, None, lambda entity: None, output)
+    else:
+        findings = _lint_file(file, cluster, facts, output)
+    worst = max((finding.severity for finding in findings), default=None)
+    bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
+    return ExitCode.DIFFERENT if bad else ExitCode.OK
+
+
+def _lint_file(file: Path, cluster: str | None, facts: Facts, output: str) -> Sequence[Finding]:
+    from dataclasses import replace
+
+    from kquota.core.change.lint import lint
+    from kquota.core.quotas.entity import Entity
+    from kquota.documents.encoding import entry_lines
+
+    quota_file = session.load_quota_file(file, cluster)
+    findings = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
+    lines = entry_lines(file, "quotas") if findings else ()
+
+    def line(entity: Entity | None) -> int | None:
+        number = None if entity is None else quota_file.entries.get(entity)
+        return None if number is None else lines[number]
+
+    print_findings(findings, file, line, output)
+    return findings
+
+
+def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, output: str) -> None:
+    """Prints findings in one of lint's formats."""
+    if output in ("json", "sarif"):
+        from kquota import __version__
+        from kquota.documents.encoding import to_json
+        from kquota.documents.lint import lint_document, sarif_document
+
+        name = None if file is None else file.as_posix()
+        document = (
+            lint_document(findings, line) if output == "json" else sarif_document(findings, __version__, name, line)
+        )
+        click.echo(to_json(document), nl=False)
+        return
+    from kquota.cli.text import safe
+    from kquota.core.change.lint import Severity
+    from kquota.documents.lint import subject
+
+    if output == "github":
+        for found in findings:
+            kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
+            place = "" if file is None else f"file={_property(safe(file.as_posix()))},line={line(found.entity) or 1},"
+            text = "\n".join(map(safe, f"{subject(found)}: {found.message}. {found.proof}. {found.hint}.".split("\n")))
+            click.echo(f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}")
+        return
+    for found in findings:
+        at = line(found.entity)
+        print_finding(found, f"{safe(file)}:{at}: " if at is not None else "")
+        click.echo(f"    {click.style('hint:', bold=True)} {safe(found.hint)}")
+    counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
+    note(
+        ", ".join(f"{count} {severity}{'' if count == 1 else 's'}" for count, severity in counts if count)
+        or "nothing found"
+    )
+
+
+def print_finding(found: Finding, where: str = "") -> None:
+    """Prints what is wrong, in a line that begins with where, and the proof in another."""
+    from kquota.cli.text import safe
+    from kquota.documents.lint import subject
+
+    word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
+    click.echo(f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]")
+    click.echo(f"    {safe(found.proof)}")
+
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def _data(text: str) -> str:
+    """Text of a workflow command (GitHub's toolkit, `escapeData`)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,101 @@
+"""`kquota migrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.contexts import settled
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import Group, note
+
+if TYPE_CHECKING:
+    from kquota.core.change.migration import Finding
+
+
+@click.group("migrate", cls=Group)
+def command() -> None:
+    """Check what a migration from ZooKeeper to KRaft made of the quotas.
+
+    \b
+    Examples:
+      kquota migrate check --zookeeper localhost:2181/kafka --bootstrap-server localhost:9092
+    """
+
+
+@command.command("check")
+@params.entity_options
+@params.strict_option
+@click.option(
+    "--fail-on",
+    type=click.Choice(["differences"]),
+    help="Exit with 1 when anything was found.",
+)
+@params.cluster_options
+@params.output_option("table", "json", "yaml")
+def check(strict: bool, fail_on: str | None, output: str, **options: Any) -> int:
+    """Compare the quotas in ZooKeeper with those of the migrated brokers.
+
+    Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
+    what the migrations before Kafka 3.6.2, 3.7.1 and 3.8.0 damaged: names that were not decoded (KAFKA-16222) and
+    defaults under an empty name (KAFKA-16411); what is missing, extra or different; and users' nodes that the world may
+    read or whose SCRAM credentials are incomplete. With each comes the command that mends it. Quotas that were altered
+    through brokers since the end of the migration differ as well, as they should.
+
+    \b
+    Examples:
+      kquota migrate check --zookeeper localhost:2181/kafka --bootstrap-server localhost:9092
+      kquota migrate check --user alice --no-strict --zookeeper zk:2181 --bootstrap-server broker:9092
+      kquota migrate check --fail-on differences -o json --zookeeper zk:2181 --bootstrap-server broker:9092
+    """
+    wanted = params.selected_filter(options, strict=strict)
+    options = settled(options)
+    zookeeper, bootstrap_server = options["zookeeper"], options["bootstrap_server"]
+    if not zookeeper or not bootstrap_server or options["bootstrap_controller"]:
+        raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")
+    from kquota.core.change.migration import compare
+
+    source, migrated = session.open_migration(options)
+    with source, migrated:
+        kraft, nameless = migrated.read()
+        snapshot = source.describe()
+        nodes = source.user_nodes()
+    for each in (snapshot, kraft):
+        session.warn_problems(each)
+    findings = compare(snapshot, kraft, nameless, nodes, wanted)
+    _print_findings(findings, output, zookeeper, bootstrap_server)
+    return ExitCode.DIFFERENT if findings and fail_on else ExitCode.OK
+
+
+def _print_findings(findings: Sequence[Finding], output: str, zookeeper: str, bootstrap_server: str) -> None:
+    from kquota.documents.migration import commands, migration_document
+
+    if output in ("json", "yaml"):
+        from kquota.documents.encoding import to_json, to_yaml
+
+        document = migration_document(findings, zookeeper, bootstrap_server)
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    if not findings:
+        note("no differences")
+        return
+    from kquota.cli.text import Column, print_table
+
+    print_table(
+        [Column("DAMAGE", whole=True, style="red"), Column("WHERE", style="cyan"), Column("PROOF"), Column("TO MEND")],
+        [
+            (
+                (finding.damage.value, f"({finding.damage.cause})" if finding.damage.cause else ""),
+                finding.where,
+                finding.proof,
+                (
+                    "; ".join(commands(finding, zookeeper, bootstrap_server)),
+                    f"({finding.note})" if finding.note else "",
+                ),
+            )
+            for finding in findings
+        ],
+    )

@@ -1,0 +1,247 @@
+"""`kquota recommend`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import auditing, params, usage
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, warn
+from kquota.core.quotas.quota import QuotaKey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kquota.core.findings.recommendation import Recommendation, Recommendations
+
+_SCOPES = {
+    "users": ("users", False),
+    "clients": ("clients", False),
+    "user-clients": ("user-clients", False),
+    "default-user": ("users", True),
+    "default-client": ("clients", True),
+    "default-user-client": ("user-clients", True),
+}
+"""What `--for` says: for whom, and whether by a default."""
+
+_FOR = {"user": "users", "client-id": "clients", "user-and-client-id": "user-clients"}
+"""What recommends quotas of a kind of entity (`cli.verdicts.kinds`)."""
+
+_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+
+
+class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A share such as 1% or 0.5%; as a number between 0 and 1."""
+
+    name = "share"
+
+    def __init__(self, most: float = 100.0) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", value, re.ASCII)
+        if found is None:
+            self.fail(f"{value!r} is not a share, such as 1% or 0.5%", param, ctx)
+        if not 0 <= float(found[1]) <= self._most:
+            self.fail(f"{value} is not between 0% and {self._most:g}%", param, ctx)
+        return float(found[1]) / 100
+
+
+@click.command("recommend")
+@usage.usage_options(samples=False)
+@click.option(
+    "--for",
+    "scope",
+    type=click.Choice(list(_SCOPES)),
+    default="users",
+    show_default=True,
+    help="Whom the quotas are for; with default-… one value for the default, and others for those that need more.",
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    type=click.Choice([key.value for key in _KEYS]),
+    show_default="all",
+    help="Only this quota key; may be repeated.",
+)
+@click.option(
+    "--max-throttled",
+    type=_Share(50),
+    default="1%",
+    show_default=True,
+    metavar="SHARE",
+    help="How much of its active time an entity may be throttled, on its busiest broker.",
+)
+@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="What is added to the need.")
+@click.option(
+    "--raise-by",
+    type=_Share(900),
+    default="50%",
+    show_default=True,
+    help="By how much a quota is raised that hides what is needed.",
+)
+@click.option(
+    "--covers",
+    type=_Share(),
+    default="90%",
+    show_default=True,
+    help="For how many of its entities a default is to be enough.",
+)
+@click.option("--confidence", type=_Share(99.9), default="95%", show_default=True, help="That of the intervals.")
+@click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
+@params.output_option("table", "yaml", "json")
+def command(
+    quarantine: Path,
+    scope: str,
+    only: tuple[str, ...],
+    keys: tuple[str, ...],
+    max_throttled: float,
+    headroom: float,
+    raise_by: float,
+    covers: float,
+    confidence: float,
+    lower: bool,
+    output: str,
+    **options: Any,
+) -> int:
+    """Recommend quotas from recorded usage, as a file that plan reads.
+
+    Reads what 'kquota audit' reads. Each value is the smallest at which an entity is throttled for a small share of the
+    time only, plus headroom. The quotas that were in force (those of the cluster, or --quotas) tell when clients were
+    held back: they wanted more than they got, and no quota goes down for it. What suffices stays as it is. With -o
+    yaml, the file says for each quota what was seen.
+
+    \b
+    Examples:
+      kquota recommend kafka-request.log --quotas quotas.yaml
+      kquota recommend logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --for default-user
+      kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
+      kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
+    """
+    settings = usage.settings_of(options)
+    from kquota.audit.recommend import Wanted, recommendations
+    from kquota.core.findings.recommendation import Policy, Scope
+
+    name, default = _SCOPES[scope]
+    wanted = Wanted(
+        Scope(name),
+        default,
+        tuple(key for key in _KEYS if not keys or key.value in keys),
+        only,
+        Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
+    )
+    with auditing.auditor(options, settings, "a recommendation") as run:
+        found, measured = recommendations(run, settings, wanted)
+    auditing.keep_rejects(measured, quarantine)
+    if output == "json":
+        from kquota.documents.encoding import to_json
+        from kquota.documents.recommendation import recommendation_document
+
+        enforcement = auditing.enforcement_of(settings)
+        document = recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
+        click.echo(to_json(document), nl=False)
+    elif output == "yaml":
+        from kquota.documents.recommendation import recommendation_text
+
+        click.echo(recommendation_text(found), nl=False)
+    else:
+        _print_table(found)
+    _summarize(found)
+    return ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK
+
+
+def _print_table(found: Recommendations) -> None:
+    from kquota.cli.text import Column, print_table
+    from kquota.core.findings.recommendation import Basis, Change
+
+    styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "yellow", Change.LOWER: "cyan"}
+    print_table(
+        [
+            Column("ENTITY", style="bold"),
+            Column("QUOTA", style="cyan", whole=True),
+            Column("NOW", number=True),
+            Column("RECOMMENDED", number=True),
+            Column("NEEDS", number=True),
+            Column("P99", number=True),
+            Column("PEAK", number=True),
+            Column("THROTTLED", number=True),
+            Column("PREDICTED", number=True),
+        ],
+        [_row(quota) for quota in found.quotas],
+        styles=["red" if quota.basis is Basis.CENSORED else styles[quota.change] for quota in found.quotas],
+    )
+
+
+def _row(quota: Recommendation) -> tuple[object, ...]:
+    from kquota.cli.text import entity_text
+    from kquota.core.findings.recommendation import Basis, Change
+    from kquota.core.quotas.quota import humanize
+    from kquota.documents.recommendation import interval, percent, rough
+
+    key, usage, told = quota.key, quota.usage, quota.usage.estimate
+    covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
+    if quota.basis is Basis.CENSORED:
+        needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
+    else:
+        need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
+        needs = (*need, interval(quota))
+    return (
+        (entity_text(quota.entity), *covered),
+        key.value,
+        "-" if quota.current is None else humanize(key, quota.current),
+        "keep" if quota.change is Change.KEEP else humanize(key, quota.value),
+        needs,
+        rough(key, told.p99),
+        rough(key, usage.peak),
+        percent(usage.throttled / usage.seconds),
+        "-" if quota.predicted is None else percent(quota.predicted),
+    )
+
+
+def _summarize(found: Recommendations) -> None:
+    from kquota.cli.verdicts import kinds, lines, names
+    from kquota.core.findings.recommendation import Basis, Change
+    from kquota.core.findings.verdicts import Verdict
+
+    counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
+    words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
+    said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
+    note(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker")
+    hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
+    if hidden:
+        warn(
+            f"{_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
+            " raise, and measure again"
+        )
+    for (kind, key), quotas in kinds(found.left_out).items():
+        counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
+        text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
+        hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
+        warn(f"{key.value}: {text}{hint}")
+    for line in lines(found.verdicts, counts=False):
+        note(line)
+    for key, counters in found.undetermined.items():
+        missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
+        text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
+        warn(f"{key.value}: {text}")
+
+
+def _names(quotas: Sequence[Recommendation]) -> str:
+    from kquota.cli.text import entity_text
+
+    named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:3]]
+    more = len(quotas) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,329 @@
+"""`kquota resolve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.backends.znode import znode_path
+from kquota.cli import params, session
+from kquota.cli.streams import note
+from kquota.core.change.broker import callback_of
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey, Value, ValueType, humanize
+from kquota.core.quotas.static import NO_STATIC_QUOTAS, STATIC_CONFIGS, StaticQuotas
+from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_ip
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.resolve.caveat import Caveat
+
+
+@click.command("resolve")
+@click.option(
+    "--user",
+    multiple=True,
+    callback=params.once,
+    metavar="NAME",
+    shell_complete=params.completed_by("users"),
+    help="The user's principal name; connections without one are ANONYMOUS.",
+)
+@click.option(
+    "--client",
+    multiple=True,
+    callback=params.once,
+    metavar="NAME",
+    shell_complete=params.completed_by("clients"),
+    help="The client-id; left out, the empty one.",
+)
+@click.option(
+    "--ip",
+    multiple=True,
+    callback=params.once,
+    metavar="ADDRESS",
+    shell_complete=params.completed_by("ips"),
+    help="The ip address that the client connects from.",
+)
+@click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
+@click.option("--who", metavar="ENTITY", help="Whom that entity governs, such as user=alice or client-id=<default>.")
+@click.option(
+    "--clients",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="With --who: the clients that were observed, as CSV or JSON lines with the columns user, client_id and ip,"
+    " such as a usage table of the audit; - is standard input.",
+)
+@click.option(
+    "--max-clients",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Refuse to go through more known clients than that.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
+    " one controller counts).",
+)
+@params.quotas_option
+@params.server_properties_option
+@params.kafka_version_option
+@params.cluster_options
+@params.output_option("table", "tree", "json", "yaml", "csv")
+def command(
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    all_pairs: bool,
+    who: str | None,
+    clients: Path | None,
+    max_clients: int,
+    brokers: int | None,
+    output: str,
+    **options: Any,
+) -> None:
+    """Explain which quota governs a client, or which clients a quota governs.
+
+    For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged
+    (KIP-55's quota-id: 'user1:' is shared by all clients of the user, ':clientA' by all users of the client-id), and
+    the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
+    static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
+
+    -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
+    live brokers for, and where --kafka-version is given what brokers of that age do.
+
+    --all resolves every user with every client-id that entities name, with any other ('<other>') and with the empty
+    client-id, for the keys that are set; --user and --client narrow it. --who turns the question round: which of these
+    clients, or of the observed ones in --clients, an entity governs, and in which keys. Both print JSON by the line.
+
+    \b
+    Examples:
+      kquota resolve --user alice --client app1 --zookeeper localhost:2181
+      kquota resolve --user alice --client app1 --ip 10.0.0.7 --quotas quotas.yaml
+      kquota resolve --user alice --quotas quotas.yaml -o json
+      kquota resolve --client app1 --quotas quotas.yaml --server-properties server.properties --kafka-version 2.8
+      kquota resolve --user alice --client app1 --brokers 6 -o tree
+      kquota resolve --all -o csv > resolved.csv
+      kquota resolve --who 'user=<default>' --clients usage.csv
+    """
+    if clients is not None and who is None:
+        raise click.UsageError("--clients goes with --who")
+    if who is not None or all_pairs:
+        _refuse_for_many(ip, brokers, output)
+        if who is None:
+            _resolve_all(user, client, max_clients, output, options)
+        elif all_pairs or user is not None or client is not None:
+            raise click.UsageError("--who goes with neither --all nor --user nor --client")
+        else:
+            _resolve_who(Entity.parse(who), clients, max_clients, output, options)
+        return
+    if user is None and client is None and ip is None:
+        raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
+    if user == "" or ip == "":
+        raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
+    session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
+    settings, static, snapshot = _load(options)
+    resolutions: tuple[Resolution, ...]
+    caveats: Sequence[Caveat] = ()
+    if user is None and client is None:
+        assert ip is not None
+        resolutions = (resolve_ip(snapshot, ip),)
+    else:
+        user, client = user or "ANONYMOUS", client or ""
+        resolutions = resolve(snapshot, user, client, ip, static)
+        if output not in ("table", "csv"):
+            callback = None if settings is None else settings.callback
+            if callback is None and output == "tree":
+                callback = callback_of(session.live_brokers(options))
+            caveats = _caveats(snapshot, user, client, static, callback, options)
+        if output == "table":  # the others say whom they are about
+            _note_assumptions(snapshot, static, user, client, resolutions)
+    if all(each.level is None for each in resolutions):
+        session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+    if output in ("table", "csv"):
+        session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
+    print_resolutions(user, client, ip, resolutions, output, brokers, caveats, _paths(options, output))
+
+
+def _paths(options: dict[str, Any], output: str) -> Callable[[Entity], str | None]:
+    """The paths of znodes, for a ZooKeeper.
+
+    A file can be of any cluster: programs get the paths that its quotas would have, people do not.
+    """
+    wanted = session.is_zookeeper(options) or (options["quotas"] is not None and output != "table")
+    return znode_path if wanted else _no_path
+
+
+def _no_path(_entity: Entity) -> None:
+    """The path of an entity's znode where there is none."""
+    return
+
+
+def _note_assumptions(
+    snapshot: QuotaSnapshot, static: StaticQuotas, user: str, client: str, resolutions: Sequence[Resolution]
+) -> None:
+    """Says that a name that was left out stands for ANONYMOUS or the empty client-id, and what others get."""
+    from kquota.cli.text import safe
+    from kquota.core.resolve.reach import OTHER, Client, Reach
+
+    if not session.on_command_line("user"):
+        note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
+    if session.on_command_line("client"):
+        return
+    reach = Reach(snapshot, static)
+    by_key = {each.key: each for each in reach.resolve(Client(user, OTHER))}
+    others = [
+        f"{each.key} {limit_text(each.key, other.limit)}"
+        + ("" if other.level is None else f" from {source(each.key, other.entity)}")
+        for each in resolutions
+        if (other := by_key.get(each.key)) is not None and (other.level, other.entity) != (each.level, each.entity)
+    ]
+    if others:
+        note(safe(f"for a client without a client-id; with any other: {', '.join(others)} (--client NAME for one)"))
+
+
+def _caveats(
+    snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, options: dict[str, Any]
+) -> Sequence[Caveat]:
+    from kquota.core.quotas.version import parse_version
+    from kquota.core.resolve.caveat import caveats
+
+    # What old brokers do is said only where somebody says that they are old.
+    version = parse_version(options["kafka_version"]) if session.on_command_line("kafka_version") else None
+    return caveats(snapshot, user, client, static=static, version=version, callback=callback)
+
+
+def _load(options: dict[str, Any]) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
+    settings = session.load_broker_settings(options)
+    static = NO_STATIC_QUOTAS if settings is None else settings.static
+    return settings, static, session.enforced_by_brokers(options)(session.load_quotas(options))
+
+
+def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
+    if output in ("tree", "yaml") or brokers is not None:
+        what = "--brokers is" if brokers is not None else f"-o {output} is"
+        raise click.UsageError(f"{what} for one client")
+    if ip is not None:
+        raise click.UsageError("--ip is for one client")
+
+
+def _resolve_all(user: str | None, client: str | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
+    from kquota.cli import reach
+
+    _, static, snapshot = _load(options)
+    session.warn_ignored(snapshot.ignored)
+    reach.print_all(snapshot, static, user, client, max_clients, output, _paths(options, output))
+
+
+def _resolve_who(entity: Entity, clients: Path | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
+    from kquota.cli import reach
+
+    _, static, snapshot = _load(options)
+    session.warn_ignored(snapshot.ignored)
+    if entity not in snapshot:
+        session.note_slips(snapshot, dict(entity.parts))
+    reach.print_governed(snapshot, static, entity, clients, max_clients, output, _paths(options, output))
+
+
+def print_resolutions(
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    resolutions: Sequence[Resolution],
+    output: str,
+    brokers: int | None = None,
+    caveats: Sequence[Caveat] = (),
+    path_of: Callable[[Entity], str | None] = lambda entity: None,
+) -> None:
+    """Prints what governs a client in one of resolve's formats; the caveats in those that have room for them.
+
+    `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
+    """
+    if output in ("json", "yaml"):
+        from kquota.documents.encoding import to_json, to_yaml
+        from kquota.documents.resolution import resolution_document
+
+        document = resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
+        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+        return
+    if output == "tree":
+        from kquota.cli.explanation import print_explanation
+
+        print_explanation(user, client, ip, resolutions, brokers, caveats)
+        return
+    from kquota.cli.text import Column, print_csv, print_table
+
+    if output == "csv":
+        print_csv(
+            ("key", "limit", "level", "entity", "znode", "sensor"),
+            [
+                (
+                    item.key,
+                    item.limit,
+                    None if item.level is None else item.level.label,
+                    item.entity,
+                    None if item.entity is None else path_of(item.entity),
+                    item.sensor,
+                )
+                for item in resolutions
+            ],
+        )
+        return
+
+    def shadowed(key: QuotaKey, other: Shadowed) -> str:
+        return f"{source(key, other.entity)} ({limit_text(key, other.value)})"
+
+    print_table(
+        [
+            Column("KEY", whole=True),
+            Column("LIMIT", number=True, style="bold"),
+            *([Column(f"ON {brokers} BROKERS", number=True)] if brokers else []),
+            Column("LEVEL"),
+            Column("FROM", style="cyan", whole=True),
+            Column("COUNTER"),
+            Column("SHADOWS", style="dim"),
+        ],
+        [
+            (
+                item.key,
+                limit_text(item.key, item.limit),
+                *([on_brokers(item, brokers)] if brokers else []),
+                "-" if item.level is None else f"{item.level.number} {item.level.label}",
+                "-"
+                if item.level is None
+                else (source(item.key, item.entity), "" if item.entity is None else path_of(item.entity) or ""),
+                "-" if item.limit is None else item.sensor,
+                ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
+            )
+            for item in resolutions
+        ],
+    )
+
+
+def source(key: QuotaKey, entity: Entity | None) -> str:
+    """Where a value comes from: its entity, or the static default's config."""
+    from kquota.cli.text import entity_text
+
+    return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
+
+
+def limit_text(key: QuotaKey, value: Value | None) -> str:
+    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
+    if value is None:
+        return "unlimited"
+    if value == key.value_type.maximum:
+        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
+    return humanize(key, value)
+
+
+def on_brokers(item: Resolution, brokers: int) -> str:
+    """What the limit comes to on that many brokers, for people."""
+    return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))

@@ -1,0 +1,316 @@
+"""`kquota simulate`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.contexts import ADDRESSES
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import console, shows_progress, warn, wrote
+from kquota.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.simulation import Brokers, Workload
+    from kquota.documents.workload import WorkloadFile
+
+COMPILED_FROM = 1_000_000
+"""Requests from which the fast kernel pays: the first time on a machine it is compiled for half a minute."""
+
+
+@click.command("simulate")
+@click.argument("workload_file", type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False)
+@click.option(
+    "--events",
+    "event_files",
+    multiple=True,
+    metavar="FILE",
+    help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
+)
+@params.quotas_option
+@params.server_properties_option
+@click.option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="The brokers' Kafka version; else what the workload says, else 4.0. 3.8 changed the windows.",
+)
+@click.option(
+    "--quota-window-num",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.num, else the workload's.",
+)
+@click.option(
+    "--quota-window-size-seconds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The brokers' quota.window.size.seconds, else the workload's.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="In the table, the N most throttled counters; JSON has all.",
+)
+@click.option(
+    "--chart",
+    "charts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Draw the N most throttled counters below the table; 1 on a terminal, else 0.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
+)
+@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@params.cluster_options
+@params.output_option("table", "json", "csv")
+def command(
+    workload_file: Path | None,
+    event_files: tuple[str, ...],
+    kafka_version: str | None,
+    quota_window_num: int | None,
+    quota_window_size_seconds: int | None,
+    top: int,
+    charts: int | None,
+    plot: Path | None,
+    fail_on: str | None,
+    output: str,
+    **options: Any,
+) -> int:
+    """Show what brokers would do to a workload.
+
+    Runs clients (producers, consumers, topic and other requests, connections) against the quotas, exactly as brokers
+    enforce them: who gets how much, who is throttled for how long, who shares a counter with whom, when a quota bites
+    and how long recovery takes. schemas/workload.schema.json describes the file.
+
+    What a simulation cannot know: when somebody reads the brokers' metrics, which changes their windows after a silence
+    of more than quota.window.size.seconds. Results that depend on it are ranges, over no reading and one every 1, 10
+    and 60 s; 'metrics_read' in the workload settles it. Thread time is what the workload says (request_time), and the
+    brokers' own load, the network and the disks are not simulated: a response takes 'latency' and 'round_trip'.
+    Clients wait with an unlimited memory. Requests of one connection are charged when they are answered. Numbers of
+    connections (max.connections and the like) are not limited. Before Kafka 2.0 brokers held back responses: for such
+    --kafka-version results are approximations, and say so.
+
+    A million requests and more run compiled, where numba is installed (kquota[kernel]): half a minute of compiling, the
+    first time, and then about a million requests a second. Results are the same.
+
+    --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
+    replayed as it is, the most that its clients can have been throttled, and spread evenly over each bin, the least;
+    the results are ranges. A request without its size, such as a throttled fetch, is left out.
+
+    \b
+    Examples:
+      kquota simulate workload.yaml --quotas quotas.yaml
+      kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
+      kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
+      kquota simulate workload.yaml --quotas quotas.yaml --plot throttling.html
+      kquota simulate workload.yaml --quotas quotas.yaml --server-properties server.properties
+      kquota simulate --events usage.csv --quotas quotas.yaml
+    """
+    if (workload_file is None) == (not event_files):
+        raise click.UsageError("give a WORKLOAD, or --events FILE")
+    if plot is not None:
+        from kquota.cli.plot import check_plot
+
+        check_plot(plot)
+    if len(event_files) == 1:
+        vectors = _vectors(Path(event_files[0]))
+        if vectors is not None:
+            from kquota.cli.vectors import print_vectors
+
+            print_vectors(vectors, output)
+            return ExitCode.OK
+    from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+    from kquota.core.quotas.version import parse_version
+    from kquota.core.simulation import enforced_workload, expected_events, simulate, widened
+
+    version = kafka_version or "4.0"
+    settings: BrokerSettings | None = None
+
+    def configured(brokers: Brokers, version_of_file: str | None) -> Brokers:
+        nonlocal version, settings
+        version = options["kafka_version"] = kafka_version or version_of_file or version
+        settings = session.load_broker_settings(options)
+        return brokers if settings is None else _configured(brokers, settings)
+
+    workload: Workload
+    spread: Workload | None = None
+    if workload_file is not None:
+        from kquota.documents.workload import read_workload
+
+        file = read_workload(workload_file, configured)
+        workload = file.workload
+        quotas = _quotas(file, options)
+    else:
+        quotas = session.load_quotas(options)
+        workload, spread = _recorded(event_files, quota_window_size_seconds or 1, quotas)
+        workload = replace(workload, brokers=configured(workload.brokers, None))
+    generation = Generation.for_version(version)
+    quotas = session.enforced_by_brokers(options, settings)(quotas)
+    _warn_of_rates(workload.brokers, version)
+    workload, left_out = enforced_workload(workload, parse_version(version))
+    session.warn_approximations(version)
+    session.warn_ignored((*quotas.ignored, *left_out))
+    windows = workload.brokers.windows
+    windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
+    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
+    using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
+    with _progress() as report:
+        result = simulate(workload, quotas, generation=generation, using=using, progress=report)
+        if spread is not None:
+            spread = replace(spread, brokers=workload.brokers)
+            result = widened(result, simulate(spread, quotas, generation=generation, using=using))
+    _warn(workload, quotas)
+    if plot is not None:
+        from kquota.cli.plot import write_plot
+
+        write_plot(result, plot)
+        wrote(plot)
+    from kquota.cli.simulation import print_result
+
+    print_result(result, workload, generation, output, top=top, charts=charts)
+    throttled = any(client.throttled for client in result.clients)
+    return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
+
+
+def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
+    """The brokers with what their server.properties says."""
+    return replace(
+        brokers,
+        windows=settings.windows,
+        controller_windows=settings.controller_windows,
+        connection_rate=settings.connection_rate,
+        listeners=settings.listeners,
+        inter_broker=settings.inter_broker_listener,
+    )
+
+
+def _warn_of_rates(brokers: Brokers, version: str) -> None:
+    """Says where a workload limits connections on brokers that do not know such limits."""
+    from kquota.core.quotas.version import CONNECTION_RATES, format_version, parse_version
+
+    number = parse_version(version)
+    if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
+        warn(
+            f"max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
+            f"{format_version(CONNECTION_RATES)} (KIP-612)"
+        )
+
+
+def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
+    """The quotas of the workload's own file, unless the command line names others.
+
+    Connections to brokers that limit them need none.
+    """
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.simulation.workload import CONNECT_API
+
+    named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
+    if file.quotas is not None and not named:
+        return file.quotas
+    brokers = file.workload.brokers
+    limited = any((brokers.connection_rate, *brokers.listeners.values()))
+    connects = all(client.api == CONNECT_API for client in file.workload.clients)
+    if limited and connects and not session.names_quotas(options):
+        return QuotaSnapshot()
+    return session.load_quotas(options)
+
+
+def _vectors(path: Path) -> dict[str, Any] | None:
+    """The document of a file of vectors; None for any other file."""
+    import gzip
+    import json
+    import zlib
+
+    if not path.is_file():  # a pipe is read once, and by nobody who only looks
+        return None
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(2)
+            if start not in (b"\x1f\x8b",) and not start.lstrip().startswith(b"{"):
+                return None
+            stream.seek(0)
+            data = stream.read()
+        document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
+        # Not there, or not one JSON document: whoever reads usage says so.
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
+
+
+def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) -> tuple[Workload, Workload | None]:
+    """The recorded workload, and for a coarse export the same spread over its bins."""
+    try:
+        from kquota.audit.events import read_events, spread_events
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
+    from kquota.cli import auditing
+    from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.simulation import Brokers
+
+    recording = read_events(paths, "auto", ReadSettings(), Brokers(), auditing.warn_repeated)
+    auditing.warn_unread(recording.unread_files)
+    if recording.rejected:
+        warn(f"records that cannot be read, and are left out: {recording.rejected}")
+    if recording.unsized:
+        warn(f"requests of unknown size, left out: {recording.unsized}")
+    if not recording.complete and any(QuotaKey.REQUEST_PERCENTAGE in values for values in quotas.values()):
+        warn(
+            "the usage lacks thread time (a request log that of network threads): what comes of a "
+            "request_percentage is a lower bound"
+        )
+    if recording.grid_ms < 1000 * window_seconds:
+        return recording.workload, None
+    warn(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
+    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[float], None]]:
+    """A progress bar on stderr when that is a terminal."""
+    if not shows_progress():
+        yield lambda share: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("simulating", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
+    """Says where a request quota meets clients whose thread time nobody gave."""
+    from kquota.core.enforcement.exempt import is_spared
+    from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.quotas.version import NEWEST
+    from kquota.core.resolve.resolver import Resolver
+    from kquota.core.simulation.workload import CONNECT_API
+
+    resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
+    timeless = []
+    for client in workload.clients:
+        known = client.has_thread_time or is_spared(client.api, NEWEST)
+        if client.given is None and client.api != CONNECT_API and not known:
+            user, client_id = client.user.replace("{n}", "0"), client.client_id.replace("{n}", "0")
+            if resolver.resolve(user, client_id).limit is not None:
+                timeless.append(client.name)
+    if timeless:
+        names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
+        warn(f"no request_time, so that no request_percentage can bite: {names}")

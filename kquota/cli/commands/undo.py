@@ -1,0 +1,96 @@
+"""`kquota undo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.streams import warn
+
+if TYPE_CHECKING:
+    from kquota.backends import QuotaBackend
+    from kquota.documents.journal import Command, Entry, Pages
+
+
+@click.command("undo")
+@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@params.journal_option
+@params.cluster_options
+@params.output_option("table", "json")
+def command(id: str | None, yes: bool, journal: Path, output: str, **options: Any) -> int:
+    """Take back what an apply or an alter did.
+
+    ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
+    undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and
+    then nothing is done. An apply that was killed is taken back as far as it got.
+
+    \b
+    Examples:
+      kquota undo --bootstrap-server localhost:9092
+      kquota undo 3f2a91c0d4e5 --yes
+    """
+    from kquota.changes import place_of, to_undo
+    from kquota.cli import consent
+    from kquota.documents.journal import Journal
+
+    named = consent.label(options)
+    pages = Journal(journal).read()
+    warn_unreadable(pages)
+    with session.open_backend(options) as backend:
+        entry = to_undo(pages, id, place_of(backend))
+        return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
+
+
+def warn_unreadable(pages: Pages) -> None:
+    """The files of the journal that are no entries, a line each on stderr."""
+    for name, why in pages.unreadable:
+        warn(f"{pages.folder / name} is no entry of the journal: {why}")
+
+
+def take_back(
+    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: Command
+) -> int:
+    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
+
+    What was there may be there again: of the review, the freezes alone are said.
+    """
+    from kquota import reconcile
+    from kquota.backends import describe_entities
+    from kquota.changes import now, with_freezes
+    from kquota.cli import consent
+    from kquota.cli.commands.apply import carry_out
+    from kquota.core.change.review import related
+    from kquota.documents.journal import Journal
+
+    back = entry.made.inverse
+    consent.check_cluster(back, backend)
+    if not back:
+        # What was no value is not restored. The journal knows from now on that nothing is left to take back.
+        reconcile.apply(
+            back,
+            backend,
+            journal=Journal(journal),
+            cluster=entry.cluster,
+            clock=now,
+            command=command,
+            undoes=entry.id,
+        )
+    around = [each for change in back.changes for each in related(change.entity)]
+    return carry_out(
+        with_freezes(back, describe_entities(backend, around)),
+        backend=backend,
+        labels={},
+        cluster=entry.cluster,
+        named=named,
+        journal=journal,
+        yes=yes,
+        force=False,
+        rollback=True,
+        output=output,
+        command=command,
+        undoes=entry.id,
+    )

@@ -1,0 +1,124 @@
+"""`kquota watch`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.commands.plan import MARKS
+from kquota.cli.streams import note, say
+from kquota.errors import KquotaError, Unauthorized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kquota.backends import QuotaWatch
+    from kquota.core.change.plan import Change
+    from kquota.core.quotas.quota import QuotaKey
+
+_TURN_S = 0.5
+"""The longest wait in one piece: in between, a reader that left is noticed. Also the pause before trying again."""
+
+
+@click.command("watch")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often brokers are asked; ZooKeeper tells by itself.",
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
+@click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
+@params.cluster_options
+@params.output_option("text", "json")
+def command(interval: float, count: int | None, for_ms: int | None, output: str, **options: Any) -> None:
+    """Follow the changes of quotas.
+
+    A line for every key that is set, changed or deleted from now on: when it was seen (in UTC), the entity, the key,
+    the value before and after. ZooKeeper tells of changes by the notifications that brokers follow; brokers are asked
+    every --interval. A cluster that cannot be reached any more is tried again until it can, and what changed meanwhile
+    is printed then. Ctrl-C ends it (exit code 130), --count and --for do (exit code 0), and so does the end of whoever
+    reads its output. -o json prints a document a line.
+
+    \b
+    Examples:
+      kquota watch --zookeeper localhost:2181
+      kquota watch --bootstrap-server localhost:9092 --interval 5
+      kquota watch --for 1h -o json >> changes.jsonl
+      kquota watch --count 1 && notify-send 'quotas have changed'
+    """
+    from kquota.backends import TellsChanges, watch
+
+    end = None if for_ms is None else time.monotonic() + for_ms / 1000
+    with session.open_backend(options) as backend:
+        watching = watch(backend, interval)
+        snapshot = watching.start()
+        session.warn_problems(snapshot)
+        how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
+        count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
+        note(f"watching {session.cluster_name(options)} ({count_text}), {how}")
+        for number, (change, key) in enumerate(_changes(watching, end), 1):
+            print_change(time.time_ns() // 1_000_000, change, key, output)
+            if number == count:
+                return
+
+
+def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, QuotaKey]]:
+    """Every key that changes, until the end (of the monotonic clock). Raises Unauthorized.
+
+    Ends as well when nobody reads them any more.
+    """
+    lost = False
+    while (turn := _TURN_S if end is None else min(_TURN_S, end - time.monotonic())) > 0:
+        if _reader_is_gone():
+            return
+        try:
+            changes = watching.wait(turn)
+        except Unauthorized:
+            raise
+        except KquotaError as error:
+            if not lost:
+                say(f"kquota: {error.message}; trying again")
+            lost = True
+            time.sleep(turn)
+            continue
+        if lost:
+            note("kquota: connected again")
+        lost = False
+        for change in changes:
+            for key in change.keys:
+                yield change, key
+
+
+def _reader_is_gone() -> bool:
+    """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
+    import select
+
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def print_change(time_ms: int, change: Change, key: QuotaKey, output: str) -> None:
+    """Prints one key of a change that was seen at that time, in one of watch's formats, at once."""
+    from kquota.documents.watch import change_document, utc
+
+    if output == "json":
+        from kquota.documents.encoding import to_json_line
+
+        click.echo(to_json_line(change_document(time_ms, change, key)))
+        return
+    from kquota.cli.text import entity_text
+    from kquota.core.quotas.quota import humanize
+
+    before, after = (values.get(key) for values in (change.before, change.after))
+    mark, colour = MARKS["create" if before is None else "delete" if after is None else "update"]
+    texts = ["-" if value is None else humanize(key, value) for value in (before, after)]
+    line = f"{mark} {entity_text(change.entity)}  {key}  {texts[0]} -> {texts[1]}"
+    click.echo(f"{utc(time_ms)}  {click.style(line, fg=colour)}")

@@ -1,0 +1,101 @@
+"""Quotas over time: which snapshot was in force when."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from kquota.core.change.plan import Change
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+
+EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
+"""2001 to 2100: a time outside was in another unit, or misread."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Changes that were made at one time (epoch ms); `name` is what errors call them.
+
+    Of a step that is not `certain` (it was stopped in the middle) any change may have been made or not.
+    """
+
+    time_ms: int
+    changes: tuple[Change, ...]
+    name: str
+    certain: bool = True
+
+
+@dataclass(frozen=True)
+class QuotaHistory:
+    """Snapshots in the order of time, each in force until the next one.
+
+    `changes_ms` are the moments (epoch ms) from which `snapshots[1:]` hold; the first holds from ever.
+    """
+
+    snapshots: tuple[QuotaSnapshot, ...]
+    changes_ms: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.snapshots) != len(self.changes_ms) + 1:
+            raise ValueError("a history has one snapshot more than changes")
+        for earlier, later in zip(self.changes_ms, self.changes_ms[1:], strict=False):
+            if later <= earlier:
+                raise InputError("the times of a quota history must increase")
+
+    @classmethod
+    def of(cls, snapshot: QuotaSnapshot) -> QuotaHistory:
+        """The same quotas at all times."""
+        return cls((snapshot,))
+
+    @classmethod
+    def leading_to(cls, current: QuotaSnapshot, steps: Iterable[Step]) -> QuotaHistory:
+        """What was in force before and between the steps, in their order, that led to the quotas of today.
+
+        Raises InputError where they do not lead there: somebody else changed an entity since.
+        """
+        snapshots, times = [current], list[int]()
+        latest = LATEST_MS
+        for step in reversed(list(steps)):
+            # A clock that went back: no step was made after the one that follows it.
+            latest = min(latest, step.time_ms)
+            quotas = dict(snapshots[-1])
+            for change in step.changes:
+                values = quotas.get(change.entity, {})
+                if change.is_made(values):
+                    quotas[change.entity] = change.undone_in(values)
+                elif step.certain or not change.is_due(values):
+                    raise InputError(
+                        f"{step.name} does not lead to the quotas given: {change.entity} was changed by something else"
+                    )
+            earlier = QuotaSnapshot(quotas)
+            if earlier == snapshots[-1]:
+                continue
+            if times and times[-1] == latest:
+                snapshots[-1] = earlier
+            else:
+                snapshots.append(earlier)
+                times.append(latest)
+        return cls(tuple(reversed(snapshots)), tuple(reversed(times)))
+
+    def each(self, change: Callable[[QuotaSnapshot], QuotaSnapshot]) -> QuotaHistory:
+        """The history with every snapshot changed so."""
+        return QuotaHistory(tuple(map(change, self.snapshots)), self.changes_ms)
+
+    def __bool__(self) -> bool:
+        """Whether a quota was ever set."""
+        return any(self.snapshots)
+
+    def __iter__(self) -> Iterator[tuple[int | None, QuotaSnapshot]]:
+        """(from when, snapshot), the first with None."""
+        return zip((None, *self.changes_ms), self.snapshots, strict=True)
+
+    def at(self, time_ms: int) -> QuotaSnapshot:
+        """What was in force at that time."""
+        return self.snapshots[bisect_right(self.changes_ms, time_ms)]
+
+    @property
+    def latest(self) -> QuotaSnapshot:
+        """What is in force at the end."""
+        return self.snapshots[-1]

@@ -1,0 +1,433 @@
+"""Lint: quotas that do not do what they look like, each finding with its proof and what to do about it.
+
+A rule is a function from what is known to findings; `RULES` lists them all. Nothing is looked up here: what a rule must
+know beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess says nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
+from kquota.core.duration import duration
+from kquota.core.quotas.enforced import enforced
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number, humanize
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.version import Version
+from kquota.core.resolve.resolver import Level, Resolver, encode_user
+from kquota.errors import InputError
+
+_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_CLIENT_KEYS = tuple(key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
+
+
+class Severity(enum.IntEnum):
+    """How bad a finding is; the numbers are ordered."""
+
+    NOTE = 1
+    WARNING = 2
+    ERROR = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules may know beside the quotas.
+
+    `window_s` is how long a burst lasts (one less than quota.window.num, times quota.window.size.seconds),
+    `fetch_bytes` what a consumer asks of one partition at once (max.partition.fetch.bytes), `threads` num.io.threads
+    and num.network.threads, `capacity` the bytes/s that one broker can take in, `internal` users whom no default should
+    limit, `callback` a broker's client.quota.callback.class, `version` the brokers' Kafka version.
+    """
+
+    window_s: float = 10.0
+    fetch_bytes: int = 1 << 20
+    threads: int = 11
+    capacity: int | None = None
+    internal: tuple[str, ...] = ()
+    callback: str | None = None
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: what is wrong, why that is certain, and what to do. `key` is None where it is about the entity,
+    `entity` where it is about all of them; `by` is the entity that is to blame."""
+
+    rule: Rule
+    entity: Entity | None
+    key: QuotaKey | None
+    message: str
+    proof: str
+    hint: str
+    by: Entity | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """That of its rule."""
+        return self.rule.severity
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule by its name, such as `unreachable`; `about` says in a sentence what it finds."""
+
+    name: str
+    severity: Severity
+    about: str
+    check: Callable[[Rule, QuotaSnapshot, Facts], Iterator[Finding]] = field(repr=False, compare=False)
+
+
+def lint(
+    snapshot: QuotaSnapshot, facts: Facts | None = None, rules: Iterable[Rule] | None = None
+) -> tuple[Finding, ...]:
+    """All findings, the worst first, then in the order of entities."""
+    facts = facts or Facts()
+    if facts.version is not None:
+        snapshot = enforced(snapshot, facts.version)
+    findings = [finding for rule in rules or RULES for finding in rule.check(rule, snapshot, facts)]
+    return tuple(sorted(findings, key=_order))
+
+
+def concerning(findings: Iterable[Finding], entities: Collection[Entity]) -> tuple[Finding, ...]:
+    """The errors and warnings that are about one of these entities or all quotas, or that one of them is to blame for.
+
+    What is wrong with a plan, of all that is wrong with the cluster that it leads to.
+    """
+    return tuple(
+        finding
+        for finding in findings
+        if finding.severity >= Severity.WARNING
+        and (finding.entity is None or finding.entity in entities or finding.by in entities)
+    )
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    entity = finding.entity
+    return (-finding.severity, () if entity is None else entity.sort_key, finding.rule.name, str(finding.key))
+
+
+# What hides a value from every client that its entity names, by the levels of KIP-55: a level that comes first and
+# matches all of them. Levels 1 to 6 always keep somebody: a client that nobody else names, or an empty client-id.
+def _hiding(values: Mapping[Entity, Value], entity: Entity) -> Entity | None:
+    if entity.user is not None or entity.ip is not None:
+        return None
+    candidates = [Entity(user=DEFAULT, client_id=DEFAULT), Entity(user=DEFAULT)]
+    if entity.client_id is not DEFAULT:
+        candidates.insert(0, Entity(user=DEFAULT, client_id=entity.client_id))
+    return next((candidate for candidate in candidates if candidate in values), None)
+
+
+def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity, Value]]]:
+    for key in _CLIENT_KEYS:
+        yield key, {entity: values[key] for entity, values in snapshot.items() if key in values}
+
+
+def _unreachable(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for key, values in _by_key(snapshot):
+        for entity in values:
+            by = _hiding(values, entity)
+            if by is not None:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    f"governs no client: {by} comes first for every one",
+                    f"every user of this client-id has {key} from {by} ({humanize(key, values[by])}) or from a more"
+                    " specific entity",
+                    f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}"
+                    if entity.client_id is not DEFAULT
+                    else "delete it",
+                    by,
+                )
+
+
+def _shadowed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for key, values in _by_key(snapshot):
+        users = sum(entity.client_id is None and entity.user is not DEFAULT for entity in values)
+        for entity in values:
+            if entity.client_id is None and entity.user is not None:
+                by = Entity(user=entity.user, client_id=DEFAULT)
+                if by in values:
+                    yield Finding(
+                        rule,
+                        entity,
+                        key,
+                        f"governs clients with an empty client-id only: {by} comes first for all others",
+                        f"<user, default client-id> stands above user, and an empty client-id escapes it ({key} of {by}"
+                        f" is {humanize(key, values[by])})",
+                        "delete one of the two",
+                        by,
+                    )
+            elif entity.user is None and entity.client_id is not None and users and _hiding(values, entity) is None:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    "does not govern the clients of users that have a quota of their own",
+                    f"user stands above client-id; named users with {key}: {users}",
+                    f"for those, set pairs; 'kquota resolve --user NAME --client {_name(entity)}' shows which",
+                )
+
+
+def _name(entity: Entity) -> str:
+    name = entity.client_id
+    return "NAME" if name is None or name is DEFAULT else name
+
+
+def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    if snapshot.empty_client_id:
+        return
+    for key, values in _by_key(snapshot):
+        for entity, instead in (
+            (Entity(client_id=DEFAULT), Entity(user=DEFAULT)),
+            (Entity(user=DEFAULT, client_id=DEFAULT), Entity(user=DEFAULT)),
+        ):
+            if entity in values and instead not in values and _hiding(values, entity) is None:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    "a client that sends no client-id escapes it",
+                    "brokers give an empty client-id no client-id default (KAFKA-13341)",
+                    f"set {key} on {instead} as well",
+                )
+
+
+_ENCODED = re.compile(r"%[0-9A-F]{2}")
+
+
+def _encoded_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity in snapshot:
+        for kind, name in entity.parts:
+            if name is not DEFAULT and _ENCODED.search(name) and encode_user(unquote(name)) == name:
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    f"the {kind.value} is URL-encoded: nobody is called so",
+                    f"decoded it is {unquote(name)!r}; migrations to KRaft before 3.6.2, 3.7.1 and 3.8.0 took the names"
+                    " of ZooKeeper's nodes over undecoded (KAFKA-16411)",
+                    "set the values on the decoded name and delete this entity",
+                )
+
+
+def _user_prefix(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity in snapshot:
+        for kind, name in entity.parts:
+            meant = prefixed_user(kind, name)
+            if meant is not None:
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    "the user has the prefix of an ACL: nobody is called so",
+                    f"quotas go by the principal's name alone: {meant!r}",
+                    f"set the values on the name without '{USER_PREFIX}' and delete this entity",
+                )
+
+
+def _literal_default(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity in snapshot:
+        for kind, name in entity.parts:
+            if is_literal_default(name):
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    f"the {kind.value} is literally named <default>: it is not the default entity",
+                    "the default entity has no name in the protocol, and a tool that gave it one made this",
+                    f"set the values on the default of {kind.plural} and delete this entity",
+                )
+
+
+def _doubtful_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity in snapshot:
+        for kind, name in entity.parts:
+            why = doubt(kind, name)
+            if why is not None:
+                yield Finding(
+                    rule,
+                    entity,
+                    None,
+                    f"the {kind.value} looks like a slip: hardly any client has that name",
+                    why,
+                    "set the values on the name that is meant and delete this entity",
+                )
+
+
+LOW_BYTE_RATE = 1000
+"""Bytes/s below which a limit is likely a number that lacks its unit."""
+
+
+def _suspiciously_low(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for key in _BYTE_RATES:
+        for entity, value in _values(snapshot, key):
+            if 0 < value < LOW_BYTE_RATE:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    f"is {humanize(key, value)}: a client is as good as stopped",
+                    f"a request of 1 MB is throttled for {duration(round(1e9 / value))}; a number without a unit counts"
+                    " bytes per second",
+                    f"write the unit, such as {format_number(value)}MB, or delete it",
+                )
+
+
+def _below_fetch(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    key = QuotaKey.CONSUMER_BYTE_RATE
+    for entity, value in _values(snapshot, key):
+        if 0 < value * facts.window_s < facts.fetch_bytes:
+            yield Finding(
+                rule,
+                entity,
+                key,
+                "is less than one fetch: consumers read in small pieces with long pauses",
+                f"{humanize(key, value)} for {facts.window_s:g} s are {format_number(value * facts.window_s)} bytes; a"
+                f" fetch of one partition asks for {facts.fetch_bytes}",
+                f"at least {humanize(key, -(-facts.fetch_bytes // max(int(facts.window_s), 1)))}",
+            )
+
+
+def _above_capacity(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    key, most = QuotaKey.REQUEST_PERCENTAGE, 100 * facts.threads
+    for entity, value in _values(snapshot, key):
+        if value >= most:
+            yield Finding(
+                rule,
+                entity,
+                key,
+                "limits nothing: no client can use so much",
+                f"it counts percents of one thread, and a broker has {facts.threads} threads ({most} %)",
+                "choose less, or delete it",
+            )
+
+
+def _below_one(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    key = QuotaKey.CONTROLLER_MUTATION_RATE
+    for entity, value in _values(snapshot, key):
+        if 0 < value < 1:
+            yield Finding(
+                rule,
+                entity,
+                key,
+                "is less than one partition a second: creating an ordinary topic uses it up for long",
+                f"after a topic of 12 partitions it takes {12 / value:.0f} s until there is as much credit again",
+                "at least 1",
+            )
+
+
+def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    defaults = {Level.DEFAULT_USER, Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_CLIENT}
+    for key in _CLIENT_KEYS:
+        resolver = Resolver.of(snapshot, key)
+        for user in facts.internal:
+            # A client-id that nobody has, and none: different defaults govern them.
+            for client_id in ("\0", ""):
+                found = resolver.resolve(user, client_id)
+                if found.level in defaults and found.entity is not None and found.limit is not None:
+                    yield Finding(
+                        rule,
+                        found.entity,
+                        key,
+                        f"limits the internal principal {user}",
+                        f"{user} has no {key} of its own, so {found.entity} ({humanize(key, found.limit)}) governs it",
+                        f"give {user} a value of its own",
+                    )
+                    break
+
+
+def _rejected(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity, values in snapshot.items():
+        for key, value in values.items():
+            try:
+                check_value(key, value)
+            except InputError as error:
+                yield Finding(
+                    rule,
+                    entity,
+                    key,
+                    f"is {format_number(value)}, which brokers of other versions reject",
+                    error.message,
+                    "KRaft refuses it since 3.5 (KAFKA-14943): set a positive value, or delete it",
+                )
+
+
+def _oversubscribed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    if facts.capacity is None:
+        return
+    for key in _BYTE_RATES:
+        named = {
+            entity: value
+            for entity, value in _values(snapshot, key)
+            if all(name is not DEFAULT for _, name in entity.parts)
+        }
+        total = int(sum(value for entity, value in named.items() if _hiding(named, entity) is None))
+        if total > facts.capacity:
+            yield Finding(
+                rule,
+                None,
+                key,
+                f"named entities may use {100 * total / facts.capacity:.0f} % of what a broker can take",
+                f"{len(named)} entities add up to {humanize(key, total)} on each broker, and its capacity is"
+                f" {humanize(key, facts.capacity)}",
+                "quotas of all clients at once exceed the broker: lower them, or know that not all come at once",
+            )
+
+
+def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    if facts.callback and snapshot:
+        yield Finding(
+            rule,
+            None,
+            None,
+            "a custom callback decides all quotas of users and clients",
+            f"client.quota.callback.class is {facts.callback}: what is stored counts only as far as that class wants",
+            "ask whoever runs the brokers what it does",
+        )
+
+
+def _not_enforced(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entity, key, value, reason in snapshot.ignored:
+        yield Finding(
+            rule,
+            entity,
+            key,
+            f"is {reason}",
+            f"brokers of that version do not read it: {humanize(key, value)} limits nobody",
+            "delete it, or upgrade the brokers",
+        )
+
+
+def _values(snapshot: QuotaSnapshot, key: QuotaKey) -> Iterator[tuple[Entity, Value]]:
+    for entity, values in snapshot.items():
+        if key in values:
+            yield entity, values[key]
+
+
+RULES = (
+    Rule("unreachable", Severity.WARNING, "A value that governs no client, whoever connects.", _unreachable),
+    Rule("shadowed", Severity.NOTE, "A value that governs fewer clients than it names.", _shadowed),
+    Rule("empty-client-id", Severity.NOTE, "A client-id default that an empty client-id escapes.", _empty_client_id),
+    Rule("encoded-name", Severity.WARNING, "A URL-encoded name that a migration left behind.", _encoded_name),
+    Rule("user-prefix", Severity.ERROR, f"A user with the prefix '{USER_PREFIX}'.", _user_prefix),
+    Rule("literal-default", Severity.ERROR, "A name that is literally '<default>'.", _literal_default),
+    Rule("doubtful-name", Severity.WARNING, "A name that looks like a slip.", _doubtful_name),
+    Rule("suspiciously-low", Severity.WARNING, "A byte rate below 1 kB/s.", _suspiciously_low),
+    Rule("consumer-below-fetch", Severity.WARNING, "A consumer quota smaller than a fetch.", _below_fetch),
+    Rule("request-above-capacity", Severity.WARNING, "A request_percentage above thread capacity.", _above_capacity),
+    Rule("mutation-below-one", Severity.WARNING, "A controller_mutation_rate below one.", _below_one),
+    Rule("internal-principal", Severity.ERROR, "A default that limits an internal principal.", _hits_internal),
+    Rule("rejected-value", Severity.ERROR, "A value that old or new brokers reject.", _rejected),
+    Rule("oversubscribed", Severity.WARNING, "Quotas that add up to more than a broker's capacity.", _oversubscribed),
+    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _not_enforced),
+    Rule("custom-callback", Severity.WARNING, "A callback class that replaces Kafka's own quotas.", _callback),
+)

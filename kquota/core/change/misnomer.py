@@ -1,0 +1,70 @@
+"""What Kafka takes and nobody can mean: names that no client has, on which a quota would never do anything.
+
+Values are checked where they are made (`kquota.core.quotas.quota.check_value`), and those checks have no exception. A
+name is another matter: Kafka stores any, and a cluster may hold such a one on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from kquota.core.quotas.entity import DEFAULT, NEAR_PART, EntityType, Name, meant_type
+
+USER_PREFIX = "User:"
+"""What ACLs and logs put before the name of a user; quotas go by the name alone."""
+
+
+def prefixed_user(entity_type: EntityType, name: Name) -> str | None:
+    """The name of the user that is meant where one has the prefix of ACLs; None for every other name."""
+    if entity_type is EntityType.USER and name is not DEFAULT and name.startswith(USER_PREFIX):
+        return name.removeprefix(USER_PREFIX)
+    return None
+
+
+def is_literal_default(name: Name) -> bool:
+    """Whether the name is the text `<default>`: the default entity itself has no name."""
+    return name == DEFAULT.value
+
+
+def misnomer(entity_type: EntityType, name: Name) -> str | None:
+    """Why hardly any client goes by that name, and what was meant; None for a name like any other."""
+    if is_literal_default(name):
+        flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
+        return f"the name '{name}' is not the default entity: that is {flag}, or {entity_type.value}={name} as --entity"
+    meant = prefixed_user(entity_type, name)
+    if meant is not None:
+        return f"quotas go by the principal's name alone, {meant!r}, without the '{USER_PREFIX}' of ACLs"
+    return None
+
+
+_ATTRIBUTE = re.compile(r"\s*(?:[A-Za-z][\w.-]*|\d+(?:\.\d+)*)\s*=")
+_DEFAULT_WORDS = frozenset({"default", "<default>", "defaults", "{default}", "__default__"})
+_QUOTES = ("''", '""')
+
+
+def doubt(entity_type: EntityType, name: Name) -> str | None:
+    """Why a name looks like a slip, in words; None for a name like any other. A distinguished name is none."""
+    if name is DEFAULT or not name or is_literal_default(name):
+        return None
+    flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
+    if _is_invisible(name[0]) or _is_invisible(name[-1]):
+        return f"the name {name!r} begins or ends with a blank"
+    if name == "*":
+        return f"'*' is no wildcard in quotas, it is a name: every {entity_type.value} is {flag}"
+    if name.strip().lower() in _DEFAULT_WORDS:
+        return f"the name {name!r} is not the default entity: that is {flag}"
+    if name[0] + name[-1] in _QUOTES and len(name) > 1:
+        return f"the name {name!r} has its quotes in it"
+    part = NEAR_PART.search(name)
+    if part is not None:
+        meant = meant_type(part["word"])
+        return f"the name {name!r} seems to hold another part: that is {meant.value}=NAME of an entity of its own"
+    if entity_type is not EntityType.IP and re.search("[,;]", name) and not _ATTRIBUTE.match(name):
+        return f"the name {name!r} looks like a list: give each name by itself"
+    return None
+
+
+def _is_invisible(character: str) -> bool:
+    """Whether nobody sees the character: a blank, or one without width. (Tables spell out what controls terminals.)"""
+    return unicodedata.category(character) in ("Zs", "Cf")

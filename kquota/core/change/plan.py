@@ -1,0 +1,288 @@
+"""Plans: what has to change on a cluster so that it has the quotas of a file. A plan is a value: print it, save it,
+compare it, refuse it, apply it, turn it round.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, differ, format_value
+from kquota.core.quotas.selector import Selector, selected
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+
+
+class Action(enum.Enum):
+    """What a change does to its entity."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entity's values before and after; they differ, or the change takes away what is no value.
+
+    A `relative` change is about its own keys alone, as `kquota alter` is: what others do to the entity's other keys is
+    no conflict, and stays when the change is taken back. `unusable` are the keys of the change that are set to what no
+    broker can parse; `before` is without them.
+    """
+
+    entity: Entity
+    before: Values
+    after: Values
+    relative: bool = False
+    unusable: frozenset[QuotaKey] = frozenset()
+    form: str | None = None
+    """How the store had the entity before (`AlterResult.form`); a journal keeps it for the way back."""
+    restores: str | None = None
+    """The form that the change restores, of one that takes another back."""
+
+    def __post_init__(self) -> None:
+        assert self.unusable or dict(self.before) != dict(self.after), self.entity
+        object.__setattr__(self, "before", MappingProxyType(dict(self.before)))
+        object.__setattr__(self, "after", MappingProxyType(dict(self.after)))
+
+    @property
+    def action(self) -> Action:
+        """Whether the entity gets its first values, loses its last, or neither."""
+        if not self.before:
+            return Action.CREATE
+        return Action.UPDATE if self.after else Action.DELETE
+
+    @property
+    def keys(self) -> tuple[QuotaKey, ...]:
+        """The keys that differ."""
+        return tuple(
+            key for key in QuotaKey if key in self.unusable or differ(self.before.get(key), self.after.get(key))
+        )
+
+    def is_due(self, values: Values) -> bool:
+        """Whether an entity with these values is as the change expects it."""
+        return self._agree(values, self.before)
+
+    def is_made(self, values: Values) -> bool:
+        """Whether an entity with these values is as the change leaves it."""
+        return self._agree(values, self.after)
+
+    def _agree(self, values: Values, own: Values) -> bool:
+        if self.relative:
+            return not any(differ(values.get(key), own.get(key)) for key in self.keys)
+        return dict(values) == dict(own)
+
+    def done_to(self, values: Values) -> Values:
+        """What an entity with these values has after the change."""
+        return self._replaced(values, self.after)
+
+    def undone_in(self, values: Values) -> Values:
+        """What an entity with these values had before the change."""
+        return self._replaced(values, self.before)
+
+    def _replaced(self, values: Values, own: Values) -> Values:
+        if not self.relative:
+            return own
+        keys = self.keys
+        kept = {key: value for key, value in values.items() if key not in keys}
+        return {**kept, **{key: own[key] for key in keys if key in own}}
+
+    @property
+    def alteration(self) -> Alteration:
+        """The change as an alteration that expects the entity to be as it was.
+
+        Raises InputError where a value that is to be set is none that kquota writes (a stored 0, to be restored).
+        """
+        keys = self.keys
+        return Alteration(
+            self.entity,
+            {key: self.after[key] for key in keys if key in self.after},
+            frozenset(key for key in keys if key not in self.after),
+            expect=self.before,
+            relative=self.relative,
+            form=self.restores,
+        )
+
+    @property
+    def is_reversible(self) -> bool:
+        """Whether there is a change back: what was no value is not restored, and some changes were no more."""
+        return dict(self.before) != dict(self.after)
+
+    @property
+    def inverse(self) -> Change:
+        """The change back, of one that `is_reversible`."""
+        return Change(self.entity, self.after, self.before, self.relative, restores=self.form)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which cluster a plan is for: the address that it was reached at, and Kafka's cluster id where that is known."""
+
+    address: str
+    id: str | None = None
+
+    def is_same(self, other: Cluster) -> bool:
+        """Whether both are one cluster: by their ids where both are known, else by their addresses.
+
+        The order of the servers and upper case make no other address.
+        """
+        if self.id is not None and other.id is not None:
+            return self.id == other.id
+        return _servers(self.address) == _servers(other.address)
+
+    def __str__(self) -> str:
+        return self.address if self.id is None else f"{self.address} (cluster id {self.id})"
+
+
+def _servers(address: str) -> tuple[str, frozenset[str], str]:
+    """The scheme, the servers in no order, and the chroot."""
+    scheme, _, rest = address.partition("://")
+    servers, _, chroot = rest.partition("/")
+    return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
+
+
+class Severity(enum.IntEnum):
+    """What an objection stops: nothing, a run that nobody said yes to, or every run without `--force`."""
+
+    WARNING = 1
+    QUESTION = 2
+    REFUSAL = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What a review has against a plan: a name that stays, how grave it is, a sentence, and what lifts it."""
+
+    name: str
+    severity: Severity
+    message: str
+    lifted_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The changes, one per entity, in the order of entities.
+
+    `existing` counts the entities that had values when the plan was made, and `ignored` those that the file leaves to
+    others (`unmanaged`) although they differ. `objections` is what its review found (`kquota.core.change.review`), and
+    `cluster` the cluster that it was made for, where it was one: a plan that was saved forgets neither.
+    """
+
+    changes: tuple[Change, ...]
+    existing: int = 0
+    ignored: tuple[Entity, ...] = ()
+    objections: tuple[Objection, ...] = ()
+    cluster: Cluster | None = None
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.changes, key=lambda change: change.entity.sort_key)
+        assert len({change.entity for change in ordered}) == len(ordered)
+        object.__setattr__(self, "changes", tuple(ordered))
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def count(self, action: Action) -> int:
+        """How many entities are created, updated or deleted."""
+        return sum(change.action is action for change in self.changes)
+
+    def applied_to(self, current: QuotaSnapshot) -> QuotaSnapshot:
+        """The snapshot after the plan; entities that it does not change are those of `current`."""
+        changed = {change.entity: change.done_to(current.get(change.entity, {})) for change in self.changes}
+        return QuotaSnapshot({**current, **changed}, current.problems)
+
+    @property
+    def inverse(self) -> Plan:
+        """The plan that takes this one back."""
+        after = self.existing + self.count(Action.CREATE) - self.count(Action.DELETE)
+        back = tuple(change.inverse for change in self.changes if change.is_reversible)
+        return Plan(back, after, cluster=self.cluster)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits of the changes, the objections and the cluster: equal plans have equal ones."""
+        digest = hashlib.sha256(b"2\0")
+        for change in self.changes:
+            own = f"{int(change.relative)}{' '.join(sorted(map(str, change.unusable)))}"
+            digest.update(f"{change.entity}\0{_text(change.before)}\0{_text(change.after)}\0{own}\0".encode())
+        for objection in self.objections:
+            lifted_by = " ".join(objection.lifted_by)
+            digest.update(f"\0{objection.name}\0{objection.severity}\0{objection.message}\0{lifted_by}\0".encode())
+        if self.cluster is not None:
+            digest.update(f"\0{self.cluster.address}\0{self.cluster.id or ''}".encode())
+        return digest.hexdigest()[:12]
+
+    @property
+    def first_fingerprint(self) -> str:
+        """The fingerprint as version 1 of the document had it, of the changes alone: old journals hold it."""
+        digest = hashlib.sha256()
+        for change in self.changes:
+            digest.update(f"{change.entity}\0{_text(change.before)}\0{_text(change.after)}\0".encode())
+        return digest.hexdigest()[:12]
+
+
+def _text(values: Values) -> str:
+    return " ".join(f"{key}={format_value(key, value)}" for key, value in values.items())
+
+
+def plan(
+    current: QuotaSnapshot, desired: Mapping[Entity, Values], *, prune: bool = False, unmanaged: Iterable[Selector] = ()
+) -> Plan:
+    """The changes that turn `current` into `desired`.
+
+    Additive: entities and keys that `desired` does not name stay, unless `prune` is set. Entities that `unmanaged`
+    selects are left as they are in any case.
+    """
+    selectors = tuple(unmanaged)
+    changes: list[Change] = []
+    ignored: list[Entity] = []
+    for entity in {**desired, **current} if prune else desired:
+        before = current.get(entity, {})
+        wanted = desired.get(entity, {})
+        after = QuotaSnapshot({entity: wanted if prune else {**before, **wanted}}).get(entity, {})
+        if dict(before) == dict(after):
+            continue
+        if selectors and selected(entity, selectors) is not None:
+            ignored.append(entity)
+        else:
+            changes.append(Change(entity, before, after))
+    return Plan(tuple(changes), len(current), tuple(sorted(ignored, key=lambda entity: entity.sort_key)))
+
+
+def still_due(plan: Plan, current: QuotaSnapshot) -> tuple[Plan, tuple[Entity, ...]]:
+    """What of a plan is left to do on a cluster as it is now, and the entities that are neither as before nor as after.
+
+    An entity that already has its new values needs nothing; one that somebody else changed is in the second part.
+    """
+    changes: list[Change] = []
+    conflicts: list[Entity] = []
+    for change in plan.changes:
+        values = current.get(change.entity, {})
+        if change.is_due(values):
+            changes.append(change)
+        elif not change.is_made(values):
+            conflicts.append(change.entity)
+    return replace(plan, changes=tuple(changes)), tuple(conflicts)
+
+
+def plan_of(alterations: Iterable[Alteration], results: Iterable[AlterResult]) -> Plan:
+    """The plan of alterations, by what a dry run of them answered; entities with an error are left out.
+
+    Its changes are relative: as an alteration is about its own keys, so is what becomes of it.
+    """
+    touched = {alteration.entity: {*alteration.set, *alteration.remove} for alteration in merge(alterations)}
+    return Plan(
+        tuple(
+            Change(result.entity, result.before, result.after, True, result.unusable & touched[result.entity])
+            for result in results
+            if result.error is None and not result.blind and result.changed
+        )
+    )

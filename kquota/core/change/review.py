@@ -1,0 +1,305 @@
+"""The review of a plan: everything that speaks against it, as values, before anybody is asked and anything is written.
+
+Every command that writes has its plan reviewed here, so that one refuses what another refuses. `KINDS` is the one list
+of objections; the README's table and the help topic are generated from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kquota.core.change.lint import RULES, Finding, concerning, lint
+from kquota.core.change.lint import Severity as Grade
+from kquota.core.change.misnomer import doubt, misnomer
+from kquota.core.change.plan import Action, Change, Objection, Plan, Severity
+from kquota.core.duration import duration
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.selector import Selector, selected
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Level, Resolver
+
+_SMALLEST = 10
+"""Below so many entities a share says nothing."""
+_DEFAULTS = frozenset({Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_USER, Level.DEFAULT_CLIENT})
+_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_WINDOW_S = 11
+"""quota.window.num windows of quota.window.size.seconds, by their defaults."""
+SHORT_FREEZE_S = 60
+"""Shorter ones are not worth a word."""
+LONG_FREEZE_S = 600
+"""Longer ones happen only where somebody says yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of objection; `about` says in a sentence when there is one."""
+
+    name: str
+    severity: Severity
+    lifted_by: tuple[str, ...]
+    about: str
+
+    def objection(self, message: str) -> Objection:
+        """An objection of this kind."""
+        return Objection(self.name, self.severity, message, self.lifted_by)
+
+
+_FORCE = ("--force",)
+DELETED_SHARE = Kind(
+    "deleted-share",
+    Severity.REFUSAL,
+    ("--max-deleted", "--force"),
+    "More than 20 % of the cluster's entities would be deleted, where it has ten or more.",
+)
+CHANGED_SHARE = Kind(
+    "changed-share",
+    Severity.REFUSAL,
+    ("--max-changed", "--force"),
+    "More than 50 % of the cluster's entities would be changed or deleted, where it has ten or more.",
+)
+PROTECTED = Kind("protected", Severity.REFUSAL, _FORCE, "An entity that the quotas file protects would change.")
+INTERNAL = Kind(
+    "internal-principal",
+    Severity.REFUSAL,
+    _FORCE,
+    "A default would limit a principal that the quotas file calls internal.",
+)
+FREEZE = Kind(
+    "freeze",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A client at its present byte rate limit would stand still for more than 10 minutes under the lower one.",
+)
+SHORT_FREEZE = Kind(
+    "short-freeze",
+    Severity.WARNING,
+    (),
+    "A client at its present byte rate limit would stand still for 1 to 10 minutes.",
+)
+UNSEEN = Kind(
+    "unseen-limits",
+    Severity.WARNING,
+    (),
+    "A byte rate is set through a controller, which does not show the present limits: whether clients would stand still"
+    " is not known.",
+)
+
+
+def _of_rules() -> Iterator[Kind]:
+    """Lint's errors refuse a plan that sets such a value, as do names that look like a slip; warnings are said."""
+    for rule in RULES:
+        if rule.name == INTERNAL.name or rule.severity < Grade.WARNING:
+            continue
+        refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
+        yield Kind(rule.name, Severity.REFUSAL if refuses else Severity.WARNING, _FORCE if refuses else (), rule.about)
+
+
+_RULES = {kind.name: kind for kind in _of_rules()}
+KINDS = tuple(
+    sorted(
+        (DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, SHORT_FREEZE, UNSEEN, *_RULES.values()),
+        key=lambda kind: -kind.severity,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What may be changed at once.
+
+    `most_deleted` and `most_changed` are shares of the entities that exist (0 to 1; clusters of fewer than ten entities
+    are free). `protected` entities are never changed. `internal` are principals (users by name) that no default entity
+    may begin to limit.
+    """
+
+    most_deleted: float = 0.2
+    most_changed: float = 0.5
+    protected: tuple[Selector, ...] = ()
+    internal: tuple[str, ...] = ()
+
+
+def review(
+    plan: Plan, current: QuotaSnapshot, guards: Guards | None = None, findings: Sequence[Finding] | None = None
+) -> tuple[Objection, ...]:
+    """What speaks against the plan on a cluster that has the quotas of `current`, the gravest first.
+
+    `current` may be a part of the cluster, as long as it has what `related` says of the plan's entities. `findings` are
+    those of `lint` in the quotas as the plan leaves them, where they are known already. The plan's own objections are
+    not looked at; `with_review` keeps them.
+    """
+    guards = guards or Guards()
+    if not plan:
+        return ()
+    found = (
+        *_shares(plan, guards),
+        *_protected(plan, guards),
+        *_internal(plan, current, guards),
+        *_findings(plan, current, findings),
+        *freezes(plan, current),
+    )
+    return gravest_first(found)
+
+
+def gravest_first(objections: Iterable[Objection]) -> tuple[Objection, ...]:
+    """In the one order of objections, whoever found them and when: a plan's fingerprint is of the order as well."""
+    places = {kind.name: place for place, kind in enumerate(KINDS)}
+    last = len(places)
+    return tuple(sorted(objections, key=lambda each: (-each.severity, places.get(each.name, last), each.message)))
+
+
+def with_review(
+    plan: Plan, current: QuotaSnapshot, guards: Guards | None = None, findings: Sequence[Finding] | None = None
+) -> Plan:
+    """The plan with its review. What a saved plan's own review found stays, but for shares: these are judged anew."""
+    kept = [each for each in plan.objections if each.name not in (DELETED_SHARE.name, CHANGED_SHARE.name)]
+    known = {(each.name, each.message) for each in kept}
+    new = [each for each in review(plan, current, guards, findings) if (each.name, each.message) not in known]
+    return replace(plan, objections=gravest_first((*kept, *new)))
+
+
+def of_names(alterations: Iterable[Alteration]) -> tuple[Objection, ...]:
+    """What speaks against the names of entities that are to be set, also where nothing would change."""
+    kinds = {rule.name: rule for rule in RULES}
+    wished = QuotaSnapshot({alteration.entity: alteration.set for alteration in alterations})
+    names = [kinds["user-prefix"], kinds["literal-default"], kinds["doubtful-name"]]
+    return tuple(
+        _RULES[found.rule.name].objection(f"{found.entity}: {_about_names(found.entity)}")
+        for found in lint(wished, rules=names)
+        if found.entity is not None
+    )
+
+
+def standing(objections: Iterable[Objection], *, yes: bool = False, force: bool = False) -> tuple[Objection, ...]:
+    """The objections that stop a plan: refusals unless `force`, questions unless `yes` or `force`; never a warning."""
+    least = Severity.REFUSAL if yes else Severity.QUESTION
+    return () if force else tuple(each for each in objections if each.severity >= least)
+
+
+def related(entity: Entity) -> tuple[Entity, ...]:
+    """The entity and those that may govern its clients instead: what its review has to know."""
+    if entity.ip is not None:
+        return (entity,)
+    users = {entity.user, DEFAULT, None}
+    clients = {entity.client_id, DEFAULT, None}
+    found = {Entity(user, client) for user in users for client in clients if user is not None or client is not None}
+    return tuple(sorted(found, key=lambda each: each.sort_key))
+
+
+def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
+    """For how long a client stands still that uses its present byte rate in full when the lower limit comes.
+
+    The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it. What
+    governs the clients of an entity decides, so the deletion of a limit above a lower default counts as well; where a
+    client gets another counter, that one has counted nothing yet.
+    """
+    after: QuotaSnapshot | None = None
+    worst: dict[Entity, tuple[float, str]] = {}
+    for key in _BYTE_RATES:
+        touched = [change for change in plan.changes if key in change.keys]
+        if not touched:
+            continue
+        after = after or plan.applied_to(current)
+        was, becomes = Resolver.of(current, key), Resolver.of(after, key)
+        for change in touched:
+            for user, client_id in _clients(change.entity):
+                old, new = was.resolve(user, client_id), becomes.resolve(user, client_id)
+                if change.entity not in (old.entity, new.entity) or old.sensor != new.sensor:
+                    continue
+                if old.limit is None or new.limit is None or not new.limit > 0:
+                    continue
+                seconds = (old.limit - new.limit) / new.limit * _WINDOW_S
+                if seconds > worst.get(change.entity, (0.0, ""))[0]:
+                    worst[change.entity] = seconds, f"{key} {humanize(key, old.limit)} to {humanize(key, new.limit)}"
+    for entity, (seconds, what) in worst.items():
+        if seconds >= SHORT_FREEZE_S:
+            kind = FREEZE if seconds > LONG_FREEZE_S else SHORT_FREEZE
+            yield kind.objection(
+                f"{entity}: a client that uses its present limit in full will stand still for up to"
+                f" {duration(round(1000 * seconds))} ({what})"
+            )
+
+
+def _clients(entity: Entity) -> Iterator[tuple[str, str]]:
+    """A client of the entity with a name that no other entity has, and one without a client-id."""
+    user = entity.user if isinstance(entity.user, str) else "\0"
+    if isinstance(entity.client_id, str):
+        yield user, entity.client_id
+    else:
+        yield user, "\0"
+        yield user, ""
+
+
+def _shares(plan: Plan, guards: Guards) -> Iterator[Objection]:
+    if plan.existing < _SMALLEST:
+        return
+    deleted = plan.count(Action.DELETE)
+    changed = deleted + plan.count(Action.UPDATE)
+    for count, most, what, kind in (
+        (deleted, guards.most_deleted, "delete", DELETED_SHARE),
+        (changed, guards.most_changed, "change", CHANGED_SHARE),
+    ):
+        if count > most * plan.existing:
+            share = 100 * count / plan.existing
+            yield kind.objection(
+                f"it would {what} {count} of {plan.existing} entities ({share:.0f} %, at most {100 * most:.0f} %)"
+            )
+            return
+
+
+def _protected(plan: Plan, guards: Guards) -> Iterator[Objection]:
+    for change in plan.changes:
+        selector = selected(change.entity, guards.protected)
+        if selector is not None:
+            yield PROTECTED.objection(
+                f"it would {change.action.value} {change.entity}, which is protected by {selector}"
+            )
+
+
+def _internal(plan: Plan, current: QuotaSnapshot, guards: Guards) -> Iterator[Objection]:
+    if not guards.internal:
+        return
+    after = plan.applied_to(current)
+    touched = {change.entity for change in plan.changes}
+    for key in QuotaKey:
+        if key is QuotaKey.CONNECTION_CREATION_RATE:
+            continue
+        was, is_ = Resolver.of(current, key), Resolver.of(after, key)
+        for user in guards.internal:
+            # With a client-id that nobody has and without one: these are governed by different defaults.
+            for client_id in ("\0", ""):
+                now = is_.resolve(user, client_id)
+                if now.level in _DEFAULTS and now.entity in touched and now.limit != was.resolve(user, client_id).limit:
+                    yield INTERNAL.objection(f"{key} of {now.entity} would limit the internal principal {user}")
+                    break
+
+
+def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | None) -> Iterator[Objection]:
+    """What lint finds about what the plan sets; other values of the same entities were there before."""
+    setting = {change.entity: change for change in plan.changes if _sets(change)}
+    if not setting:
+        return
+    if findings is None:
+        findings = lint(plan.applied_to(current))
+    for found in concerning(findings, setting.keys()):
+        kind = _RULES.get(found.rule.name)
+        if kind is None or found.entity is None:
+            continue
+        for entity in (found.entity, found.by):
+            change = setting.get(entity) if entity is not None else None
+            if change is not None and (found.key is None or found.key in change.keys):
+                key = "" if found.key is None else f" {found.key}"
+                why = _about_names(found.entity) if found.key is None else None
+                yield kind.objection(f"{found.entity}{key}: {why or f'{found.message} ({found.proof})'}")
+                break
+
+
+def _about_names(entity: Entity) -> str | None:
+    """What was meant by the names of an entity, where one is most likely a mistake."""
+    return next((why for kind, name in entity.parts if (why := misnomer(kind, name) or doubt(kind, name))), None)
+
+
+def _sets(change: Change) -> bool:
+    return any(key in change.after for key in change.keys)

@@ -1,0 +1,336 @@
+"""What a broker should have done to the requests of a probe, to hold beside what it did.
+
+A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
+is therefore given, with the times at which the answers came, and each verdict is predicted from it by the enforcement
+of `kquota.core.enforcement` (for fetches and connections by playing the client, see `predict_fetch`). The counters are
+taken to be idle at the start, and nobody else's.
+
+Times are ms of the client's clock. An answer arrives a network's way after the broker charged the request; only
+differences between them count, so it is the jitter of that way that a prediction cannot see.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from kquota.core.enforcement import (
+    ConnectionManager,
+    FetchSensor,
+    Generation,
+    MutationSensor,
+    ProduceSensor,
+    QuotaWindows,
+    RequestSensor,
+)
+from kquota.core.quotas.quota import QuotaKey, Value
+
+STRICT_SINCE: Final = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}
+"""The versions from which brokers reject instead of delaying (KIP-599)."""
+NOTICEABLE_MS: Final = 10
+"""A connection that takes no longer than this, over the fastest one, counts as one that did not wait."""
+
+ACCEPTOR_LOOKS_MS: Final = 500
+"""How long an acceptor waits for a connection before it looks whether one that was rejected can be closed."""
+
+
+class Probe(enum.Enum):
+    """What is probed: each stands for the quota key that governs it."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    REQUEST = "request"
+    MUTATION = "mutation"
+    CONNECTION = "connection"
+
+    @property
+    def key(self) -> QuotaKey:
+        """The quota that is probed."""
+        return _KEYS[self]
+
+    @property
+    def unit(self) -> str:
+        """What the client's rate counts."""
+        return {"produce": "bytes", "fetch": "bytes", "request": "requests", "mutation": "partitions"}.get(
+            self.value, "connections"
+        )
+
+
+_KEYS: Final = {
+    Probe.PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
+    Probe.FETCH: QuotaKey.CONSUMER_BYTE_RATE,
+    Probe.REQUEST: QuotaKey.REQUEST_PERCENTAGE,
+    Probe.MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
+    Probe.CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its answer."""
+
+    api: str
+    """The name of the message, such as `Produce`."""
+    version: int
+    correlation_id: int
+    sent_ms: float
+    answered_ms: float
+    charge: int
+    """What a byte quota or the mutation quota charges: bytes of the request or of the response, or partitions."""
+    throttle_ms: int = 0
+    """What the broker said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A connection that was opened, and the first answer on it or its end."""
+
+    time_ms: float
+    took_ms: float
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """The throttle times of a run, in ms."""
+
+    total_ms: int
+    count: int
+    longest_ms: int
+
+    @classmethod
+    def of(cls, delays: Sequence[int]) -> Throttling:
+        """Sums up the delays of all events; those that are not above 0 throttle nobody."""
+        throttled = [delay for delay in delays if delay > 0]
+        return cls(sum(throttled), len(throttled), max(throttled, default=0))
+
+
+class Agreement(enum.Enum):
+    """Whether the broker throttled as predicted."""
+
+    NOT_THROTTLED = "not throttled"
+    """Neither observed nor predicted: the limit, if there is one, was not reached."""
+    AS_PREDICTED = "as predicted"
+    MORE = "more than predicted"
+    LESS = "less than predicted"
+
+
+_NEAR: Final = 0.05
+"""How far the observed total may lie outside the predicted range, as a share of the range's end."""
+_NOISE: Final = 0.01
+"""Throttle time below this share of the run is jitter of the client's clock and of the network, or one late answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was observed, and what was predicted: a range where the client cannot know what the broker charged."""
+
+    events: int
+    charged: int
+    """Bytes, partitions, requests or connections."""
+    duration_ms: int
+    observed: Throttling
+    least: Throttling
+    most: Throttling
+
+    @property
+    def ratio(self) -> tuple[float, float] | None:
+        """Predicted over observed total throttle time, least and most; None where nothing was observed."""
+        observed = self.observed.total_ms
+        return (self.least.total_ms / observed, self.most.total_ms / observed) if observed else None
+
+    @property
+    def agreement(self) -> Agreement:
+        """The verdict of the probe: within 5 % of the predicted range, give or take 1 % of the run, is as predicted."""
+        noise = _NOISE * self.duration_ms
+        observed, least, most = self.observed.total_ms, self.least.total_ms, self.most.total_ms
+        if max(observed, most) <= noise:
+            return Agreement.NOT_THROTTLED
+        if observed > most * (1 + _NEAR) + noise:
+            return Agreement.MORE
+        if observed < least * (1 - _NEAR) - noise:
+            return Agreement.LESS
+        return Agreement.AS_PREDICTED
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What governs the probe on its broker, in units of the quota key; None is no limit."""
+
+    limit: Value | None
+    """Of the client, or of its ip."""
+    windows: QuotaWindows
+    """`quota.window.*`; for mutations `controller.quota.window.*`."""
+    generation: Generation
+    listener: str = ""
+    """The listener that connections are opened to."""
+    listeners: dict[str, int | None] = field(default_factory=dict)
+    """Of all listeners the connection rates."""
+    inter_broker: str | None = None
+    broker: int | None = None
+    """The connection rate of the broker."""
+
+
+def compare(
+    probe: Probe, exchanges: Sequence[Exchange], limits: Limits, handler_ms: Sequence[float] | None = None
+) -> Comparison:
+    """The throttling of a run beside what is predicted for it; connections have `compare_connections`.
+
+    `handler_ms` is the request-handler time of each exchange where a broker's request log tells it.
+    """
+    least = most = {
+        Probe.PRODUCE: predict_produce,
+        Probe.FETCH: predict_fetch,
+        Probe.MUTATION: predict_mutation,
+    }.get(probe, _nothing)(exchanges, limits)
+    if probe is Probe.REQUEST:
+        least, most = predict_request(exchanges, limits, handler_ms)
+    charged = len(exchanges) if probe is Probe.REQUEST else sum(exchange.charge for exchange in exchanges)
+    return Comparison(
+        events=len(exchanges),
+        charged=charged,
+        duration_ms=round(exchanges[-1].answered_ms - exchanges[0].sent_ms) if exchanges else 0,
+        observed=Throttling.of([exchange.throttle_ms for exchange in exchanges]),
+        least=Throttling.of(least),
+        most=Throttling.of(most),
+    )
+
+
+def compare_connections(openings: Sequence[Opening], before: Sequence[float], ip: str, limits: Limits) -> Comparison:
+    """The same for connections; `before` has the times at which others were opened to read the quotas.
+
+    What a connection takes over the fastest one is what it waited.
+    """
+    fastest = min((opening.took_ms for opening in openings if opening.accepted), default=0.0)
+    waits = [round(opening.took_ms - (fastest if opening.accepted else 0.0)) for opening in openings]
+    least, most = predict_connections(openings, before, ip, limits)
+    last = openings[-1] if openings else None
+    return Comparison(
+        events=len(openings),
+        charged=len(openings),
+        duration_ms=round(last.time_ms + last.took_ms - openings[0].time_ms) if last else 0,
+        observed=Throttling.of([wait if wait > NOTICEABLE_MS else 0 for wait in waits]),
+        least=Throttling.of(least),
+        most=Throttling.of(most),
+    )
+
+
+def predict_produce(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
+    """The delay of each request in ms."""
+    sensor = ProduceSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    return [sensor.produce(int(each.answered_ms), each.charge).throttle_ms for each in exchanges]
+
+
+def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
+    """The delay of each response in ms, in a closed loop.
+
+    A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
+    the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
+    goes astray. So the client is played instead: the same amounts in the same order, the same pauses after what it got,
+    and what is throttled here waits here and is asked for again, for as long as the run took.
+    """
+    sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    followed = list(pairwise(exchanges))
+    got = [(each.charge, after.answered_ms - each.answered_ms) for each, after in followed if each.throttle_ms <= 0]
+    if not got:
+        return []
+    retried = [
+        after.answered_ms - each.answered_ms - each.throttle_ms for each, after in followed if each.throttle_ms > 0
+    ]
+    pause = statistics.median(pause for _, pause in got)
+    retry = statistics.median(retried) if retried else pause
+    delays = []
+    now, end, index = exchanges[0].answered_ms, exchanges[-1].answered_ms, 0
+    while now <= end:
+        size, after = got[index] if index < len(got) else (got[-1][0], pause)
+        delay = max(sensor.fetch(int(now), size).throttle_ms, 0)
+        delays.append(delay)
+        if delay:
+            now += delay + retry
+        else:
+            now += after
+            index += 1
+    return delays
+
+
+def predict_request(
+    exchanges: Sequence[Exchange], limits: Limits, handler_ms: Sequence[float] | None = None
+) -> tuple[list[int], list[int]]:
+    """The delay of each request in ms, at least and at most.
+
+    A client cannot see thread time. It is at most the time to the answer, as far as the channel was not muted, and at
+    least the handler time in the request log, which says nothing of network threads; without a log it may be none.
+    """
+    least = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    most = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    bounds: tuple[list[int], list[int]] = ([], [])
+    muted_until = 0.0
+    for exchange, handled in zip(exchanges, handler_ms or [0.0] * len(exchanges), strict=True):
+        now = int(exchange.answered_ms)
+        took = max(exchange.answered_ms - max(exchange.sent_ms, muted_until), handled)
+        bounds[0].append(least.request(now, round(handled * 1e6)).throttle_ms)
+        bounds[1].append(most.request(now, round(took * 1e6)).throttle_ms)
+        muted_until = exchange.answered_ms + exchange.throttle_ms
+    return bounds
+
+
+def predict_mutation(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
+    """The delay of each response in ms; the controller charges a request as it comes, and answers when it is done."""
+    sensor = MutationSensor(limits.limit, windows=limits.windows)
+    delays = []
+    for exchange in exchanges:
+        strict = exchange.version >= STRICT_SINCE[exchange.api]
+        sent, answered = int(exchange.sent_ms), int(exchange.answered_ms)
+        response = sensor.request(sent, [exchange.charge], strict=strict, waited_ms=answered - sent)
+        delays.append(response.throttle_ms)
+    return delays
+
+
+def predict_connections(
+    openings: Sequence[Opening], before: Sequence[float], ip: str, limits: Limits
+) -> tuple[list[int], list[int]]:
+    """How long each connection waits to be accepted or, rejected, to be closed, in ms, at least and at most.
+
+    A closed loop, as for fetches: the client is played with the pauses that were seen. A rejected connection is closed
+    once its delay is over and the acceptor looks: when another one comes, and every 500 ms (`Acceptor.run`).
+    """
+    manager = ConnectionManager(
+        limits.listeners,
+        broker=limits.broker,
+        inter_broker=limits.inter_broker,
+        ips={ip: limits.limit},
+        windows=limits.windows,
+        generation=limits.generation,
+    )
+
+    def meet(now: int) -> tuple[int, int]:
+        """The wait of a connection, and the delay of its rejection."""
+        waited = manager.wait(now, limits.listener).delay_ms
+        return waited, max(manager.admit(now + waited, limits.listener, ip), 0)
+
+    for time_ms in before:
+        meet(int(time_ms))
+    least: list[int] = []
+    most: list[int] = []
+    if not openings:
+        return least, most
+    quickest = min(opening.took_ms for opening in openings)
+    pauses = [max(after.time_ms - each.time_ms - each.took_ms, 0.0) for each, after in pairwise(openings)]
+    usual = statistics.median(pauses) if pauses else 0.0
+    now, end = openings[0].time_ms, openings[-1].time_ms
+    while now <= end:
+        waited, rejected = meet(int(now))
+        closed = ACCEPTOR_LOOKS_MS * math.ceil(rejected / ACCEPTOR_LOOKS_MS)
+        now += waited + closed + quickest + (pauses[len(least)] if len(least) < len(pauses) else usual)
+        least.append(waited + rejected)
+        most.append(waited + closed)
+    return least, most
+
+
+def _nothing(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
+    return []

@@ -1,0 +1,167 @@
+"""What other quotas would change for the clients: findings of the same usage under two sets of quotas, side by side.
+
+Clients are matched by who they are, not by their counters: a quota on another level gives a client another counter.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from kquota.core.findings.verdicts import QuotaVerdict
+from kquota.core.findings.verdicts import Verdict as Judged
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, differ
+
+Verdict: TypeAlias = Literal["throttled", "not throttled", "undetermined"]
+
+
+class Outcome(enum.Enum):
+    """What changes for a client or a counter; in the order of reports."""
+
+    NEWLY_THROTTLED = "newly throttled"
+    MORE = "throttled more"
+    LESS = "throttled less"
+    NO_LONGER_THROTTLED = "no longer throttled"
+    UNDETERMINED = "undetermined"
+    """The usage does not hold what the answer depends on."""
+    SAME = "as before"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a client, or a counter, fares under one of the two sets of quotas.
+
+    `brokers` are those that throttle it. The counts are None when undetermined. `limit` and `entity` are the last ones
+    of a history of quotas, None where nothing limits it. `unknown` says what leaves it open whether or how much it
+    is throttled, on some of its brokers or on all: where that is the same under both sets, it changes nothing.
+    """
+
+    verdict: Verdict = "not throttled"
+    throttled_events: int | None = 0
+    throttle_time_ms: int | None = 0
+    brokers: tuple[str, ...] = ()
+    sensor: str | None = None
+    entity: Entity | None = None
+    limit: Value | None = None
+    unknown: frozenset[Hashable] = frozenset()
+
+
+def outcome(before: Standing, after: Standing) -> Outcome:
+    """What changed, never a guess: more or less by throttle time, then by throttled events."""
+    verdicts = before.verdict, after.verdict
+    if verdicts == ("not throttled", "throttled"):
+        return Outcome.NEWLY_THROTTLED
+    if verdicts == ("throttled", "not throttled"):
+        return Outcome.NO_LONGER_THROTTLED
+    if verdicts[0] != verdicts[1] or before.unknown != after.unknown:
+        return Outcome.UNDETERMINED
+    if verdicts[0] != "throttled":
+        return Outcome.SAME
+    counts = [
+        (side.throttle_time_ms, side.throttled_events)
+        for side in (before, after)
+        if side.throttle_time_ms is not None and side.throttled_events is not None
+    ]
+    if len(counts) < 2:
+        return Outcome.UNDETERMINED if counts or not before.unknown else Outcome.SAME
+    if counts[0] == counts[1]:
+        return Outcome.SAME
+    return Outcome.MORE if counts[1] > counts[0] else Outcome.LESS
+
+
+@dataclass(frozen=True, slots=True)
+class ClientChange:
+    """One client under one quota key; `requests` are its own that are charged where it is throttled, or may be.
+
+    Where the usage is samples, which name no clients, all those behind a counter: a user or client-id of None is any,
+    and `requests` is None.
+    """
+
+    key: QuotaKey
+    user: str | None
+    client_id: str | None
+    requests: int | None
+    before: Standing
+    after: Standing
+    outcome: Outcome
+    ip: str | None = None
+    """In place of a user and a client-id under the quota of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterChange:
+    """One counter on one broker; one that there is under one set only is not throttled under the other."""
+
+    broker: str
+    key: QuotaKey
+    sensor: str
+    requests: int | None
+    before: Standing
+    after: Standing
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All clients and counters for which something changes or may change, in the order of outcomes, worst first.
+
+    `same` counts the clients that are throttled, or undetermined, as before.
+    """
+
+    clients: tuple[ClientChange, ...] = ()
+    counters: tuple[CounterChange, ...] = ()
+    same: int = 0
+    quotas: tuple[QuotaVerdict, ...] = ()
+    """What became of each quota under test."""
+    unjudged: tuple[QuotaVerdict, ...] = ()
+    """Those that the two sets of quotas hold otherwise, of which the usage does not tell what comes of it."""
+
+    @classmethod
+    def of(cls, clients: Iterable[ClientChange], counters: Iterable[CounterChange]) -> Comparison:
+        """From all clients and counters."""
+        everybody = tuple(clients)
+        changed = sorted((change for change in everybody if change.outcome is not Outcome.SAME), key=_client_order)
+        moved = sorted((change for change in counters if change.outcome is not Outcome.SAME), key=_counter_order)
+        return cls(tuple(changed), tuple(moved), len(everybody) - len(changed))
+
+    def judging(self, before: Iterable[QuotaVerdict], after: Iterable[QuotaVerdict]) -> Comparison:
+        """The comparison with what became of the quotas under each of the two sets."""
+        old = {(quota.entity, quota.key): quota for quota in before}
+        new = {(quota.entity, quota.key): quota for quota in after}
+        changed = [
+            quota
+            for name, quota in (old | new).items()
+            if name not in old or name not in new or differ(old[name].value, new[name].value)
+        ]
+        unjudged = tuple(quota for quota in changed if quota.verdict is Judged.UNDETERMINED)
+        return replace(self, quotas=tuple(new.values()), unjudged=unjudged)
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether it is open for anybody, or of any quota that is not the same, what changes."""
+        return bool(self.unjudged) or self.count(Outcome.UNDETERMINED) > 0
+
+    def count(self, outcome: Outcome) -> int:
+        """How many clients it is so for."""
+        if outcome is Outcome.SAME:
+            return self.same
+        return sum(change.outcome is outcome for change in self.clients)
+
+
+_ORDER = {outcome: number for number, outcome in enumerate(Outcome)}
+
+
+def _client_order(change: ClientChange) -> tuple[int, int, str, str, str]:
+    name = change.ip or change.client_id or ""
+    return _ORDER[change.outcome], -_worst(change), change.user or "", name, change.key.value
+
+
+def _counter_order(change: CounterChange) -> tuple[int, int, str, str, str]:
+    return _ORDER[change.outcome], -_worst(change), change.broker, change.key.value, change.sensor
+
+
+def _worst(change: ClientChange | CounterChange) -> int:
+    return max(change.after.throttle_time_ms or 0, change.before.throttle_time_ms or 0)

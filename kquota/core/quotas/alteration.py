@@ -1,0 +1,142 @@
+"""Alterations: what is to change on one entity, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, differ
+from kquota.core.quotas.snapshot import Values
+from kquota.errors import Conflict, InputError, KquotaError
+
+_KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Values to set and keys to remove on one entity; other keys stay as they are.
+
+    With `strict_remove`, removing a key that is not set is an error of the entity; with `strict_any`, that none of them
+    is set. With `expect`, the entity's values
+    must still be those, else nothing is written and its error is a Conflict; a `relative` alteration expects that of
+    the keys alone that it sets or removes. With `expect_revision`, the write that is to be taken back must be the
+    entity's last one, where the store can say so. Raises InputError for a key that the entity cannot carry, a key both
+    set and removed, an invalid value (but for what a `form` restores), or nothing to do.
+    """
+
+    entity: Entity
+    set: Mapping[QuotaKey, Value] = field(default_factory=dict)
+    remove: frozenset[QuotaKey] = frozenset()
+    strict_remove: bool = False
+    expect: Values | None = None
+    relative: bool = False
+    expect_revision: int | None = None
+    form: str | None = None
+    """How the store had the entity at that time, in its own words (`AlterResult.form`): it is restored as far as the
+    values are those."""
+    strict_any: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.set and not self.remove:
+            raise InputError(f"{self.entity}: nothing to set and nothing to delete")
+        for key in [*self.set, *sorted(self.remove, key=str)]:
+            if not key.allowed_for(self.entity):
+                allowed = ", ".join(other.value for other in QuotaKey if other.allowed_for(self.entity))
+                raise InputError(f"{key} cannot be set on {self.entity}", hint=f"its quota keys: {allowed}")
+        both = sorted(str(key) for key in self.set if key in self.remove)
+        if both:
+            raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
+        # What a store had is restored as it was: a stored 0, too, which kquota itself would not write.
+        check = check_value if self.form is None else _as_it_was
+        checked = {key: check(key, self.set[key]) for key in _KEYS if key in self.set}
+        object.__setattr__(self, "set", MappingProxyType(checked))
+
+    def check_revision(self, revision: int) -> None:
+        """Raises Conflict when the entity's last write is another than expected."""
+        if self.expect_revision is not None and revision != self.expect_revision:
+            raise Conflict(f"{self.entity} was written by somebody else", hint="read it again and decide anew")
+
+    def applied_to(self, values: Values, unusable: Collection[QuotaKey] = ()) -> dict[QuotaKey, Value]:
+        """The entity's values after the change. `unusable` are keys that are set, but to no value: `values` lacks them.
+
+        Raises InputError for a strict removal of what is not set, Conflict when the values are not those expected.
+        """
+        if self.expect is not None and not self._finds(values, self.expect):
+            raise Conflict(f"{self.entity} was changed by somebody else", hint="read it again and decide anew")
+        missing = sorted(str(key) for key in self.remove if key not in values and key not in unusable)
+        if self.strict_remove and missing:
+            raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
+        if self.strict_any and len(missing) == len(self.remove):
+            raise InputError(f"{self.entity}: nothing to delete: none of its quotas is set")
+        merged = {**values, **self.set}
+        return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
+
+    def _finds(self, values: Values, expected: Values) -> bool:
+        if not self.relative:
+            return dict(values) == dict(expected)
+        return not any(differ(values.get(key), expected.get(key)) for key in (*self.set, *self.remove))
+
+    def then(self, later: Alteration) -> Alteration:
+        """Both changes of the same entity as one; the later one wins where they meet.
+
+        What the first one expects counts: the later one would meet what the first has written.
+        """
+        assert self.entity == later.entity
+        kept = {key: value for key, value in self.set.items() if key not in later.remove}
+        return Alteration(
+            self.entity,
+            {**kept, **later.set},
+            (self.remove - later.set.keys()) | later.remove,
+            self.strict_remove or later.strict_remove,
+            self.expect,
+            self.relative,
+            self.expect_revision,
+            self.form,
+            self.strict_any or later.strict_any,
+        )
+
+
+def _as_it_was(key: QuotaKey, value: Value) -> Value:
+    return value
+
+
+def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:
+    """One alteration per entity, in the order of first mention.
+
+    Brokers answer an error for an entity that comes twice in a request although they applied the first one.
+    """
+    merged: dict[Entity, Alteration] = {}
+    for alteration in alterations:
+        known = merged.get(alteration.entity)
+        merged[alteration.entity] = alteration if known is None else known.then(alteration)
+    return tuple(merged.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AlterResult:
+    """What came of one alteration: the values before and after, or the error that left the entity as it was.
+
+    `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
+    before, so `before` is empty and `after` has no other keys. `unusable` are the keys that were set to what is no
+    value, and that the alteration set or deleted: `before` is without them. `revision` names the write where the store
+    does (in ZooKeeper the zxid of its transaction, 0 when no node is left); None elsewhere, and when nothing was
+    written.
+    """
+
+    entity: Entity
+    before: Values
+    after: Values
+    error: KquotaError | None = None
+    blind: frozenset[QuotaKey] = frozenset()
+    unusable: frozenset[QuotaKey] = frozenset()
+    revision: int | None = None
+    form: str | None = None
+    """How the store had the entity before, without what is secret, so that it can be restored to the byte; None where a
+    store knows no more than values."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether what is set on the entity differs from before, or may."""
+        return self.error is None and (bool(self.blind or self.unusable) or dict(self.before) != dict(self.after))

@@ -1,0 +1,311 @@
+"""Quota keys: what can be limited, in which unit, for which entities.
+
+Sources: `org.apache.kafka.server.config.QuotaConfig` and `QuotaConfigs` (types and ranges), KIP-13, 55, 124, 599, 612.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import sys
+from decimal import Context, Decimal
+from typing import NamedTuple, TypeAlias
+
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.errors import InputError
+
+Value: TypeAlias = int | float
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+class ValueType(enum.Enum):
+    """The config type that Kafka declares for a key; it decides what text a broker can parse."""
+
+    LONG = "LONG"
+    INT = "INT"
+    DOUBLE = "DOUBLE"
+
+    # Members are singletons: their identity is a hash as good as that of their names, and much cheaper.
+    __hash__ = object.__hash__
+
+    @property
+    def integral(self) -> bool:
+        return self is not ValueType.DOUBLE
+
+    @property
+    def maximum(self) -> int | None:
+        """The largest value of an integral type; a double has none here."""
+        return _MAXIMA.get(self)
+
+
+_MAXIMA = {ValueType.LONG: LONG_MAX, ValueType.INT: INT_MAX}
+
+
+class QuotaKey(enum.Enum):
+    """The five quota keys; the value is Kafka's config name."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+    __hash__ = object.__hash__
+
+    @property
+    def value_type(self) -> ValueType:
+        """LONG, INT or DOUBLE."""
+        return _SPECS[self].value_type
+
+    @property
+    def unit(self) -> str:
+        """What a value counts, per broker."""
+        return _SPECS[self].unit
+
+    @property
+    def entity_types(self) -> frozenset[EntityType]:
+        """An entity may carry the key when all its parts are of these types."""
+        return _SPECS[self].entity_types
+
+    def __str__(self) -> str:
+        return self.value
+
+    def allowed_for(self, entity: Entity) -> bool:
+        """Whether Kafka accepts this key on that entity."""
+        return entity.types <= self.entity_types
+
+    def on_brokers(self, value: Value, brokers: int) -> Value:
+        """What a value comes to on that many brokers: each grants it by itself, but mutations go by one controller."""
+        return value if self is QuotaKey.CONTROLLER_MUTATION_RATE else brokers * value
+
+    @classmethod
+    def parse(cls, name: str) -> QuotaKey:
+        """The key of that name. Raises InputError naming the keys there are (and the shipped name of a draft's)."""
+        try:
+            return cls(name)
+        except ValueError:
+            import difflib
+
+            keys = [key.value for key in cls]
+            close = difflib.get_close_matches(name, keys, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"quota keys: {', '.join(keys)}"
+            raise InputError(f"unknown quota key {name!r}", hint=_RENAMED.get(name) or hint) from None
+
+
+class _Spec(NamedTuple):
+    value_type: ValueType
+    unit: str
+    entity_types: frozenset[EntityType]
+
+
+_USER_CLIENT = frozenset({EntityType.USER, EntityType.CLIENT_ID})
+_IP = frozenset({EntityType.IP})
+_SPECS = {
+    QuotaKey.PRODUCER_BYTE_RATE: _Spec(ValueType.LONG, "bytes/s", _USER_CLIENT),
+    QuotaKey.CONSUMER_BYTE_RATE: _Spec(ValueType.LONG, "bytes/s", _USER_CLIENT),
+    QuotaKey.REQUEST_PERCENTAGE: _Spec(ValueType.DOUBLE, "% of one thread", _USER_CLIENT),
+    QuotaKey.CONTROLLER_MUTATION_RATE: _Spec(ValueType.DOUBLE, "partition mutations/s", _USER_CLIENT),
+    QuotaKey.CONNECTION_CREATION_RATE: _Spec(ValueType.INT, "connections/s", _IP),
+}
+
+DRAFT_RATE = "controller_mutations_rate"
+"""What drafts of KIP-599 call `controller_mutation_rate`."""
+DRAFT_BURST = "controller_mutations_burst"
+"""A key of drafts of KIP-599 that never shipped: the burst follows from the rate and `controller.quota.window.*`."""
+
+# Names from KIP drafts that people copy from the mailing list.
+_RENAMED = {
+    DRAFT_RATE: "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
+    DRAFT_BURST: "never shipped: the burst is controller.quota.window.num full windows of the rate",
+}
+
+# An exponent of three digits reaches beyond every double; more would only make numbers too large to handle.
+_NUMBER = re.compile(
+    r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?!\d))?)\s*(?P<unit>\S.*?)?\s*\Z", re.ASCII
+)
+_LONGEST_NUMBER = 400
+_LARGEST_DOUBLE = sys.float_info.max
+_EXACT = Context(prec=500)
+"""Room for the longest number times the largest unit without rounding."""
+
+_BYTE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
+
+
+def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
+    """The factor that a unit stands for under a key. Raises InputError for a unit that does not measure the key."""
+    if not unit:
+        return 1
+    if key.unit == "bytes/s":
+        match = re.fullmatch(r"(?P<prefix>[kKMGT]?|[KMGT]i)B(?:/s|ps)?", unit)
+        if match:
+            prefix = match["prefix"]
+            return _BYTE_UNITS["k" if prefix == "K" else prefix]
+        hint = _meant(text, unit) or "bytes per second, such as 1048576, 10MB (10^6) or 10MiB (2^20)"
+        raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
+    if key is QuotaKey.REQUEST_PERCENTAGE and unit == "%":
+        return 1
+    # `humanize` prints the whole unit, and kquota reads the values that it prints.
+    if key.unit.endswith("/s") and unit in ("/s", key.unit):
+        return 1
+    hint = f"{key} is a number of {key.unit}"
+    raise InputError(f"{key}: unknown unit {unit!r} in {text!r}", hint=hint)
+
+
+_NEARLY_BYTES = re.compile(r"(?P<prefix>[kmgt])(?P<binary>i?)(?:b|bytes?)?(?:/s(?:ec)?|ps)?", re.ASCII | re.I)
+_BITS = re.compile(r"[KMGT]i?b(?!y)", re.ASCII)
+"""`Mb` is how people write megabits, which may be meant."""
+
+
+def _meant(text: str, unit: str) -> str | None:
+    """A question that names the unit which an almost correct unit of bytes stands for; None where none is near."""
+    match = _NEARLY_BYTES.fullmatch(unit)
+    if match is None or _BITS.match(unit):
+        return None
+    prefix = match["prefix"].upper() if match["binary"] or match["prefix"] not in "kK" else "k"
+    meant = f"{prefix}{'i' if match['binary'] else ''}B"
+    return f"did you mean {text.strip()[: -len(unit)].rstrip()}{meant}?"
+
+
+_GROUPED = re.compile(r"\s*\d{1,3}([_,' ])\d{3}(?:\1\d{3})*\s*", re.ASCII)
+"""A number whose thousands are set apart."""
+_NO_LIMIT = ("unlimited", "none", "off")
+"""What people write for no limit, which is no value."""
+
+
+def parse_value(key: QuotaKey, text: str) -> Value:
+    """Reads a value as people write it: `1024`, `1.5MB`, `10MiB/s`, `50%`.
+
+    Returns an int for LONG and INT keys, a float for DOUBLE. Raises InputError unless the value is a positive finite
+    number within the key's type: what KRaft rejects, and what a ZooKeeper-mode broker cannot parse at start-up, stops
+    at the door.
+    """
+    if not text.strip():
+        raise InputError(f"{key}: no value is given", hint=f"a positive number of {key.unit}")
+    if _GROUPED.fullmatch(text):
+        raise InputError(f"{key}: {text!r} is not a number", hint=f"did you mean {re.sub('[^0-9]', '', text)}?")
+    match = _NUMBER.match(text)
+    if match is None:
+        what = repr(text)
+        lifts = "; to lift a limit, delete the key" if text.strip().lower() in _NO_LIMIT else ""
+        raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}{lifts}")
+    if len(match["number"]) > _LONGEST_NUMBER:
+        raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
+    number = _EXACT.multiply(Decimal(match["number"]), Decimal(_multiplier(key, match["unit"], text)))
+    return check_value(key, number)
+
+
+def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
+    """The number as a valid value of the key. Raises InputError with the reason when it is not one."""
+    maximum = key.value_type.maximum
+    # What nearly every value is, in a tenth of the time.
+    if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
+        return number
+    exact = Decimal(number)
+    if not exact.is_finite():
+        raise InputError(
+            f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
+        )
+    # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
+    plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
+    shown = format_number(number) if plain else f"{exact:g}"
+    if exact <= 0:
+        raise InputError(
+            f"{key}: {shown} must be greater than 0",
+            hint="to lift a limit, delete the key; Kafka cannot forbid traffic by a quota of 0",
+        )
+    if maximum is None:
+        value = float(exact)
+        if value == math.inf or value == 0.0:
+            raise InputError(f"{key}: {shown} is out of range for a {key.value_type.value}")
+        return value
+    if exact > maximum:
+        raise InputError(f"{key}: {shown} is too large for {_article(key.value_type)}", hint=f"at most {maximum}")
+    if exact != int(exact):
+        raise InputError(f"{key}: {shown} must be a whole number of {key.unit}")
+    return int(exact)
+
+
+def _article(value_type: ValueType) -> str:
+    return f"an {value_type.value}" if value_type is ValueType.INT else f"a {value_type.value}"
+
+
+def format_number(number: Decimal | int | float) -> str:
+    """Plain decimal text without exponent or trailing zeros: `50`, `12.3`, `10485760`."""
+    if isinstance(number, float) and not math.isfinite(number):
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
+    if isinstance(number, int):
+        return str(number)
+    text = format(Decimal(repr(number)) if isinstance(number, float) else number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_value(key: QuotaKey, value: Value) -> str:
+    """The exact text that is stored and printed for machines; every type that Kafka declares can parse it."""
+    return format_number(int(value) if key.value_type.integral and math.isfinite(value) else value)
+
+
+def humanize(key: QuotaKey, value: Value) -> str:
+    """The value with a unit for people, and exact: `10 MiB/s`, `1500 B/s`, `50 %`.
+
+    A byte rate is shown in a larger unit only where at most two decimals say it without rounding.
+    """
+    if key.unit == "bytes/s" and math.isfinite(value):
+        for prefix in ("Ti", "T", "Gi", "G", "Mi", "M", "Ki", "k"):
+            scaled = Decimal(int(value)) / _BYTE_UNITS[prefix]
+            if abs(scaled) >= 1 and scaled == round(scaled, 2):
+                return f"{format_number(scaled)} {prefix}B/s"
+        return f"{int(value)} B/s"
+    unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else key.unit
+    return f"{format_value(key, value)} {unit}"
+
+
+def share_of_limit(rate: float, limit: Value) -> float | None:
+    """The rate over the limit; None for what is no limit to be near of: a stored 0, a negative number, NaN."""
+    return rate / limit if limit > 0 else None
+
+
+# Java's grammar for Double.parseDouble, without the hexadecimal form that no quota was ever written in. No underscores
+# and no `inf`: Python's float() would take both, a broker would not.
+_JAVA_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?)\Z", re.ASCII)
+_JAVA_LONG = re.compile(r"[+-]?\d+\Z", re.ASCII)
+# What `String.trim` cuts off, and so does Double.parseDouble; str.strip knows other blanks.
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+
+
+def parse_stored(key: QuotaKey, text: str) -> Value | None:
+    """A stored value as a broker reads it, or None where a broker could not.
+
+    LONG and INT follow `Long.parseLong` and `Integer.parseInt` (no blanks, no fractions); DOUBLE follows
+    `Double.parseDouble`. Zero, negative and NaN are read as they are: the cluster may hold them.
+    """
+    maximum = key.value_type.maximum
+    if maximum is not None:
+        if not _JAVA_LONG.match(text):
+            return None
+        digits = text.lstrip("+-0")
+        if len(digits) > 19:  # beyond every LONG; int() refuses texts of thousands of digits
+            return None
+        number = -int(digits or "0") if text.startswith("-") else int(digits or "0")
+        return number if -maximum - 1 <= number <= maximum else None
+    stripped = text.strip(_JAVA_BLANKS)
+    if not _JAVA_DOUBLE.match(stripped):
+        return None
+    return canonical(float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped))
+
+
+def canonical(number: float) -> float:
+    """The number; every NaN as one and the same object, so that mappings which hold it can be equal."""
+    return number if number == number else math.nan
+
+
+def differ(one: Value | None, other: Value | None) -> bool:
+    """Whether two values are not the same; None is no value, and NaN (see `canonical`) the same as itself."""
+    return one is not other and one != other

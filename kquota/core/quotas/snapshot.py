@@ -1,0 +1,103 @@
+"""A snapshot: every quota that is set, at one moment, as an immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kquota.core.quotas.address import address
+from kquota.core.quotas.entity import Entity, in_order
+from kquota.core.quotas.quota import QuotaKey, Value
+
+Values = Mapping[QuotaKey, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something stored that a broker cannot use; the rest of the snapshot is complete without it."""
+
+    where: str
+    """The place as an operator finds it, such as a znode path."""
+    message: str
+
+
+class Ignored(NamedTuple):
+    """A value that is set, and that brokers of the version in question do not enforce."""
+
+    entity: Entity
+    key: QuotaKey
+    value: Value
+    reason: str
+    """Such as `not enforced by Kafka 2.6: since 2.8 (KIP-612)`."""
+
+
+@dataclass(frozen=True)
+class QuotaSnapshot(Mapping[Entity, Values]):
+    """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it.
+
+    `kquota.core.quotas.enforced` makes of it the part that brokers of one version enforce.
+    """
+
+    quotas: Mapping[Entity, Values] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    """The values that are set and left out of `quotas`, because the brokers do not enforce them."""
+    empty_client_id: bool = False
+    """Whether an empty client-id has the limits of client-ids, as on brokers before 2.0."""
+
+    def __post_init__(self) -> None:
+        quotas = dict(self.quotas)
+        # Most entities share their values with others, and backends hand out one mapping for all of those.
+        views: dict[int, Values] = {}
+        ordered: dict[Entity, Values] = {}
+        for entity in in_order(quotas):
+            values = quotas[entity]
+            if values:
+                view = views.get(id(values))
+                if view is None:
+                    view = views[id(values)] = MappingProxyType(_ordered(values))
+                ordered[entity] = view
+        object.__setattr__(self, "quotas", MappingProxyType(ordered))
+
+    def __getitem__(self, entity: Entity) -> Values:
+        return self.quotas[entity]
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(self.quotas)
+
+    def __len__(self) -> int:
+        return len(self.quotas)
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Entity]:
+        """The named ips by their `address`; of two that spell the same one, the last."""
+        return {address(entity.ip): entity for entity in self.quotas if isinstance(entity.ip, str)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuotaSnapshot):
+            return NotImplemented
+        return dict(self.quotas) == dict(other.quotas) and self.empty_client_id == other.empty_client_id
+
+    def __hash__(self) -> int:
+        return hash(frozenset((entity, frozenset(values.items())) for entity, values in self.quotas.items()))
+
+    def __reduce__(self) -> tuple[type[QuotaSnapshot], tuple[object, ...]]:
+        # A read-only view does not pickle; a snapshot travels to Spark's executors.
+        quotas = {entity: dict(values) for entity, values in self.quotas.items()}
+        return QuotaSnapshot, (quotas, self.problems, self.ignored, self.empty_client_id)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Entity, Values]], problems: Iterable[Problem] = ()) -> QuotaSnapshot:
+        """A snapshot of (entity, values) pairs; a later pair replaces an earlier one of the same entity."""
+        return cls(dict(pairs), tuple(problems))
+
+
+_KEYS = tuple(QuotaKey)
+
+
+def _ordered(values: Values) -> dict[QuotaKey, Value]:
+    """A copy in the order of the keys."""
+    return dict(values) if len(values) == 1 else {key: values[key] for key in _KEYS if key in values}
