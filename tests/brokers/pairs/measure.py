@@ -11,18 +11,20 @@ The figures go into a JSON file, from which `tools.generate` makes the tables of
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from kquota.audit.sources.request_line import UsageEvent
+from kquota.audit.sources.request_line import UsageEvent, parse_line
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
@@ -33,6 +35,8 @@ MUTATIONS = {"create_topics", "delete_topics", "create_partitions"}
 APIS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
 EMPTY_BYTES = 100
 """An answer to a fetch that holds no records is not larger."""
+SHARED = "feed4"
+"""The source of the consumers that share a topic."""
 LOWERING, RAISING, IN_FORCE = "lowering", "raising", "in force"
 QUESTIONS: tuple[tuple[str, str, str], ...] = (
     (LOWERING, "none", "moderate"),
@@ -74,6 +78,15 @@ class Met:
         return (self.last_ms - self.begun_ms) / 1000
 
 
+class Mutation(NamedTuple):
+    """The answer to a request that creates topics."""
+
+    time_ms: float
+    user: str
+    client_id: str
+    throttle_ms: int
+
+
 class Recording:
     """One run: its logs, its quotas, and its facts."""
 
@@ -90,6 +103,11 @@ class Recording:
         """What the clients themselves report."""
         found: Mapping[str, Any] = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
         return found
+
+    @property
+    def started_ms(self) -> float:
+        """When the workload began, epoch ms; what came before is its preparation."""
+        return float(self.facts["started_ms"] - 1000)
 
     @property
     def logs(self) -> Mapping[str, Path]:
@@ -114,26 +132,44 @@ class Recording:
             return None if found.limit is None else str(found.sensor)
 
         charged: dict[Name, list[UsageEvent]] = defaultdict(list)
-        start = self.facts["started_ms"] - 1000
+        start = self.started_ms
         for broker, events in self.events.items():
             for event in events:
                 if event.exempt or event.time_ms < start:
                     continue
-                key = APIS.get(event.api)
-                if event.api in MUTATIONS:
-                    key = QuotaKey.CONTROLLER_MUTATION_RATE
-                sensor = counter(key or QuotaKey.REQUEST_PERCENTAGE, event.user, event.client_id)
-                if sensor is None:
-                    continue
-                key = key or QuotaKey.REQUEST_PERCENTAGE
-                where = "" if key is QuotaKey.CONTROLLER_MUTATION_RATE else broker
-                charged[where, key.value, sensor].append(event)
-        return {name: _met(name[1], each, self._partitions(name)) for name, each in charged.items()}
+                key = APIS.get(event.api, QuotaKey.REQUEST_PERCENTAGE)
+                sensor = counter(key, event.user, event.client_id)
+                if sensor is not None and event.api not in MUTATIONS:
+                    charged[broker, key.value, sensor].append(event)
+        met = {name: _met(name[1], each) for name, each in charged.items()}
+        mutated: dict[Name, list[Mutation]] = defaultdict(list)
+        for mutation in self.mutations:
+            sensor = counter(QuotaKey.CONTROLLER_MUTATION_RATE, mutation.user, mutation.client_id)
+            if sensor is not None and mutation.time_ms >= start:
+                mutated["", QuotaKey.CONTROLLER_MUTATION_RATE.value, sensor].append(mutation)
+        return met | {name: _mutated(each, self._partitions(name)) for name, each in mutated.items()}
+
+    @cached_property
+    def mutations(self) -> Sequence[Mutation]:
+        """The answers to requests that create topics, as clients got them: the throttle time is in the answer."""
+        found = []
+        for path in self.logs.values():
+            with gzip.open(path, "rt", encoding="utf-8") as lines:
+                for line in lines:
+                    if '"isForwarded":false' in line and '"requestApiKeyName":"CREATE_TOPICS"' in line:
+                        request = json.loads(line[line.index("{") : line.rindex("}") + 1])
+                        found.append(
+                            Mutation(
+                                parse_line(line, None, UTC).time_ms,
+                                request["principal"].partition(":")[2],
+                                request["requestHeader"]["clientId"],
+                                request["response"]["throttleTimeMs"],
+                            )
+                        )
+        return found
 
     def _partitions(self, name: Name) -> list[tuple[float, float]]:
-        """When the clients of a counter of mutations had how many partitions, by their own account."""
-        if name[1] != QuotaKey.CONTROLLER_MUTATION_RATE.value:
-            return []
+        """When the clients of a counter had created how many partitions, by their own account."""
         start = self.facts["started_ms"]
         return [
             (start + 1000.0 * second, float(count))
@@ -148,31 +184,41 @@ class Recording:
         clients = self.facts["clients"].values()
         return [each for each in clients if user in ("", each["user"]) and client_id in ("", each["client_id"])]
 
-    def done_ms(self, name: Name) -> int | None:
-        """When the clients of a counter had all they wanted, in epoch ms; None when one of them had not."""
-        done: list[int | None] = [each["done_ms"] for each in self._clients(name)]
-        if not done or None in done:
+    def done_ms(self, name: Name, met: Met) -> float | None:
+        """When the clients of a counter had all they wanted, ms after the first request; None if not before the end.
+
+        A producer without acknowledgements does not know; its last request does.
+        """
+        mine = self._clients(name)
+        got, wanted = sum(each["delivered_records"] for each in mine), sum(each["wanted_records"] for each in mine)
+        if any(each["wanted_records"] < 0 for each in mine):  # clients that share the partitions of a topic
+            wanted = self.facts["clients"][SHARED]["wanted_records"]
+        if got < wanted and any(each["done_ms"] is None for each in mine):
             return None
-        return int(self.facts["started_ms"]) + max(each for each in done if each is not None)
+        if name[1] == QuotaKey.PRODUCER_BYTE_RATE.value:
+            return met.last_ms - met.begun_ms
+        last = max(each["done_ms"] or each["last_ms"] for each in mine)
+        return float(self.facts["started_ms"] + last - met.begun_ms)
 
 
-def _met(key: str, events: Sequence[UsageEvent], partitions: Sequence[tuple[float, float]]) -> Met:
-    throttles = [event.throttle_ms or 0 for event in events]
-    if key == QuotaKey.CONTROLLER_MUTATION_RATE.value:
-        moved = list(partitions)
-    elif key == QuotaKey.REQUEST_PERCENTAGE.value:
-        moved = []
-    else:
-        # A consumer that waits gets empty answers; they are not what it wants.
-        least = EMPTY_BYTES if key == QuotaKey.CONSUMER_BYTE_RATE.value else 0
-        moved = [(event.time_ms, float(event.bytes)) for event in events if event.bytes > least]
-    times = sorted(event.time_ms for event in events)
+def _met(key: str, events: Sequence[UsageEvent]) -> Met:
+    # A consumer that waits gets empty answers; they are not what it wants.
+    least = EMPTY_BYTES if key == QuotaKey.CONSUMER_BYTE_RATE.value else 0
+    moved = [(float(event.time_ms), float(event.bytes)) for event in events if event.bytes > least]
+    return _of([event.time_ms for event in events], [event.throttle_ms or 0 for event in events], moved)
+
+
+def _mutated(mutations: Sequence[Mutation], created: Sequence[tuple[float, float]]) -> Met:
+    return _of([each.time_ms for each in mutations], [each.throttle_ms for each in mutations], created)
+
+
+def _of(times: Sequence[float], throttles: Sequence[int], moved: Sequence[tuple[float, float]]) -> Met:
     return Met(
         throttled=sum(ms > 0 for ms in throttles),
         total_ms=sum(throttles),
         longest_ms=max(throttles),
-        begun_ms=times[0],
-        last_ms=max((at for at, _ in moved), default=times[-1]),
+        begun_ms=min(times),
+        last_ms=max((at for at, _ in moved), default=max(times)),
         units=tuple(moved),
     )
 
@@ -198,13 +244,12 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
     second = {} if again is None else again.met(after.quotas)
     counters = []
     for finding in document["findings"]:
-        name = _name(finding, len(before.logs))
+        name = _name(finding, [*before.logs])
         real = met.get(name)
         if real is None:
             continue  # connections, of which a log shows the accepted ones only
         base = seen.get(name, real)
         floor = second.get(name)
-        done, done_again = after.done_ms(name), None if again is None else again.done_ms(name)
         counters.append(
             Counter(
                 broker=name[0],
@@ -217,7 +262,7 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
                 longest_ms=real.longest_ms,
                 throttled=real.throttled,
                 delivered_per_s=real.rate(base.seconds),
-                done_ms=None if done is None else done - real.begun_ms,
+                done_ms=after.done_ms(name, real),
                 end_ms=after.facts["started_ms"] + after.facts["end_ms"] - real.begun_ms,
                 again=None
                 if floor is None
@@ -225,18 +270,18 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
                     total_ms=floor.total_ms,
                     longest_ms=floor.longest_ms,
                     delivered_per_s=floor.rate(base.seconds),
-                    done_ms=None if done_again is None else done_again - floor.begun_ms,
+                    done_ms=None if again is None else again.done_ms(name, floor),
                 ),
             )
         )
     return Question(kind, before.folder.name, after.folder.name, tuple(counters))
 
 
-def _name(finding: Mapping[str, Any], brokers: int) -> Name:
+def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:
+    """The counter of a finding. The audit of a single file has no name for its broker."""
     if finding["key"] == QuotaKey.CONTROLLER_MUTATION_RATE.value:
         return "", finding["key"], finding["sensor"]
-    del brokers
-    return finding["broker"], finding["key"], finding["sensor"]
+    return finding["broker"] or logs[0], finding["key"], finding["sensor"]
 
 
 def measure(folder: Path, *more: str) -> list[Question]:
