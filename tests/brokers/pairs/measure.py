@@ -122,9 +122,8 @@ class Recording:
     def met(self, quotas: Path) -> Mapping[Name, Met]:
         """What the clients met, by the counters that those quotas make of them."""
         snapshot = read_quotas(quotas)
-        resolvers = {
-            key: Resolver.of(snapshot, key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE
-        }
+        keys: tuple[QuotaKey, ...] = (*APIS.values(), QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE)
+        resolvers = {key: Resolver.of(snapshot, key) for key in keys}
 
         @cache
         def counter(key: QuotaKey, user: str, client_id: str) -> str | None:
