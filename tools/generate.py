@@ -28,17 +28,31 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 }
 
 
+def paths() -> list[Path]:
+    """Every generated file; nothing is rendered for this list, which takes seconds for some."""
+    return [*_quick_files(), *_pages_with_parts()]
+
+
 @cache
 def files() -> dict[Path, str]:
     """Every generated file and what should be in it."""
+    return {**_quick_files(), **{page: fill(page.read_text(encoding="utf-8")) for page in _pages_with_parts()}}
+
+
+@cache
+def _quick_files() -> dict[Path, str]:
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
     generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
-    generated |= dict(pages.pages())
+    return generated | dict(pages.pages())
+
+
+def _pages_with_parts() -> list[Path]:
+    """The pages that people write and that hold generated parts; some are rendered from measurements."""
     written = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    filled = {page: page.read_text(encoding="utf-8") for page in written if page not in generated}
-    lacking = [name for name in _PARTS if not any(_BEGIN.format(name) in text for text in filled.values())]
+    texts = {page: page.read_text(encoding="utf-8") for page in written}
+    lacking = [name for name in _PARTS if not any(_BEGIN.format(name) in text for text in texts.values())]
     assert not lacking, f"no page has the generated parts {lacking}"
-    return generated | {page: fill(text) for page, text in filled.items()}
+    return [page for page, text in texts.items() if any(_BEGIN.format(name) in text for name in _PARTS)]
 
 
 def completion(shell: type[ShellComplete]) -> str:
