@@ -189,7 +189,7 @@ class DataLog:
 
     def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int) -> None:
         request, response = fields["request"], fields["response"]
-        text = request["transactionalId"] if "transactionalId" in request else None
+        text = request.get("transactionalId")
         transaction = NO_TRANSACTION if text is None else self.transactions.setdefault(text, len(self.transactions))
         topics = request["topicData"]
         answers = _answers(topics, response) if request["acks"] and response else None
