@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -126,8 +127,6 @@ def test_damaged_data_is_no_damaged_line(tmp_path: Path) -> None:
 
 
 def test_it_does_not_matter_how_a_log_is_cut(tmp_path: Path) -> None:
-    import gzip
-
     path = tmp_path / "request.log"
     path.write_bytes(b"".join(gzip.decompress(LOG.read_bytes()).splitlines(keepends=True)[8000:14000]))
     (whole,) = plan_splits([str(path)], "request-log")
@@ -136,8 +135,8 @@ def test_it_does_not_matter_how_a_log_is_cut(tmp_path: Path) -> None:
     one, two = logs_of([whole]), logs_of(halves)
     assert len(two) == 2
     for name in ("appended", "fetched", "parts"):
-        rows = [np.concatenate([np.column_stack(_named(log, name)) for log in logs]) for logs in (one, two)]
-        np.testing.assert_array_equal(*rows)
+        uncut, joined = (np.concatenate([np.column_stack(_named(log, name)) for log in logs]) for logs in (one, two))
+        np.testing.assert_array_equal(uncut, joined)
     assert len(one[0].fetched.session) > 500
 
 
