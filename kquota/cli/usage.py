@@ -186,6 +186,7 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         ),
         controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
+        recorded_under=_recorded_under(options.get("recorded_under")),
         in_force=options.get("in_force", False),
         read=ReadSettings(
             options["broker"],
@@ -195,6 +196,16 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
             parse_version(options["kafka_version"]),
         ),
     )
+
+
+def _recorded_under(named: str | None) -> QuotaHistory | None:
+    """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
+    from kquota.core.change.history import QuotaHistory
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+    if named is None:
+        return None
+    return QuotaHistory.of(QuotaSnapshot({})) if named == "none" else session.read_history_file(Path(named))
 
 
 def _check_input(options: Mapping[str, Any]) -> None:

@@ -49,6 +49,11 @@ _CALLED = "kquota.audit.called"
     help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
 )
 @click.option(
+    "--recorded-under",
+    metavar="none|FILE",
+    help="The quotas that were in force while the usage was recorded; else the throttle times in it show them.",
+)
+@click.option(
     "--closed-loop",
     is_flag=True,
     help="Also replay with every connection waiting out its throttle before its next request: files with connections,"
@@ -258,6 +263,7 @@ def print_result(
                     comparison,
                     result.closed_loop,
                     result.quotas,
+                    result.predictions,
                 )
             ),
             nl=False,
