@@ -283,10 +283,12 @@ def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:
     return finding["broker"] or logs[0], finding["key"], finding["sensor"]
 
 
-def measure(folder: Path, *more: str) -> list[Question]:
-    """All questions for which the folder has recordings."""
+def measure(folder: Path, only: str = "", *more: str) -> list[Question]:
+    """All questions for which the folder has recordings; or the one `BEFORE:AFTER`."""
     found = []
     for kind, before, after in QUESTIONS:
+        if only not in ("", f"{before}:{after}"):
+            continue
         if (folder / before / "facts.json").exists() and (folder / after / "facts.json").exists():
             again = folder / f"{after}-2"
             second = Recording(again) if (again / "facts.json").exists() else None
@@ -302,8 +304,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.pairs.measure", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
+    parser.add_argument("--only", default="", metavar="BEFORE:AFTER", help="one question instead of all")
     options = parser.parse_args(argv)
-    questions = measure(options.folder)
+    questions = measure(options.folder, options.only)
     if options.out is not None:
         options.out.write_text(json.dumps([asdict(each) for each in questions], indent=1) + "\n", encoding="utf-8")
     print(tables.page(questions))
