@@ -46,7 +46,15 @@ def files() -> dict[Path, str]:
 @cache
 def _quick_files() -> dict[Path, str]:
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
+    generated[ROOT / "docs" / "accuracy.md"] = accuracy_page()
     return generated | {ROOT / "man" / name: page for name, page in manpages.pages()}
+
+
+def accuracy_page() -> str:
+    """Predictions beside real runs, from figures that were measured before."""
+    from tests.brokers.pairs.page import accuracy_page as render
+
+    return render()
 
 
 def readme() -> str:

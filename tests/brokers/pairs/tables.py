@@ -6,12 +6,14 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 KINDS = ("lowering", "raising", "in force")
 WITHIN_TOTAL, WITHIN_LONGEST, WITHIN_DELIVERED, SLACK = 0.10, 0.15, 0.05, 0.10
+PROMISED = 0.01
+"""The share of seconds that `kquota recommend` aims at."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,48 @@ class Question:
     before: str
     after: str
     counters: tuple[Counter, ...]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A recommended limit, and what became of it when it was really in force."""
+
+    user: str
+    client_id: str
+    key: str
+    limit: float
+    promised: float | None
+    """The share of seconds in which the client is said to be throttled; None where nothing is promised."""
+    throttled_s: int
+    """Seconds in which it really was."""
+    active_s: int
+    """Seconds in which it sent something."""
+
+    @property
+    def share(self) -> float:
+        """Of its seconds, those in which it was throttled."""
+        return self.throttled_s / max(self.active_s, 1)
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether it came true; None where nothing was promised."""
+        return None if self.promised is None else self.share <= max(self.promised, PROMISED)
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The limits that `kquota recommend` finds in one recording."""
+
+    before: str
+    promises: tuple[Promise, ...]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that was measured on one set of recordings."""
+
+    questions: tuple[Question, ...]
+    recommended: tuple[Recommended, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,30 +216,69 @@ def _share(held: Sequence[bool]) -> float | None:
     return sum(held) / len(held) if held else None
 
 
-def questions_of(path: Path) -> list[Question]:
+def figures_of(path: Path) -> Figures:
     """The figures that `measure.py` wrote."""
-    return [
-        Question(
-            each["kind"],
-            each["before"],
-            each["after"],
-            tuple(
-                Counter(**{**row, "again": None if row["again"] is None else Measured(**row["again"])})
-                for row in each["counters"]
-            ),
-        )
-        for each in json.loads(path.read_text(encoding="utf-8"))
-    ]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Figures(
+        tuple(
+            Question(each["kind"], each["before"], each["after"], tuple(_counter_of(row) for row in each["counters"]))
+            for each in document["questions"]
+        ),
+        tuple(
+            Recommended(each["before"], tuple(Promise(**row) for row in each["promises"]))
+            for each in document["recommended"]
+        ),
+    )
 
 
-def page(questions: Sequence[Question]) -> str:
+def _counter_of(row: Mapping[str, Any]) -> Counter:
+    return Counter(**{**row, "again": None if row["again"] is None else Measured(**row["again"])})
+
+
+def figures_document(figures: Figures) -> dict[str, Any]:
+    """The figures as JSON, with four digits."""
+    document = asdict(figures)
+    rounded: dict[str, Any] = _rounded(document)
+    return rounded
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.4g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
+def page(figures: Figures) -> str:
     """All tables, as Markdown."""
     parts = []
     for kind in KINDS:
-        mine = [each for each in questions if each.kind == kind]
+        mine = [each for each in figures.questions if each.kind == kind]
         if mine:
-            parts += [f"### {kind.capitalize()}", _summary_table(mine), *map(_counter_table, mine)]
+            parts += [f"## {kind.capitalize()}", _summary_table(mine), *map(_counter_table, mine)]
+    if figures.recommended:
+        parts += ["## Recommended, and really run", *map(_promise_table, figures.recommended)]
     return "\n\n".join(parts) + "\n"
+
+
+def _promise_table(recommended: Recommended) -> str:
+    promised = [each for each in recommended.promises if each.kept is not None]
+    kept = sum(bool(each.kept) for each in promised)
+    silent = [each for each in recommended.promises if each.kept is None]
+    lines = [
+        f"`kquota recommend --for user-clients` from the recording {_under(recommended.before)}: {len(promised)} of "
+        f"{len(recommended.promises)} limits come with a promise, and {kept} of these promises came true. Of the "
+        f"{len(silent)} limits without one, {sum(each.share <= PROMISED for each in silent)} were enough.",
+        "",
+        "| user | client-id | quota | recommended | promised | really throttled |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for each in recommended.promises:
+        promise = "nothing" if each.promised is None else f"{each.promised:.1%} of seconds".replace("%", " %")
+        really = f"{each.share:.1%} of {each.active_s} s".replace("%", " %")
+        lines.append(f"| {each.user} | {each.client_id} | {each.key} | {each.limit:g} | {promise} | {really} |")
+    return "\n".join(lines)
 
 
 def _summary_table(questions: Sequence[Question]) -> str:
