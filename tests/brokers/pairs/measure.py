@@ -303,14 +303,16 @@ def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:
 
 def measure(folder: Path, only: str = "", *more: str) -> list[Question]:
     """All questions for which the folder has recordings; or the one `BEFORE:AFTER`."""
+    names = {name for _, *pair in QUESTIONS for name in pair}
+    runs = {
+        name: Recording(folder / name)
+        for name in (*names, *(f"{name}-2" for name in names))
+        if (folder / name / "facts.json").exists()
+    }
     found = []
     for kind, before, after in QUESTIONS:
-        if only not in ("", f"{before}:{after}"):
-            continue
-        if (folder / before / "facts.json").exists() and (folder / after / "facts.json").exists():
-            again = folder / f"{after}-2"
-            second = Recording(again) if (again / "facts.json").exists() else None
-            found.append(compare(kind, Recording(folder / before), Recording(folder / after), second, *more))
+        if only in ("", f"{before}:{after}") and before in runs and after in runs:
+            found.append(compare(kind, runs[before], runs[after], runs.get(f"{after}-2"), *more))
             print(f"{kind}: {before} to {after}", file=sys.stderr)
     return found
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+FIGURES = Path(__file__).parents[2] / "data" / "pairs" / "measured.json"
+"""The figures of full-length pairs, as `measure.py` wrote them."""
 KINDS = ("lowering", "raising", "in force")
 WITHIN_TOTAL, WITHIN_LONGEST, WITHIN_DELIVERED, SLACK = 0.10, 0.15, 0.05, 0.10
 PROMISED = 0.01
@@ -256,9 +258,9 @@ def page(figures: Figures) -> str:
     for kind in KINDS:
         mine = [each for each in figures.questions if each.kind == kind]
         if mine:
-            parts += [f"## {kind.capitalize()}", _summary_table(mine), *map(_counter_table, mine)]
+            parts += [f"### {kind.capitalize()}", _summary_table(mine), *map(_counter_table, mine)]
     if figures.recommended:
-        parts += ["## Recommended, and really run", *map(_promise_table, figures.recommended)]
+        parts += ["### Recommended quotas", *map(_promise_table, figures.recommended)]
     return "\n\n".join(parts) + "\n"
 
 
