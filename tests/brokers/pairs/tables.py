@@ -52,9 +52,17 @@ class Counter:
     """The second real run."""
 
     def value(self, name: str, side: str = "estimate") -> float | None:
-        """A side of a predicted interval."""
+        """A side of a predicted interval. The total is cut to the length of the real run if that ended too early."""
         found = None if self.predicted is None else (self.predicted.get(name) or {}).get(side)
-        return None if found is None else float(found)
+        if found is None:
+            return None
+        return float(found) * (self.seen if name == "throttle_time_ms" else 1)
+
+    @property
+    def seen(self) -> float:
+        """The share of the predicted time that the real run lasted, when it ended before its clients were done."""
+        done = self.value("done_ms")
+        return min(self.end_ms / done, 1.0) if self.done_ms is None and done else 1.0
 
     @property
     def verdict_is_right(self) -> bool | None:
@@ -185,7 +193,8 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
         return getattr(each.again, again) if floor else each.value(predicted)
 
     total = {id(each): said(each, "throttle_time_ms", "total_ms") for each in mine}
-    decided = [each for each in mine if total[id(each)] is not None]
+    # A verdict without a number is wrong about the size.
+    decided = [each for each in mine if floor or each.verdict_is_right is not None]
     # Counters that are throttled in neither are right about the verdict, and have no size to compare.
     sized = [each for each in decided if each.total_ms > 0 or (total[id(each)] or 0) > 0]
     longest = [
@@ -206,12 +215,16 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
         undetermined=sum(each is None for each in verdicts),
         verdicts=_share([each for each in verdicts if each is not None]),
         total=_share([within(total[id(each)], each.total_ms, WITHIN_TOTAL) for each in sized]),
-        factor=statistics.median(factor(total[id(each)] or 0, each.total_ms) for each in sized) if sized else None,
+        factor=statistics.median(_factor(total[id(each)], each.total_ms) for each in sized) if sized else None,
         longest=_share(longest),
         delivered=_share(delivered),
         rank=rank_correlation(pairs),
         coverage=None if floor else _share([each.covered for each in mine if each.covered is not None]),
     )
+
+
+def _factor(value: float | None, real: float) -> float:
+    return math.inf if value is None else factor(value, real)
 
 
 def _share(held: Sequence[bool]) -> float | None:

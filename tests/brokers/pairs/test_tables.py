@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,6 +72,15 @@ def test_a_throttle_out_of_nothing_is_wrong_however_long() -> None:
 )
 def test_an_interval_holds_the_truth_with_a_slack(low: float, high: float, held: bool) -> None:
     assert summary([counter(100, 100, low=low, high=high)]).coverage == held
+
+
+def test_a_total_is_cut_to_a_run_that_ended_too_early() -> None:
+    """Of 200 s that are predicted until all is done, the run saw half."""
+    asked = counter(200, 100, done_ms=None, end_ms=50)
+    assert asked.predicted is not None
+    early = replace(asked, predicted={**asked.predicted, "done_ms": {"low": 100, "estimate": 100, "high": 100}})
+    assert (early.value("throttle_time_ms"), summary([early]).total) == (100, 1.0)
+    assert replace(early, done_ms=90).value("throttle_time_ms") == 200
 
 
 def test_the_floor_is_the_second_run() -> None:
