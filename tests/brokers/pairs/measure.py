@@ -356,7 +356,7 @@ def main(argv: list[str] | None = None) -> int:
     ]
     figures = Figures(tuple(measure(options.folder, options.only)), tuple(recommended))
     if options.out is not None:
-        text = json.dumps(figures_document(figures), indent=1) + "\n"
+        text = json.dumps(figures_document(figures), separators=(",", ":")) + "\n"
         options.out.write_text(text, encoding="utf-8")
     print(page(figures))
     return 0
