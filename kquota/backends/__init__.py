@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError
@@ -212,14 +212,6 @@ class BrokerConfigs(Protocol):
     ) -> None: ...
 
 
-@overload
-def connect(
-    *, zookeeper: str, timeout_s: float = ..., security: ZooKeeperSecurity | None = ..., patient: bool = ...
-) -> QuotaBackend: ...
-@overload
-def connect(
-    *, bootstrap_server: str, timeout_s: float = ..., security: KafkaSecurity | None = ..., patient: bool = ...
-) -> QuotaBackend: ...
 def connect(
     *,
     zookeeper: str | None = None,
@@ -235,9 +227,9 @@ def connect(
     refuses connections is an error at once; with `patient` it is waited for, as one that comes up. Raises InputError
     for a malformed address.
     """
-    if (zookeeper is None) == (bootstrap_server is None):
+    if bool(zookeeper) == bool(bootstrap_server):
         raise InputError("give either zookeeper or bootstrap_server")
-    if zookeeper is not None:
+    if zookeeper:
         from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 
         assert security is None or isinstance(security, ZooKeeperSecurity)

@@ -15,10 +15,12 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
 
 if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.backends import QuotaBackend
     from kquota.cli.commands.plan import Labels
     from kquota.core.change.plan import Plan
     from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Command, Entry
     from kquota.documents.quotas import QuotaFile
 
 
@@ -65,8 +67,8 @@ def command(
     duration: int | None,
     no_rollback: bool,
     journal: Path,
+    access: Access,
     output: str,
-    **options: Any,
 ) -> int:
     """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
 
@@ -90,7 +92,7 @@ def command(
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.plan import is_plan, read_plan
 
-    named = consent.label(options)
+    named = consent.label(access)
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -100,7 +102,7 @@ def command(
         planned = read_plan(file)
     else:
         quota_file = session.load_quota_file(file, cluster)
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         current = backend.describe()
         session.warn_problems(current)
         guards = Guards(max_deleted / 100, max_changed / 100)
@@ -114,7 +116,7 @@ def command(
             with_review(replace(planned, existing=len(current)), current, guards),
             backend=backend,
             labels=quota_file.labels if quota_file is not None else {},
-            cluster=session.cluster_name(options),
+            cluster=session.cluster_name(access),
             named=named,
             journal=journal,
             yes=yes,
@@ -128,7 +130,7 @@ def command(
 def carry_out(
     planned: Plan,
     *,
-    backend: Any,
+    backend: QuotaBackend,
     labels: Labels,
     cluster: str,
     named: str,
@@ -137,7 +139,7 @@ def carry_out(
     force: bool,
     rollback: bool,
     output: str,
-    command: Any = "apply",
+    command: Command = "apply",
     expires: int | None = None,
     undoes: str | None = None,
 ) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
-from kquota.cli.contexts import ADDRESSES
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import console, shows_progress, warn, wrote
 from kquota.errors import MissingDependency
@@ -20,6 +20,7 @@ from kquota.errors import MissingDependency
 if TYPE_CHECKING:
     from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.quotas.version import Version
     from kquota.core.simulation import Brokers, Workload
     from kquota.documents.workload import WorkloadFile
 
@@ -36,8 +37,8 @@ COMPILED_FROM = 1_000_000
     metavar="FILE",
     help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
 )
-@params.quotas_option
-@params.server_properties_option
+@params.quotas_flag
+@params.server_properties_flag
 @click.option(
     "--kafka-version",
     metavar="VERSION",
@@ -77,11 +78,13 @@ COMPILED_FROM = 1_000_000
     help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
 )
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
-@params.cluster_options
+@params.cluster_flags
+@params.source_of_quotas
 @params.output_option("table", "json", "csv")
 def command(
     workload_file: Path | None,
     event_files: tuple[str, ...],
+    server_properties: Path | None,
     kafka_version: str | None,
     quota_window_num: int | None,
     quota_window_size_seconds: int | None,
@@ -89,8 +92,8 @@ def command(
     charts: int | None,
     plot: Path | None,
     fail_on: str | None,
+    source: session.QuotaSource,
     output: str,
-    **options: Any,
 ) -> int:
     """Show what brokers would do to a workload.
 
@@ -135,17 +138,16 @@ def command(
 
             print_vectors(vectors, output)
             return ExitCode.OK
-    from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-    from kquota.core.quotas.version import parse_version
+    from kquota.core.enforcement import Mode, QuotaWindows, kernel
     from kquota.core.simulation import enforced_workload, expected_events, simulate, widened
 
-    version = kafka_version or "4.0"
+    facts = BrokerFacts(kafka_version or "4.0", server_properties)
     settings: BrokerSettings | None = None
 
     def configured(brokers: Brokers, version_of_file: str | None) -> Brokers:
-        nonlocal version, settings
-        version = options["kafka_version"] = kafka_version or version_of_file or version
-        settings = session.load_broker_settings(options)
+        nonlocal facts, settings
+        facts = replace(facts, kafka_version=kafka_version or version_of_file or facts.kafka_version)
+        settings = session.load_broker_settings(facts)
         return brokers if settings is None else _configured(brokers, settings)
 
     workload: Workload
@@ -155,16 +157,16 @@ def command(
 
         file = read_workload(workload_file, configured)
         workload = file.workload
-        quotas = _quotas(file, options)
+        quotas = _quotas(file, source)
     else:
-        quotas = session.load_quotas(options)
+        quotas = session.load_quotas(source)
         workload, spread = _recorded(event_files, quota_window_size_seconds or 1, quotas)
         workload = replace(workload, brokers=configured(workload.brokers, None))
-    generation = Generation.for_version(version)
-    quotas = session.enforced_by_brokers(options, settings)(quotas)
-    _warn_of_rates(workload.brokers, version)
-    workload, left_out = enforced_workload(workload, parse_version(version))
-    session.warn_approximations(version)
+    generation = facts.generation
+    quotas = facts.enforced(quotas, settings)
+    _warn_of_rates(workload.brokers, facts.version)
+    workload, left_out = enforced_workload(workload, facts.version)
+    session.warn_approximations(facts.kafka_version)
     session.warn_ignored((*quotas.ignored, *left_out))
     windows = workload.brokers.windows
     windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
@@ -200,19 +202,18 @@ def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
     )
 
 
-def _warn_of_rates(brokers: Brokers, version: str) -> None:
+def _warn_of_rates(brokers: Brokers, version: Version) -> None:
     """Says where a workload limits connections on brokers that do not know such limits."""
-    from kquota.core.quotas.version import CONNECTION_RATES, format_version, parse_version
+    from kquota.core.quotas.version import CONNECTION_RATES, format_version
 
-    number = parse_version(version)
-    if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
+    if version < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
         warn(
-            f"max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
+            f"max.connection.creation.rate: not enforced by Kafka {format_version(version)}: since "
             f"{format_version(CONNECTION_RATES)} (KIP-612)"
         )
 
 
-def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
+def _quotas(file: WorkloadFile, source: session.QuotaSource) -> QuotaSnapshot:
     """The quotas of the workload's own file, unless the command line names others.
 
     Connections to brokers that limit them need none.
@@ -220,15 +221,15 @@ def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.simulation.workload import CONNECT_API
 
-    named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
+    named = source.file is not None or source.cluster.names_a_cluster
     if file.quotas is not None and not named:
         return file.quotas
     brokers = file.workload.brokers
     limited = any((brokers.connection_rate, *brokers.listeners.values()))
     connects = all(client.api == CONNECT_API for client in file.workload.clients)
-    if limited and connects and not session.names_quotas(options):
+    if limited and connects and not source.is_named:
         return QuotaSnapshot()
-    return session.load_quotas(options)
+    return session.load_quotas(source)
 
 
 def _vectors(path: Path) -> dict[str, Any] | None:
