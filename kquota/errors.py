@@ -52,6 +52,10 @@ class Locked(Conflict):
     """Another kquota on this host is writing, and did not end in time: to try again is to wait as long again."""
 
 
+class Stopped(Locked):
+    """The wait for another kquota was stopped by a signal; nothing was written."""
+
+
 class Refused(KquotaError):
     """A safety guard of kquota itself said no."""
 

@@ -6,21 +6,24 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kquota.errors import Locked
+from kquota.errors import Locked, Stopped
 
 _LONGEST_PAUSE_S = 0.05
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait_s: float, what: str, shared: bool = False) -> Iterator[int]:
+def locked(
+    path: Path, *, wait_s: float, what: str, shared: bool = False, stop: Callable[[], bool] = lambda: False
+) -> Iterator[int]:
     """Holds the lock of that file, which is made where there is none, and gives its descriptor.
 
     Raises Locked, saying `what` is locked and by whom, when another holder does not end within `wait_s` seconds;
-    OSError where the file cannot be opened or locked. On a file system that is shared, hosts wait for each other too,
-    as far as it passes locks on (NFS 4 does). `shared`: all users of the host may lock a file that is made here.
+    Stopped once `stop`, which is asked while it waits, says so; OSError where the file cannot be opened or locked. On a
+    file system that is shared, hosts wait for each other too, as far as it passes locks on (NFS 4 does). `shared`: all
+    users of the host may lock a file that is made here.
     """
     import fcntl
 
@@ -38,6 +41,8 @@ def locked(path: Path, *, wait_s: float, what: str, shared: bool = False) -> Ite
                         f"another kquota is writing to {what} for more than {wait_s:g} s",
                         hint=f"try again when it is done; it holds the lock {path}",
                     ) from None
+                if stop():
+                    raise Stopped(f"stopped while another kquota is writing to {what}") from None
             # At random, or those who came at the same time would go on meeting.
             time.sleep(random.uniform(pause / 2, pause))  # noqa: S311
             pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -20,7 +20,7 @@ from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal
-from kquota.errors import Conflict, InputError, KquotaError, Uncertain
+from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
 
 _BATCH = 1000
 """Entities between two steps of the progress; the backends cut requests at the servers' own limits."""
@@ -50,8 +50,9 @@ def apply(
 ) -> ApplyReport:
     """Makes the changes of the plan that are still due.
 
-    `clock` gives ms since the epoch. `stop` is asked before each batch of 1,000 entities; what is written by then is
-    taken back as after a failure, or as `take_back` decides. `begun` gets the journal's entry before the first write.
+    `clock` gives ms since the epoch. `stop` is asked while another writer is waited for, and before each batch of 1,000
+    entities; what is written by then is taken back as after a failure, or as `take_back` decides. `begun` gets the
+    journal's entry before the first write.
 
     With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
     nothing is left to take back, the journal gets an entry without changes.
@@ -60,10 +61,11 @@ def apply(
     that the cluster would refuse, and what the backend or the journal raises before the first write: nothing has been
     written then. What happens afterwards is in the report and in the journal.
     """
-    turn: Callable[[], AbstractContextManager[object]] = (
-        backend.alone if isinstance(backend, WritesAlone) else contextlib.nullcontext
-    )
-    with turn():
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(_turn(backend, stop))
+        except Stopped:
+            return ApplyReport(skipped=tuple(change.entity for change in plan.changes), interrupted=True)
         due, conflicts = still_due(plan, _shown(backend, plan.changes))
         if conflicts:
             named = ", ".join(map(str, conflicts[:3]))
@@ -97,18 +99,23 @@ def apply(
             report = run.ended(rollback) if run.failed or run.stopped else run.verified()
     if asks is not None:
         # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
-        report = _ended(run, turn, rollback=asks(len(run.written), len(due.changes)))
+        report = _ended(run, rollback=asks(len(run.written), len(due.changes)))
     failed = (*report.failed, *unwritable.items())
     report = replace(report, already=(*already, *report.already), failed=failed, entry=entry.id)
     return _finished(report, entry, journal, clock())
 
 
-def _ended(run: _Run, turn: Callable[[], AbstractContextManager[object]], *, rollback: bool) -> ApplyReport:
+def _turn(backend: QuotaBackend, stop: Callable[[], bool] = lambda: False) -> AbstractContextManager[object]:
+    """The turn of a writer, where the backend's store does not compare and set by itself."""
+    return backend.alone(stop) if isinstance(backend, WritesAlone) else contextlib.nullcontext()
+
+
+def _ended(run: _Run, *, rollback: bool) -> ApplyReport:
     """The report of a run that was stopped; it stays as it is where another writer does not let it have a turn."""
     with contextlib.ExitStack() as stack:
         if rollback:
             try:
-                stack.enter_context(turn())
+                stack.enter_context(_turn(run.backend))
             except KquotaError:
                 rollback = False
         return run.ended(rollback)

@@ -6,7 +6,9 @@ Nothing is skipped where Java or PySpark is missing: the tests fail.
 from __future__ import annotations
 
 import itertools
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import SystemRandom
@@ -22,8 +24,13 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.support.browser import Browser
+from tests.support.costs import Costs
 from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
 from tests.support.warm import Forks
+
+# Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()
@@ -49,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     if config.option.without_servers:
         hide_java()
+    if config.option.cpu_durations:
+        config.pluginmanager.register(Costs(config.option.cpu_durations))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -58,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
     parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
+    parser.addoption("--cpu-durations", type=int, metavar="N", default=0, help="show what takes most CPU time")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

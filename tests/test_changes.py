@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -203,7 +203,7 @@ def test_a_lock_that_another_holds_is_waited_for_once(tmp_path: Path) -> None:
     class Taken(MemoryBackend):
         waits = 0
 
-        def alone(self) -> contextlib.AbstractContextManager[object]:
+        def alone(self, stop: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[object]:
             self.waits += 1
             raise Locked("another kquota is writing")
 

@@ -7,15 +7,20 @@ import pytest
 from tools import generate
 
 
-@pytest.mark.parametrize("path", sorted(generate.files()), ids=lambda path: Path(path).name)
+@pytest.mark.parametrize("path", sorted(generate.paths()), ids=lambda path: Path(path).name)
 def test_is_not_stale(path: Path) -> None:
     """`make generate` would change nothing."""
     assert path.read_text(encoding="utf-8") == generate.files()[path]
 
 
+def test_every_file_is_listed() -> None:
+    """The list is made without what it lists."""
+    assert set(generate.paths()) == set(generate.files())
+
+
 def test_no_file_is_left_over() -> None:
     """A page of a command that is gone goes too."""
-    written = {path for path in generate.files() if path.parent.name in ("man", "completions")}
+    written = {path for path in generate.paths() if path.parent.name in ("man", "completions")}
     found = {path for folder in ("man", "completions") for path in (generate.ROOT / folder).iterdir()}
 
     assert found == written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,7 @@ def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyP
         free = True
 
         @contextlib.contextmanager
-        def alone(self) -> Iterator[None]:
+        def alone(self, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
             if not self.free:
                 raise Locked("another kquota is writing")
             self.held += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -31,14 +32,30 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 }
 
 
+def paths() -> list[Path]:
+    """Every generated file; nothing is rendered for this list, which takes seconds for some."""
+    return [*_quick_files(), *(ROOT / name for name in _SLOW)]
+
+
 @cache
 def files() -> dict[Path, str]:
     """Every generated file and what should be in it."""
+    return {**_quick_files(), **{ROOT / name: render() for name, render in _SLOW.items()}}
+
+
+@cache
+def _quick_files() -> dict[Path, str]:
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
-    generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
-    readme = ROOT / "README.md"
-    generated[readme] = fill(readme.read_text(encoding="utf-8"))
-    return generated
+    return generated | {ROOT / "man" / name: page for name, page in manpages.pages()}
+
+
+def readme() -> str:
+    """What should be in the README."""
+    return fill((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+_SLOW: dict[str, Callable[[], str]] = {"README.md": readme}
+"""Files that are rendered from measurements."""
 
 
 def completion(shell: type[ShellComplete]) -> str:

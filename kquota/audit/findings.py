@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kquota.audit.segment import CounterRef
     from kquota.audit.timeline import Timeline
     from kquota.core.findings.closed_loop import ClosedLoop
+    from kquota.core.findings.prediction import CounterName, Prediction
 
 
 class Basis(enum.Enum):
@@ -165,6 +166,10 @@ class AuditResult:
     quotas: tuple[QuotaVerdict, ...] = ()
     """What became of each quota that is set: one verdict each."""
     quotas_before: tuple[QuotaVerdict, ...] = ()
+    """The same under `AuditSettings.against`."""
+    predictions: Mapping[CounterName, Prediction] = field(default_factory=dict)
+    """What the clients of each counter will meet; counters of samples and of connections have no prediction."""
+    predictions_before: Mapping[CounterName, Prediction] = field(default_factory=dict)
     """The same under `AuditSettings.against`."""
     closed_loop: tuple[ClosedLoop, ...] = ()
     """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""

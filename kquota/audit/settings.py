@@ -45,6 +45,10 @@ class AuditSettings:
     """Whether the quotas are those that were in force: what a broker says it throttled is then throttled."""
     question: Question | None = None
     """What to tell of counters without a limit (those that UNLIMITED is set for), and to count the seconds of all."""
+    predicts: bool = True
+    """Whether to predict what the clients of each counter will meet."""
+    recorded_under: QuotaHistory | None = None
+    """The quotas that were in force while the usage was recorded (empty: none were); None where nobody says."""
     ordered: bool = True
     """Whether the events of one ms have an order; else those of smaller values come first, wherever they lie."""
     together: Together = Together.COUNTER

@@ -5,7 +5,7 @@ Every backend gives the same answers (`tests/backends/contract.py` runs once per
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -112,10 +112,10 @@ class KnowsCluster(Protocol):
 class WritesAlone(Protocol):
     """A backend whose store does not compare and set, so that kquota's own writers wait for each other."""
 
-    def alone(self) -> AbstractContextManager[object]:
+    def alone(self, stop: Callable[[], bool] = ...) -> AbstractContextManager[object]:
         """Keeps other kquota writers of this cluster on this host waiting; a holder may enter it again.
 
-        Raises Conflict when another one does not end in time.
+        Raises Locked when another one does not end in time, and Stopped once `stop` says so while it waits.
         """
         ...
 

@@ -249,8 +249,10 @@ class Asked:
             prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step_ms, timeout_s)
         return Usage(self.paths, self.table, self.topic, prometheus, self.dialect, self.engine, self.master)
 
-    def settings(self, against: str | None = None) -> AuditSettings:
+    def settings(self, against: str | None = None, recorded_under: str | None = None) -> AuditSettings:
         """What the audit is asked to do; `against` is a file of other quotas, or `live`.
+
+        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`.
 
         Raises InputError, click.UsageError, and MissingDependency without the libraries of the audit.
         """
@@ -287,6 +289,7 @@ class Asked:
             windows=QuotaWindows(samples or windows.samples, seconds or windows.window_seconds),
             controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
             against=other,
+            recorded_under=_recorded_under(recorded_under),
             in_force=self.in_force,
             read=ReadSettings(self.broker, self.log_timezone, self.num_partitions, kafka, self.facts.version),
         )
@@ -325,3 +328,13 @@ class Asked:
         # With a topic, the options of a cluster say where that is.
         quotas = session.load_history(self.quotas, self.journal, only_a_file=self.topic is None)
         return quotas, None if against is None else session.read_history_file(Path(against))
+
+
+def _recorded_under(named: str | None) -> QuotaHistory | None:
+    """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
+    from kquota.core.change.history import QuotaHistory
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+    if named is None:
+        return None
+    return QuotaHistory.of(QuotaSnapshot({})) if named == "none" else session.read_history_file(Path(named))

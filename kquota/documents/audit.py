@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kquota.core.findings.verdicts import QuotaVerdict
@@ -11,12 +12,14 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, share_of_limit
 from kquota.core.resolve.resolver import Level
 from kquota.documents.encoding import Document
+from kquota.documents.prediction import prediction_document, recorded_under_document
 from kquota.documents.quotas import entity_document, values_document
 from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
     from kquota.core.findings.closed_loop import ClosedLoop
+    from kquota.core.findings.prediction import CounterName, Prediction
 
 
 def audit_document(
@@ -27,6 +30,7 @@ def audit_document(
     comparison: Comparison | None = None,
     closed_loop: Sequence[ClosedLoop] = (),
     quotas: Sequence[QuotaVerdict] = (),
+    predictions: Mapping[CounterName, Prediction] = MappingProxyType({}),
 ) -> Document:
     """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it.
 
@@ -40,7 +44,7 @@ def audit_document(
         "enforcement": dict(brokers),
         "data": dict(quality),
         "quotas": verdicts_document(quotas),
-        "findings": [_finding(row, closed_loop[0] if closed_loop else None) for row in findings],
+        "findings": [_finding(row, closed_loop[0] if closed_loop else None, predictions) for row in findings],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }
@@ -59,10 +63,13 @@ def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
     }
 
 
-def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document:
+def _finding(
+    row: Mapping[str, Any], closed_loop: ClosedLoop | None, predictions: Mapping[CounterName, Prediction]
+) -> Document:
     key = QuotaKey(row["key"])
     events, throttled = row["events"], row["throttled_events"]
     logged = row["logged_throttled_events"]
+    predicted = predictions.get((row["broker"], row["key"], row["sensor"]))
     closed = None if closed_loop is None else closed_loop.counters.get((row["broker"], row["key"], row["sensor"]))
     return {
         "broker": row["broker"],
@@ -102,6 +109,8 @@ def _finding(row: Mapping[str, Any], closed_loop: ClosedLoop | None) -> Document
             "throttle_time_ms": closed.throttle_time_ms,
             "throttle_time_max_ms": closed.throttle_time_max_ms,
         },
+        "predicted": None if predicted is None else prediction_document(predicted),
+        "recorded_under": None if predicted is None else recorded_under_document(predicted.recorded_under),
         "client_count": row["client_count"],
         "clients": [
             {

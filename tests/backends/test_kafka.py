@@ -19,11 +19,12 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Problem
-from kquota.errors import InputError, InvalidRequest, Rejected, Unreachable
+from kquota.errors import InputError, InvalidRequest, Rejected, Uncertain, Unreachable
 from tests.backends.conftest import Cluster
 from tests.backends.contract import CONSUMER, PRODUCER, REQUEST, ClusterContract, Limit, rate
 from tests.backends.neighbours import BrokerNeighbour
 from tests.support.processes import free_ports
+from tests.support.relay import Relay
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")
@@ -123,6 +124,51 @@ def test_names_that_no_frame_can_carry(backend: KafkaBackend) -> None:
     (longest,) = backend.alter([rate(Entity(user="x" * 32_767))])
     assert longest.error is None
     assert backend.describe()[longest.entity] == {PRODUCER: 1024}
+
+
+@pytest.mark.parametrize("expect", [{}, None], ids=["expecting", "whatever"])
+@pytest.mark.parametrize("answer", [True, False], ids=["answer", "request"])
+def test_what_was_lost_is_sent_again_where_nobody_else_wrote(
+    cluster: Cluster, backend: KafkaBackend, answer: bool, expect: dict[QuotaKey, int] | None
+) -> None:
+    """Whether the request was lost, or its answer alone: nobody can know, and the outcome is the same."""
+    wish = [Alteration(ALICE, {PRODUCER: 1024}, expect=expect), Alteration(PAIR, {CONSUMER: 5}, expect=expect)]
+    with Relay(cluster.plain) as relay, KafkaBackend(relay.address) as shaky:
+        for _ in range(2):
+            relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=answer)
+        results = shaky.alter(wish)
+        assert [(result.error, result.changed) for result in results] == [(None, True), (None, True)]
+        assert shaky.wait_visible(results) == ()
+    assert dict(backend.describe()) == {ALICE: {PRODUCER: 1024}, PAIR: {CONSUMER: 5}}
+
+
+@pytest.mark.parametrize("expect", [{}, None], ids=["expecting", "whatever"])
+@pytest.mark.parametrize("answer", [True, False], ids=["answer", "request"])
+def test_what_another_writer_set_meanwhile_is_not_overwritten_by_sending_again(
+    cluster: Cluster, backend: KafkaBackend, answer: bool, expect: dict[QuotaKey, int] | None
+) -> None:
+    def rival() -> None:
+        assert backend.wait_visible(backend.alter([Alteration(ALICE, {PRODUCER: 77})])) == ()
+
+    wish = [Alteration(ALICE, {PRODUCER: 1024}, expect=expect), Alteration(PAIR, {CONSUMER: 5}, expect=expect)]
+    with Relay(cluster.plain) as relay, KafkaBackend(relay.address) as shaky:
+        relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=answer, then=rival)
+        overtaken, altered = shaky.alter(wish)
+        assert shaky.wait_visible([altered]) == ()
+    assert isinstance(overtaken.error, Uncertain)
+    assert "another writer has changed it since" in overtaken.error.message
+    assert altered.error is None
+    assert dict(backend.describe()) == {ALICE: {PRODUCER: 77}, PAIR: {CONSUMER: 5}}
+
+
+def test_a_cluster_that_answers_no_alter_leaves_it_open(cluster: Cluster, backend: KafkaBackend) -> None:
+    with Relay(cluster.plain) as relay, KafkaBackend(relay.address, timeout_s=5) as shaky:
+        for _ in range(2):
+            relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=False)
+        relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=False, then=relay.cut)
+        (result,) = shaky.alter([Alteration(ALICE, {PRODUCER: 1024}, expect={})])
+    assert isinstance(result.error, Uncertain)
+    assert dict(backend.describe()) == {}
 
 
 def test_values_that_only_other_tools_set(cluster: Cluster, backend: KafkaBackend) -> None:

@@ -17,7 +17,7 @@ from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
 from kquota.backends.tls import Tls
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
-from kquota.errors import Rejected, Unreachable
+from kquota.errors import Rejected, Uncertain, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
 from tests.support.processes import free_ports
 
@@ -223,6 +223,41 @@ def test_an_alter_is_tried_again_while_the_controller_changes() -> None:
         assert [result.error for result in backend.alter([rate(ALICE), rate(PAIR)])] == [None, None]
     sent = [request.entries for request in peer.requests if isinstance(request, wire.AlterClientQuotasRequest)]
     assert [len(entries) for entries in sent] == [2, 1, 1]
+
+
+def test_an_alter_that_is_tried_again_finds_what_another_writer_set_meanwhile() -> None:
+    """The first answer says NOT_CONTROLLER; until the second request another writer has set 7."""
+    rows: list[wire.QuotaEntry] = []
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            (entry,) = request.entries
+            rows.append(wire.QuotaEntry(entry.entity, [wire.ValueData(PRODUCER.value, 7.0)]))
+            return wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(41, None, entry.entity)])
+        if isinstance(request, wire.DescribeClientQuotasRequest):
+            return wire.DescribeClientQuotasResponse(0, 0, None, rows)
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        (result,) = backend.alter([rate(ALICE)])
+    assert isinstance(result.error, Uncertain)
+    assert "NOT_CONTROLLER" in result.error.message
+    assert len(rows) == 1
+
+
+@pytest.mark.parametrize("code", [7, 13])
+def test_an_error_after_which_the_controller_may_have_altered(code: int) -> None:
+    """A broker that passes an alter on answers REQUEST_TIMED_OUT where it does not know what became of it."""
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            results = [wire.AlterEntryResult(code, None, entry.entity) for entry in request.entries]
+            return wire.AlterClientQuotasResponse(0, results)
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=0.15) as backend:
+        results = backend.alter([rate(ALICE), rate(PAIR)])
+    assert [type(result.error) for result in results] == [Uncertain, Uncertain]
 
 
 def test_entities_that_the_broker_does_not_know_do_not_hold_up_others() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from kquota.backends.kafka import turns
 from kquota.backends.kafka.turns import Turns, Written
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import Conflict, InputError
+from kquota.errors import Conflict, InputError, Stopped
 from kquota.lock import locked
 
 ALICE = Entity(user="alice")
@@ -67,6 +68,17 @@ def test_a_writer_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert most == [1] * 160
+
+
+def test_a_writer_that_is_stopped_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_WAIT_S", 30.0)
+    asked = itertools.count()
+    with named("a").alone():
+        with pytest.raises(Stopped, match="stopped while another kquota is writing to a"):
+            named("a").alone(stop=lambda: next(asked) == 3).__enter__()
+        assert next(asked) == 4
+    with named("a").alone(stop=lambda: True):  # nobody is waited for, so nothing is asked
+        pass
 
 
 def test_the_turn_of_a_killed_writer_is_over(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:

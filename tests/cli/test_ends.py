@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kquota import reconcile
+from kquota.backends.kafka.turns import Turns
 from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
 from kquota.core.quotas.alteration import Alteration, AlterResult
@@ -226,6 +229,33 @@ def test_a_signal_before_the_first_write_leaves_no_entry(tmp_path: Path, monkeyp
 
     backend = Early(signal.SIGTERM)
     assert applied(backend, tmp_path, monkeypatch) == 143
+    assert backend.describe() == backend.start
+    assert not (tmp_path / "journal").exists()
+
+
+@pytest.mark.parametrize("command", ["apply", "alter"])
+def test_a_signal_ends_the_wait_for_another_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setenv("KQUOTA_LOCKS", str(tmp_path / "locks"))
+
+    class Waiting(Signalled):
+        def alone(self, stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
+            threading.Timer(0.1, os.kill, (os.getpid(), self.signal)).start()
+            return Turns(lambda: "it").alone(stop=stop)
+
+    backend = Waiting(signal.SIGTERM)
+    start = time.monotonic()
+    with Turns(lambda: "it").alone():
+        if command == "apply":
+            assert applied(backend, tmp_path, monkeypatch) == 143
+        else:
+            monkeypatch.setattr(session, "open_backend", lambda options: backend)
+            address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+            add = ["--add-config", f"{KEY.value}=2000"]
+            assert main.run(["alter", "--user", "user-0000", "--yes", "--force", *add, *address]) == 143
+    assert time.monotonic() - start < 30
+    assert "stopping after what is under way" in capfd.readouterr().err
     assert backend.describe() == backend.start
     assert not (tmp_path / "journal").exists()
 

@@ -40,6 +40,8 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
         "tests/audit/test_verdicts.py",
+        # No Spark, but the replay of the recordings, which the modules above keep.
+        "tests/test_generated.py",
     ),
 }
 """Modules that share a server, by the server."""

@@ -17,7 +17,6 @@ from struct import error as StructError
 from typing import Any, Final
 from zlib import crc32
 
-from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.request_line import (
@@ -30,6 +29,7 @@ from kquota.audit.sources.request_line import (
     share_fetch_size,
 )
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 
 try:
     from orjson import loads
@@ -204,7 +204,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         request_ns = round(local_ms * 1e6)
         position, exempt_ns = 0, NOT_EXEMPT
         if api == "PRODUCE":
-            kind = PRODUCE
+            kind: int = PRODUCE
             if version not in _PRODUCE_VERSIONS:
                 raise ValueError(version)
             request = fields["request"]
@@ -257,7 +257,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             empty = share_fetch_size(version, throttle_ms, fields["response"])
             kind, size = (FETCH + UNSIZED, 0) if empty is None else (FETCH, empty)
         elif api in _OTHERS:
-            kind, size = OTHER, 0
+            kind, size = REQUEST, 0
         else:
             raise ValueError(api)
         untold = UNTOLD_FETCH_MS if kind % UNSIZED == FETCH else UNTOLD_MS

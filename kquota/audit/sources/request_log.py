@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
+from kquota.audit.batch import API_KINDS, Batch, Column, Tally
 from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import UsageEvent, parse_line
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
 
@@ -90,7 +91,7 @@ class _Rows:
         """Adds what is not usual. Raises ValueError for a number that is out of range."""
         row = (
             event.time_ms,
-            API_KINDS.get(event.api, OTHER) + (0 if event.sized else UNSIZED),
+            API_KINDS.get(event.api, REQUEST) + (0 if event.sized else UNSIZED),
             self._names.users[f":{event.user}"],
             self._names.clients[event.client_id],
             event.bytes,

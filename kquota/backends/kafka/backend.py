@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kquota.backends import ClosesOnExit, wire
@@ -48,7 +48,8 @@ class KafkaBackend(ClosesOnExit):
     `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
 
     Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and writers of kquota's
-    that expect something take turns on one host (`alone`); any other write may fall in between.
+    that expect something take turns on one host (`alone`); any other write may fall in between. A request without an
+    answer is sent again only for entities that are as they were read.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class KafkaBackend(ClosesOnExit):
                 self._turns.wrote(writer.written)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Keeps other writers of kquota to this cluster on this host waiting; see `Turns.alone`."""
-        with self._turns.alone(self._expect):
+        with self._turns.alone(self._expect, stop):
             yield
 
     def _expect(self, written: Written) -> None:

@@ -22,6 +22,8 @@ class Code(NamedTuple):
 NONE: Final = 0
 UNKNOWN: Final = -1
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+REQUEST_TIMED_OUT: Final = 7
+NETWORK_EXCEPTION: Final = 13
 NOT_CONTROLLER: Final = 41
 RESOURCE_NOT_FOUND: Final = 91
 CODES: Final = {

@@ -93,8 +93,10 @@ def _refuse(what: str) -> NoReturn:
 class _ControllerSession(Session):
     """Requests to the active controller, which any controller knows."""
 
-    def ask(self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline) -> list[R]:
-        answers = super().ask(requests, kind, deadline)
+    def ask(
+        self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline, *, once: bool = False
+    ) -> list[R]:
+        answers = super().ask(requests, kind, deadline, once=once)
         entries = [entry for answer in answers if isinstance(answer, _ALTERED) for entry in answer.entries]
         if any(entry.error_code == NOT_CONTROLLER for entry in entries):
             # Another one has become active: the next request looks for it.

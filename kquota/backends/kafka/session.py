@@ -12,7 +12,8 @@ from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.errors import Unreachable
 
-_ATTEMPTS = 3
+ATTEMPTS = 3
+"""How often a request is sent whose connection is lost."""
 _BACK_OFF_S = 0.1
 _LONGEST_BACK_OFF_S = 1.0
 """As Java's client has it (reconnect.backoff.max.ms)."""
@@ -54,11 +55,14 @@ class Session:
         """The end of a wait that begins now."""
         return Deadline(self._timeout_s)
 
-    def ask(self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline) -> list[R]:
+    def ask(
+        self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline, *, once: bool = False
+    ) -> list[R]:
         """The answers in the order of the requests.
 
-        When the connection is lost they are all sent again, on a new one: they must bear being carried out twice.
-        Raises Unreachable (Unanswered once something was sent), Unauthorized, Rejected, InputError.
+        When the connection is lost they are all sent again, on a new one: they must bear being carried out twice. With
+        `once` nothing is sent again. Raises Unreachable (Unanswered once something was sent), Unauthorized, Rejected,
+        InputError.
         """
         attempt = 0
         sent = False
@@ -72,11 +76,11 @@ class Session:
                 server = self._connection.server
                 self.close()
                 attempt += 1
-                if lost.timed_out or attempt == _ATTEMPTS or deadline.left <= _BACK_OFF_S:
-                    raise Unanswered(f"lost Kafka at {server}: {lost.why}", hint=lost.hint) from None
                 # Another server may be better off than the one that left.
                 first = self._servers.index(server) + 1
                 self._servers = (*self._servers[first:], *self._servers[:first])
+                if once or lost.timed_out or attempt == ATTEMPTS or deadline.left <= _BACK_OFF_S:
+                    raise Unanswered(f"lost Kafka at {server}: {lost.why}", hint=lost.hint) from None
                 time.sleep(_BACK_OFF_S)
             except Unreachable as error:
                 if sent:

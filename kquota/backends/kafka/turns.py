@@ -34,7 +34,7 @@ def locks_folder() -> Path:
 
 
 class Turns:
-    """The turns of one writer; `cluster` is asked for what names the cluster, which is the same by every address."""
+    """The turns of one writer. `cluster` gives the cluster's name, which is the same by every address."""
 
     def __init__(self, cluster: Callable[[], str]) -> None:
         self._cluster = cluster
@@ -43,12 +43,15 @@ class Turns:
         self._wrote: dict[Entity, Mapping[QuotaKey, Value | None]] = {}
 
     @contextlib.contextmanager
-    def alone(self, heed: Callable[[Written], None] = lambda written: None) -> Iterator[None]:
-        """Holds the turn; who has it may enter again. `heed` gets what the writer before wrote moments ago.
+    def alone(
+        self, heed: Callable[[Written], None] = lambda written: None, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[None]:
+        """Holds the turn; its holder may enter again. `heed` gets what the previous writer wrote moments ago.
 
-        A broker that answers from its own copy of the metadata may not show that yet. Raises Conflict when another
-        writer does not end within a minute; InputError where KQUOTA_LOCKS names a folder that cannot be used. Where
-        the folder of the state cannot be used, nobody waits.
+        A broker that answers from its own copy of the metadata may not show that yet. Raises Locked when another
+        writer does not end within a minute; Stopped once `stop`, which is asked while it waits, says so; InputError
+        where KQUOTA_LOCKS names a folder that cannot be used. Where the folder of the state cannot be used, nobody
+        waits.
         """
         if self._depth:
             self._depth += 1
@@ -58,7 +61,7 @@ class Turns:
                 self._depth -= 1
             return
         with contextlib.ExitStack() as stack:
-            descriptor = self._enter(stack)
+            descriptor = self._enter(stack, stop)
             if descriptor is not None and (written := _remembered(descriptor)):
                 heed(written)
             self._depth, self._wrote = 1, {}
@@ -74,7 +77,7 @@ class Turns:
         if self._depth:
             self._wrote.update(written)
 
-    def _enter(self, stack: contextlib.ExitStack) -> int | None:
+    def _enter(self, stack: contextlib.ExitStack, stop: Callable[[], bool]) -> int | None:
         self._name = self._name or self._cluster()
         import hashlib
 
@@ -84,7 +87,7 @@ class Turns:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             shared = bool(os.environ.get(_FOLDER))
             return stack.enter_context(
-                locked(folder / f"{digest}.lock", wait_s=_WAIT_S, what=self._name, shared=shared)
+                locked(folder / f"{digest}.lock", wait_s=_WAIT_S, what=self._name, shared=shared, stop=stop)
             )
         except (OSError, ImportError, InputError) as error:  # InputError: nobody's home
             if given := os.environ.get(_FOLDER):

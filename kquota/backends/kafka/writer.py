@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kquota.backends import wire
-from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.codes import NETWORK_EXCEPTION, NONE, REQUEST_TIMED_OUT, error_of, is_transient
+from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
-from kquota.backends.kafka.session import Session, Unanswered
+from kquota.backends.kafka.session import ATTEMPTS, Session, Unanswered
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.snapshot import Values
 from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
 
@@ -25,6 +26,9 @@ _OPS_WITH_ZOOKEEPER: Final = 1_000
 # Far below socket.request.max.bytes (100 MB); reached with names of a kilobyte.
 _BYTES_PER_REQUEST: Final = 16 << 20
 _PAUSE_S: Final = 0.1
+_ANSWER: Final = wire.AlterClientQuotasResponse
+_MAY_BE_DONE: Final = frozenset({REQUEST_TIMED_OUT, NETWORK_EXCEPTION})
+"""After these errors of a broker that passed the request on, the controller may have carried it out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,10 +41,17 @@ class _Task:
     after: Values
     blind: frozenset[QuotaKey] = frozenset()
     unusable: frozenset[QuotaKey] = frozenset()
+    missing: str = ""
+    """Why it has no answer yet, once it was sent."""
 
     @property
     def entity(self) -> Entity:
         return self.alteration.entity
+
+    @property
+    def keys(self) -> frozenset[QuotaKey]:
+        """The keys that the alteration sets or removes."""
+        return self.alteration.remove | self.alteration.set.keys()
 
     @property
     def parts(self) -> frozenset[wire.EntityData]:
@@ -51,9 +62,13 @@ class _Task:
         return AlterResult(self.entity, self.before, self.before, error, self.blind)
 
 
+_Waiting = dict[frozenset[wire.EntityData], _Task]
+"""Tasks without a final answer, by their parts."""
+
+
 class Writer:
-    """One alter. `current` tells what is set on entities, and for which of them it could not find out; None is for
-    where nobody can tell.
+    """One alter. `current` reads what is set on entities, and for which of them it could not find out; None is for
+    controllers, which do not show it.
 
     `written` is what brokers acknowledged, by entity and key; None is for a key that was removed.
     """
@@ -97,15 +112,18 @@ class Writer:
         ordered = tuple(self._results[alteration.entity] for alteration in merged)
         first = ordered[0].error if ordered else None
         for kind in (Unreachable, Unauthorized, Rejected):
-            if isinstance(first, kind) and all(isinstance(result.error, kind) for result in ordered):
+            if (
+                isinstance(first, kind)
+                and not isinstance(first, Uncertain)
+                and all(isinstance(result.error, kind) for result in ordered)
+            ):
                 raise first
         return ordered
 
     def _lose(self, writing: Sequence[_Task], pending: Sequence[Alteration], error: Unanswered) -> None:
         """Nobody knows what became of the batch that was sent; the later ones never were."""
         for task in writing:
-            what = f"{task.entity} may or may not have been altered: {error.message}"
-            self._results.setdefault(task.entity, task.failed(Uncertain(what, hint="describe it to see")))
+            self._results.setdefault(task.entity, task.failed(_uncertain(task.entity, error.message)))
         for alteration in pending:
             problem = Unreachable(f"{alteration.entity} was not altered: {error.message}", hint="describe it to see")
             self._results.setdefault(alteration.entity, AlterResult(alteration.entity, {}, {}, problem))
@@ -145,36 +163,90 @@ class Writer:
             task.after = {
                 key: _as_stored(key, value) if key in alteration.set else value for key, value in after.items()
             }
-            task.unusable = frozenset(unusable & (alteration.set.keys() | alteration.remove))
+            task.unusable = frozenset(unusable & task.keys)
             tasks.append(task)
         return tasks
 
     def _write(self, batch: Sequence[_Task]) -> None:
-        """Sends a batch until every entity has its answer; refusals that may pass are sent again.
+        """Sends a batch until every entity has its answer.
 
-        Setting and removing bear repetition, so a request whose answer was lost is sent again as well.
+        A request that was refused for a moment, or whose answer was lost, is sent again for the entities that nobody
+        else has changed since (`_unchanged`). Raises Unanswered where nobody knows what became of the others.
         """
         deadline = self._session.deadline()
         waiting = {task.parts: task for task in batch}
+        attempt = 0
         while waiting:
             request = wire.AlterClientQuotasRequest([task.entry for task in waiting.values()], self._validate_only)
-            (answer,) = self._session.ask([request], wire.AlterClientQuotasResponse, deadline)
-            passing: dict[frozenset[wire.EntityData], _Task] = {}
-            for code, message, parts in answer.entries:
-                task = waiting.pop(frozenset(parts), None)
-                if task is None:
-                    continue
-                if code == NONE:
-                    self._done(task)
-                elif is_transient(code) and deadline.left > 2 * _PAUSE_S:
-                    passing[task.parts] = task
-                else:
-                    self._results[task.entity] = task.failed(error_of(code, message, hint=self._hint(task.entity)))
-            for task in waiting.values():
-                self._results[task.entity] = task.failed(Rejected("the broker's answer does not mention the entity"))
-            waiting = passing
+            try:
+                (answer,) = self._session.ask([request], _ANSWER, deadline, once=self._compares)
+            except Unreachable as lost:
+                attempt += 1
+                if not isinstance(lost, Unanswered) and attempt == 1:
+                    raise
+                if not self._compares or attempt == ATTEMPTS or deadline.left <= _PAUSE_S:
+                    raise Unanswered(lost.message, hint=lost.hint) from None
+                for task in waiting.values():
+                    task.missing = lost.message
+            else:
+                waiting = self._heed(waiting, answer, deadline)
             if waiting:
                 time.sleep(_PAUSE_S)
+                waiting = self._unchanged(waiting)
+
+    def _heed(self, waiting: _Waiting, answer: wire.AlterClientQuotasResponse, deadline: Deadline) -> _Waiting:
+        """Notes the answers that are final. Returns the tasks that were refused for a moment."""
+        passing: _Waiting = {}
+        for code, message, parts in answer.entries:
+            task = waiting.pop(frozenset(parts), None)
+            if task is None:
+                continue
+            if code == NONE:
+                self._done(task)
+                continue
+            error = error_of(code, message, hint=self._hint(task.entity))
+            if is_transient(code) and deadline.left > 2 * _PAUSE_S:
+                task.missing = error.message
+                passing[task.parts] = task
+            elif code in _MAY_BE_DONE and not self._validate_only:
+                self._results[task.entity] = task.failed(_uncertain(task.entity, error.message))
+            else:
+                self._results[task.entity] = task.failed(error)
+        for task in waiting.values():
+            self._results[task.entity] = task.failed(Rejected("the broker's answer does not mention the entity"))
+        return passing
+
+    @property
+    def _compares(self) -> bool:
+        """Whether this alter can overwrite what somebody else has written, and can see that."""
+        return self._current is not None and not self._validate_only
+
+    def _unchanged(self, waiting: _Waiting) -> _Waiting:
+        """The tasks that may be sent again: their entities are as they were read. The others get their result.
+
+        An entity that shows the wanted values has been altered. An entity with any other values was changed by
+        somebody else, and a second request would overwrite that. Raises Unanswered where it cannot be read.
+        """
+        if self._current is None or self._validate_only:
+            return waiting
+        try:
+            stored, refused = self._current([task.entity for task in waiting.values()])
+        except KquotaError as error:
+            raise Unanswered(next(iter(waiting.values())).missing, hint=error.hint) from None
+        unchanged = {}
+        for parts, task in waiting.items():
+            values = stored.values.get(task.entity, {})
+            unusable = stored.unusable.get(task.entity, set()) & task.keys
+            if task.entity in refused:
+                self._results[task.entity] = task.failed(_uncertain(task.entity, task.missing))
+            elif not unusable and not any(differ(values.get(key), task.after.get(key)) for key in task.keys):
+                self._done(task)
+            elif unusable == task.unusable and task.alteration.finds(values, task.before):
+                unchanged[parts] = task
+            else:
+                why = f"{task.missing}; another writer has changed it since"
+                self._results[task.entity] = task.failed(_uncertain(task.entity, why))
+        return unchanged
 
     def _hint(self, entity: Entity) -> str | None:
         """What helps against a refusal whose text does not."""
@@ -190,6 +262,10 @@ class Writer:
             changed: dict[QuotaKey, Value | None] = {key: task.after[key] for key in task.alteration.set}
             changed.update(dict.fromkeys(task.alteration.remove))
             self.written[task.entity] = changed
+
+
+def _uncertain(entity: Entity, why: str) -> Uncertain:
+    return Uncertain(f"{entity} may or may not have been altered: {why}", hint="describe it to see")
 
 
 def _batches(alterations: Iterable[Alteration], most_ops: int) -> Iterator[list[Alteration]]:

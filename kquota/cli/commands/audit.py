@@ -49,6 +49,11 @@ _CALLED = "kquota.audit.called"
     help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
 )
 @click.option(
+    "--recorded-under",
+    metavar="none|FILE",
+    help="The quotas that were in force while the usage was recorded; else the throttle times in it show them.",
+)
+@click.option(
     "--closed-loop",
     is_flag=True,
     help="Also replay with every connection waiting out its throttle before its next request: files with connections,"
@@ -68,6 +73,7 @@ def command(
     report: Path | None,
     asked: usage.Asked,
     against: str | None,
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
     top: int,
     show_all: bool,
@@ -119,7 +125,7 @@ def command(
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(asked, against, top, reported=report is not None)
+    settings = _settings(asked, against, recorded_under, top, reported=report is not None)
     with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
         # First, as it says at once when there is too much for it.
         closed = _closed_loop(asked, settings) if closed_loop else ()
@@ -175,10 +181,12 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(asked: usage.Asked, against: str | None, top: int, *, reported: bool) -> AuditSettings:
+def _settings(
+    asked: usage.Asked, against: str | None, recorded_under: str | None, top: int, *, reported: bool
+) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    settings = asked.settings(against)
+    settings = asked.settings(against, recorded_under)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
@@ -262,6 +270,7 @@ def print_result(
                     comparison,
                     result.closed_loop,
                     result.quotas,
+                    result.predictions,
                 )
             ),
             nl=False,

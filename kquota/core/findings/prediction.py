@@ -6,8 +6,9 @@ recording. Where several kinds fit, `low` and `high` are the least and the most 
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,34 @@ class Interval:
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Interval(low, self.estimate, high)
+
+
+CounterName: TypeAlias = tuple[str, str, str]
+"""(broker, key, sensor), as in the findings."""
+
+
+class Source(enum.Enum):
+    """How it is known what was in force while the requests were recorded."""
+
+    FILE = "file"
+    """`--recorded-under FILE` names the quotas."""
+    NONE = "none"
+    """`--recorded-under none`: there were none."""
+    LOG = "log"
+    """Nobody says; the throttle times in the recording show whom the brokers held back."""
+    UNKNOWN = "unknown"
+    """Nobody says, and the recording has no throttle times."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUnder:
+    """What held the clients of one counter back while they were recorded."""
+
+    source: Source = Source.UNKNOWN
+    limit: float | None = None
+    """The limit in force, units per second; None where there was none, and where it is not known."""
+    held_back: bool = False
+    """Whether a quota delayed the recorded clients: their demand is then known as a lower bound only."""
 
 
 UNKNOWN: Final = Interval(None, None, None)
@@ -68,3 +97,4 @@ class Prediction:
     """Whether a wait in the queue passes the client's time-out: the client reconnects and sends again."""
     reason: str | None = None
     """For `undetermined`: why, in words."""
+    recorded_under: RecordedUnder = RecordedUnder()

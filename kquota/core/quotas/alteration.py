@@ -63,7 +63,7 @@ class Alteration:
 
         Raises InputError for a strict removal of what is not set, Conflict when the values are not those expected.
         """
-        if self.expect is not None and not self._finds(values, self.expect):
+        if self.expect is not None and not self.finds(values, self.expect):
             raise Conflict(f"{self.entity} was changed by somebody else", hint="read it again and decide anew")
         missing = sorted(str(key) for key in self.remove if key not in values and key not in unusable)
         if self.strict_remove and missing:
@@ -73,8 +73,12 @@ class Alteration:
         merged = {**values, **self.set}
         return {key: merged[key] for key in _KEYS if key in merged and key not in self.remove}
 
-    def _finds(self, values: Values, expected: Values) -> bool:
-        if not self.relative:
+    def finds(self, values: Values, expected: Values) -> bool:
+        """Whether the entity's values are those expected, as far as they matter to the alteration.
+
+        All of them matter to one that expects them all; to any other only the keys that it sets or removes.
+        """
+        if self.expect is not None and not self.relative:
             return dict(values) == dict(expected)
         return not any(differ(values.get(key), expected.get(key)) for key in (*self.set, *self.remove))
 
