@@ -8,16 +8,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kquota.errors import InputError
+from kquota.brokers import BrokerFacts
+from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.errors import InputError, MissingDependency
+from kquota.inputs import Quotas, history_of
 
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult
+    from kquota.audit.recommend import Wanted
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
+    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.findings.recommendation import Recommendations
 
 Audit = Callable[["AuditSettings"], "AuditResult"]
 """Audits one input on one engine, as often as it is asked to."""
@@ -165,3 +172,119 @@ def _on_spark(
     finally:
         if session is not None:
             session.stop()
+
+
+def audit(
+    usage: str | Path | Sequence[str | Path] | Usage,
+    quotas: Quotas | QuotaHistory,
+    *,
+    against: Quotas | QuotaHistory | None = None,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    quota_window_num: int | None = None,
+    quota_window_size_seconds: int | None = None,
+    broker: str | None = None,
+    log_timezone: str = "UTC",
+    num_partitions: int = 1,
+    in_force: bool = False,
+    top: int | None = 5,
+) -> AuditResult:
+    """Who would be throttled, when, by which quota and how long: recorded usage replayed as brokers enforce quotas.
+
+    `usage` are files or folders (request logs, usage tables, samples of metrics; URIs too), or a `Usage` for tables,
+    topics, Prometheus and the engine. `quotas` are those to try, a file of them may be a history; `against` others to
+    replay in the same pass. `kafka_version`, `server_properties` and the two windows are those of the brokers;
+    `broker` names the one that wrote the files. `in_force` takes the quotas for those that were in force.
+
+    The result has `findings`, a row per counter in a pyarrow Table (times in ms, rates in the unit of the key per
+    broker); `quotas`, one verdict for each quota that is set; `quality`, what was read; and `rejects`, the records that
+    could not be. Raises InputError for a wrong input, and MissingDependency without the libraries of the audit.
+
+        result = audit("kafka-request.log", {"user=alice": {"producer_byte_rate": "10MB"}})
+        print(result.throttled, result.findings.to_pandas())
+    """
+    asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
+    given = (quota_window_num, quota_window_size_seconds)
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    settings = settings_of(quotas, facts, given, against=against)
+    settings = replace(
+        settings,
+        top_clients=top,
+        in_force=in_force,
+        read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
+    )
+    with auditor(asked, settings) as run:
+        return run(settings)
+
+
+def recommend(
+    usage: str | Path | Sequence[str | Path] | Usage,
+    quotas: Quotas | QuotaHistory,
+    wanted: Wanted | None = None,
+    *,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    quota_window_num: int | None = None,
+    quota_window_size_seconds: int | None = None,
+) -> Recommendations:
+    """The smallest quotas under which clients are rarely throttled, with headroom, by recorded usage.
+
+    `usage` and the brokers' settings are as for `audit`; samples are not enough. `quotas` are those that were in force.
+    `wanted` (`kquota.audit.recommend.Wanted`) says for whom, which keys and what is acceptable; by default all users,
+    throttled for at most 1 % of their active time, with 20 % headroom.
+
+    The result has `quotas`, a Recommendation each (`value` in the unit of its key, per broker, and its interval), and
+    what was left out and why. Raises InputError for a wrong input, and MissingDependency without the libraries of the
+    audit.
+
+        for each in recommend("kafka-request.log", "quotas.yaml").quotas:
+            print(each.entity, each.key, each.value)
+    """
+    given = (quota_window_num, quota_window_size_seconds)
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    settings = settings_of(quotas, facts, given)
+    from kquota.audit.recommend import Wanted, recommendations
+
+    asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
+    with auditor(asked, settings, "a recommendation") as run:
+        found, _ = recommendations(run, settings, wanted or Wanted())
+    return found
+
+
+def settings_of(
+    quotas: Quotas | QuotaHistory,
+    facts: BrokerFacts,
+    windows: tuple[int | None, int | None] = (None, None),
+    *,
+    against: Quotas | QuotaHistory | None = None,
+    broker: BrokerSettings | None = None,
+) -> AuditSettings:
+    """An audit of quotas as brokers of these facts enforce them.
+
+    `windows` are quota.window.num and quota.window.size.seconds, where they are not those of the server.properties;
+    `broker` is what that says, where it is read already. Raises InputError, MissingDependency.
+    """
+    try:
+        from kquota.audit.settings import AuditSettings
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"the audit needs {error.name}", extra="audit") from None
+    known = facts.settings() if broker is None else broker
+    own = QuotaWindows() if known is None else known.windows
+    samples, seconds = windows
+
+    def enforced(given: Quotas | QuotaHistory) -> QuotaHistory:
+        return history_of(given).each(lambda snapshot: facts.enforced(snapshot, known))
+
+    return AuditSettings(
+        quotas=enforced(quotas),
+        generation=facts.generation,
+        windows=QuotaWindows(samples or own.samples, seconds or own.window_seconds),
+        controller_windows=QuotaWindows() if known is None else known.controller_windows,
+        against=None if against is None else enforced(against),
+        read=ReadSettings(version=facts.version),
+    )
+
+
+def _paths(usage: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    return (str(usage),) if isinstance(usage, str | Path) else tuple(map(str, usage))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 
 class ClosesOnExit:
-    """A context manager that is closed at its end."""
+    """A context manager that is closed at its end.
+
+    Methods of a subclass that speaks for a `seam`, such as QuotaBackend, have the docstrings of the seam, for whoever
+    asks for help on the object that `connect` returns.
+    """
+
+    def __init_subclass__(cls, seam: type | None = None) -> None:
+        super().__init_subclass__()
+        described = {} if seam is None else vars(seam)
+        for name, method in vars(cls).items():
+            if isinstance(method, FunctionType) and method.__doc__ is None and name in described:
+                method.__doc__ = described[name].__doc__
 
     def close(self) -> None:
         """Releases what is held; a second call does nothing."""

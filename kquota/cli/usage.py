@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import SETTINGS, Given, Value
-from kquota.errors import InputError, MissingDependency
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.run import Engine, Usage
@@ -265,34 +265,24 @@ class Asked:
             raise InputError(
                 f"unknown time zone {self.log_timezone!r}", hint="an IANA name such as UTC or Europe/Berlin"
             ) from None
-        from kquota.core.enforcement.generation import QuotaWindows
+        from kquota.audit.run import settings_of
 
-        generation = self.facts.generation
         broker = session.load_broker_settings(self.facts)
-        windows = QuotaWindows() if broker is None else broker.windows
         kafka = None if self.topic is None else self._topic_client()
         quotas, other = self._quotas(against)
-        quotas = quotas.each(lambda snapshot: self.facts.enforced(snapshot, broker))
-        other = None if other is None else other.each(lambda snapshot: self.facts.enforced(snapshot, broker))
-        snapshots = (*quotas.snapshots, *(other.snapshots if other is not None else ()))
+        settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)
         session.warn_approximations(self.facts.kafka_version)
+        snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
-        try:
-            from kquota.audit.settings import AuditSettings
-            from kquota.audit.sources import ReadSettings
-        except ImportError as error:
-            raise MissingDependency(f"the audit needs {error.name}", extra="audit") from None
-        samples, seconds = self.windows
-        return AuditSettings(
-            quotas=quotas,
-            generation=generation,
-            windows=QuotaWindows(samples or windows.samples, seconds or windows.window_seconds),
-            controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
-            against=other,
-            recorded_under=_recorded_under(recorded_under),
-            in_force=self.in_force,
-            read=ReadSettings(self.broker, self.log_timezone, self.num_partitions, kafka, self.facts.version),
+        read = replace(
+            settings.read,
+            broker=self.broker,
+            zone=self.log_timezone,
+            num_partitions=self.num_partitions,
+            kafka=kafka,
         )
+        recorded = _recorded_under(recorded_under)
+        return replace(settings, in_force=self.in_force, recorded_under=recorded, read=read)
 
     def _check_input(self) -> None:
         """Raises click.UsageError unless one thing is named to be audited."""

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from kquota.access import Access, load_config
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.brokers import BrokerFacts
@@ -22,7 +23,7 @@ from kquota.core.findings.probe import (
     compare,
     compare_connections,
 )
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
 from kquota.errors import InputError, Refused, Unauthorized
 from kquota.probe.connections import local_ip, open_connections
@@ -36,6 +37,23 @@ if TYPE_CHECKING:
 
 ON_TOPIC = (Probe.PRODUCE, Probe.FETCH, Probe.REQUEST)
 """The probes that need a topic."""
+
+
+class Usual(NamedTuple):
+    """What a probe sends unless somebody says: its rate per second, the size, and what is never exceeded."""
+
+    rate: float
+    size: int
+    most: int
+
+
+USUAL: Final = {
+    Probe.PRODUCE: Usual(1_000_000, 10_000, 100_000_000),
+    Probe.FETCH: Usual(1_000_000, 50_000, 100_000_000),
+    Probe.REQUEST: Usual(20, 1, 10_000),
+    Probe.MUTATION: Usual(2, 1, 10_000),
+    Probe.CONNECTION: Usual(5, 1, 10_000),
+}
 EndedBy = Literal["duration", "bound", "interrupt"]
 
 
@@ -133,7 +151,79 @@ def run(
     return _Run(request, bootstrap, security or KafkaSecurity(), listener or Listener()).execute()
 
 
+def probe(
+    kind: Probe | str,
+    *,
+    bootstrap_server: str | None = None,
+    context: str | None = None,
+    command_config: Path | str | None = None,
+    security: KafkaSecurity | None = None,
+    rate: float | str | None = None,
+    size: int | str | None = None,
+    duration_s: float = 30.0,
+    most: int | str | None = None,
+    topic: str | None = None,
+    partition: int = 0,
+    create_topic: bool = False,
+    prefix: str | None = None,
+    broker: int | None = None,
+    client_id: str = "kquota-probe",
+    user: str | None = None,
+    request_log: Path | str | None = None,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    timeout_s: float = 10.0,
+    listener: Listener | None = None,
+) -> ProbeResult:
+    """Loads a live broker a little with one kind of request, and compares how it throttles with the prediction.
+
+    `kind` is `produce`, `fetch`, `request`, `mutation` or `connection`; `ProbeRequest` says what each needs. `rate` is
+    in bytes, requests, partitions or connections per second, `size` in bytes of a record or of a fetch, or partitions
+    of a topic; `most` is never exceeded (100 MB, or 10,000 requests, partitions or connections). Bytes may be texts
+    such as `"500kB"`. The cluster is named as for `connect`. It takes `duration_s` seconds and asks nobody.
+
+    In the result `comparison` holds the throttles that were `observed`, and the `least` and `most` that were predicted,
+    in ms. Raises InputError, Refused, Unreachable, Unauthorized, Rejected, and MissingDependency without librdkafka.
+
+        result = probe("produce", topic="load", rate="500kB", bootstrap_server="localhost:9092")
+        print(result.comparison.agreement, result.comparison.observed.total_ms)
+    """
+    kind = Probe(kind)
+    usual = USUAL[kind]
+    load = Load(
+        rate=_amount(kind, usual.rate if rate is None else rate),
+        size=int(_amount(kind, usual.size if size is None else size)),
+        duration_s=duration_s,
+        most=int(_amount(kind, usual.most if most is None else most)),
+    )
+    access = (
+        Access(bootstrap_server, isolated=True)
+        if context is None
+        else Access.of_context(load_config().context(context))
+    )
+    if not access.bootstrap_server:
+        raise InputError("no brokers: give bootstrap_server, or a context that has it")
+    login = replace(access, command_config=access.command_config if command_config is None else Path(command_config))
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    log = None if request_log is None else Path(request_log)
+    request = ProbeRequest(
+        kind, load, client_id, user, topic, partition, create_topic, prefix, broker, log, facts, timeout_s
+    )
+    return run(request, access.bootstrap_server, security or login.kafka_security(), listener)
+
+
+def _amount(kind: Probe, given: float | str) -> float:
+    """A number in the unit of the probe. Raises InputError unless it is above 0."""
+    if isinstance(given, str):
+        given = parse_value(QuotaKey.PRODUCER_BYTE_RATE, given) if kind.unit == "bytes" else float(given)
+    if not 0 < given < float("inf"):
+        raise InputError(f"{given} is not a number above 0")
+    return given
+
+
 class _Run:
+    """A probe while it runs."""
+
     def __init__(self, request: ProbeRequest, bootstrap: str, security: KafkaSecurity, listener: Listener) -> None:
         self._request, self._bootstrap, self._security, self._listener = request, bootstrap, security, listener
         self._exchanges: list[Exchange] = []

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from kquota.probe.run import Listener, ProbeRequest, ProbeResult
 
 PROBES = ("produce", "fetch", "request", "mutation", "connection")
-_RATES = {"produce": "1MB", "fetch": "1MB", "request": "20", "mutation": "2", "connection": "5"}
-_SIZES = {"produce": 10_000, "fetch": 50_000, "mutation": 1}
+_SIZED = ("produce", "fetch", "mutation")
 _ON_TOPIC = PROBES[:3]
 _PARTITIONS_OF_A_TOPIC = 100
 """More than this would be a mistake."""
@@ -199,7 +198,7 @@ def _check(kind: Probe, topic: str | None, prefix: str | None) -> None:
         "prefix": ("mutation",),
         "broker": ("connection",),
         "request_log": ("request",),
-        "size": tuple(_SIZES),
+        "size": _SIZED,
         "max_bytes": ("produce", "fetch"),
         "max_count": ("request", "mutation", "connection"),
     }.items():
@@ -209,15 +208,17 @@ def _check(kind: Probe, topic: str | None, prefix: str | None) -> None:
 
 def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, max_bytes: str, max_count: int) -> Load:
     from kquota.probe.load import Load
+    from kquota.probe.run import USUAL
 
     in_bytes = kind.unit == "bytes"
-    amount = int(_number("size", size or str(_SIZES.get(kind.value, 1)), as_bytes=True))
+    usual = USUAL[kind]
+    amount = usual.size if size is None else int(_number("size", size, as_bytes=True))
     most = int(_number("max-bytes", max_bytes, as_bytes=True)) if in_bytes else max_count
     if in_bytes and amount > most:
         raise Refused(f"--size is more than {most} bytes", hint="--max-bytes is the bound")
     if kind.unit == "partitions" and amount > _PARTITIONS_OF_A_TOPIC:
         raise Refused(f"a topic of {amount} partitions", hint=f"--size is at most {_PARTITIONS_OF_A_TOPIC} there")
-    speed = _number("rate", rate or _RATES[kind.value], as_bytes=in_bytes)
+    speed = usual.rate if rate is None else _number("rate", rate, as_bytes=in_bytes)
     return Load(rate=speed, size=amount, duration_s=duration_s, most=most)
 
 
