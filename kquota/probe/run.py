@@ -214,11 +214,15 @@ def probe(
 
 def _amount(kind: Probe, given: float | str) -> float:
     """A number in the unit of the probe. Raises InputError unless it is above 0."""
-    if isinstance(given, str):
-        given = parse_value(QuotaKey.PRODUCER_BYTE_RATE, given) if kind.unit == "bytes" else float(given)
-    if not 0 < given < float("inf"):
-        raise InputError(f"{given} is not a number above 0")
-    return given
+    if isinstance(given, str) and kind.unit == "bytes":
+        return parse_value(QuotaKey.PRODUCER_BYTE_RATE, given)
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InputError(f"{given!r} is not a number above 0")
+    return value
 
 
 class _Run:
