@@ -36,6 +36,8 @@ class Replayed:
     before: str
     after: str
     usage: str
+    unread: bool = False
+    """Whether files of it were left out that cannot be read."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -70,8 +72,8 @@ def usage_text(result: AuditResult) -> str:
 
 def replay(
     usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, facts: BrokerFacts
-) -> tuple[Comparison, str]:
-    """What changes for the clients of the usage in those files, and which usage that is. Raises InputError."""
+) -> tuple[Comparison, AuditResult]:
+    """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
     from kquota.cli import auditing, session
     from kquota.cli.text import many
     from kquota.core.change.history import QuotaHistory
@@ -103,7 +105,7 @@ def replay(
     if rejected:
         reasons = auditing.why(result.rejects)
         warn(f"{many(rejected, 'record')} of the usage cannot be read: {reasons}")
-    return compare(result, settings), usage_text(result)
+    return compare(result, settings), result
 
 
 def print_comparison(comparison: Comparison) -> None:

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
 from kquota.audit.sources.connections import ConnectionLog
+from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.request_line import (
     MOST_MS,
     UNKNOWN,
@@ -165,10 +166,10 @@ class _Lengths(dict[str | None, int]):
         return self[text]
 
 
-def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
+def reader(zone: tzinfo, names: Names, data: DataLog | None = None) -> Callable[[bytes], bytes]:
     """A function that makes a ROW of a line; it raises one of UNUSUAL for what is not usual.
 
-    `zone` is that of the log's times, and `names` takes the names that are met.
+    `zone` is that of the log's times, `names` takes the names that are met, and `data` what is shown of the data.
     """
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
@@ -278,6 +279,9 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             position,
             exempt_ns,
         )
+        if data is not None and api in DATA_APIS:
+            user, connection = users.names[users[fields["principal"]]], connections[fields["connection"]]
+            data.add(fields, moment, (user, client_id or "", connection, time_ms))
         if fresh:
             connections.first(time_ms, opens=api == "API_VERSIONS")
         return row

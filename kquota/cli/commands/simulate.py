@@ -162,7 +162,9 @@ def command(
 
     print_result(result, workload, planned.generation, output, top=top, charts=charts)
     throttled = any(client.throttled for client in result.clients)
-    return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
+    if fail_on == "throttled" and throttled:
+        return ExitCode.DIFFERENT
+    return ExitCode.PARTIAL if traffic.unread else ExitCode.OK
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
