@@ -63,7 +63,7 @@ def take_back(
     from kquota.backends import describe_entities
     from kquota.changes import now, with_freezes
     from kquota.cli import consent
-    from kquota.cli.commands.apply import carry_out
+    from kquota.cli.commands.apply import Terms, carry_out
     from kquota.core.change.review import related
     from kquota.documents.journal import Journal
 
@@ -81,17 +81,5 @@ def take_back(
             undoes=entry.id,
         )
     around = [each for change in back.changes for each in related(change.entity)]
-    return carry_out(
-        with_freezes(back, describe_entities(backend, around)),
-        backend=backend,
-        labels={},
-        cluster=entry.cluster,
-        named=named,
-        journal=journal,
-        yes=yes,
-        force=False,
-        rollback=True,
-        output=output,
-        command=command,
-        undoes=entry.id,
-    )
+    terms = Terms(entry.cluster, named, journal, output, yes=yes, command=command, undoes=entry.id)
+    return carry_out(with_freezes(back, describe_entities(backend, around)), backend, terms, {})
