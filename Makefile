@@ -5,6 +5,7 @@
 # quick  the tests that need no server, Java or Spark
 # nightly  every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills
 # generate   completions, man pages and the README's tables, from the code
+# docs   the documentation as a site in build/site
 # zipapp   dist/kquota.pyz: the base install as one file
 # bench  the benchmarks
 
@@ -18,7 +19,7 @@ JOBS ?= 3
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test quick nightly generate zipapp bench record clean python prerequisites maven shell-tools
+.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean python prerequisites maven shell-tools
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -72,6 +73,9 @@ nightly: maven env
 
 generate: env
 	$(BIN)/python -m tools.generate
+
+docs: env
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 # Who wants nothing else needs no Java and no Spark: pip is all that it takes.
 zipapp: python

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
-from kquota.core.enforcement.replay import PRODUCE
+from kquota.core.enforcement.kind import PRODUCE
 from tests.differential.oracle import RELEASES, kafka_classes
 
 SOURCE = Path(__file__).with_name("SensorRecord.java")

@@ -16,6 +16,7 @@ from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -150,7 +151,7 @@ def _replay(counter: Any, time_ms: Any, size: Any, fetched: Any, limit: Any) -> 
         column(np.append(starts, len(counter)), "int64"),
         column(time_ms, "int64"),
         column(size, "float64"),
-        column(np.where(fetched[starts], replay.FETCH, replay.PRODUCE), "int8"),
+        column(np.where(fetched[starts], FETCH, PRODUCE), "int8"),
         column(limit[starts], "float64"),
         None,
         None,

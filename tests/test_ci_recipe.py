@@ -204,10 +204,10 @@ def test_the_workflow(tmp_path: Path, changed: str, code: int) -> None:
     assert workflow["permissions"]["pull-requests"] == "write"
 
 
-def test_the_comment_of_the_readme(tmp_path: Path) -> None:
+def test_the_comment_of_the_documentation(tmp_path: Path) -> None:
     """It is what the recipe writes."""
     path = repository(tmp_path, BASE, HARMFUL)
     run(path, REVIEW)
 
-    [shown] = [block for language, block in examples.blocks() if language == "markdown"]
+    [shown] = [block.text for block in examples.blocks() if block.language == "markdown"]
     assert shown == (path / "comment.md").read_text()

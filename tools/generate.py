@@ -1,4 +1,4 @@
-"""Writes what is generated from the code: completions, man pages, and the tables of the README.
+"""Writes the files that are generated from the code: completions, man pages, and pages and tables of the documentation.
 
     python -m tools.generate            writes the files
     python -m tools.generate --check    exits with 1 when one is stale
@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import click
 from click.shell_completion import ShellComplete
 
 from kquota.cli.completion.shells import Bash, Fish, Zsh
-from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import cli
-from kquota.core.change.review import KINDS, Kind
-from tools import manpages
+from tools import manpages, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,45 +30,34 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 
 def paths() -> list[Path]:
     """Every generated file; nothing is rendered for this list, which takes seconds for some."""
-    return [*_quick_files(), *(ROOT / name for name in _SLOW)]
+    return [*_quick_files(), *_pages_with_parts()]
 
 
 @cache
 def files() -> dict[Path, str]:
     """Every generated file and what should be in it."""
-    return {**_quick_files(), **{ROOT / name: render() for name, render in _SLOW.items()}}
+    return {**_quick_files(), **{page: fill(page.read_text(encoding="utf-8")) for page in _pages_with_parts()}}
 
 
 @cache
 def _quick_files() -> dict[Path, str]:
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
-    return generated | {ROOT / "man" / name: page for name, page in manpages.pages()}
+    generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
+    return generated | dict(pages.pages())
 
 
-def readme() -> str:
-    """What should be in the README."""
-    return fill((ROOT / "README.md").read_text(encoding="utf-8"))
-
-
-_SLOW: dict[str, Callable[[], str]] = {"README.md": readme}
-"""Files that are rendered from measurements."""
+def _pages_with_parts() -> list[Path]:
+    """The pages that people write and that hold generated parts; some are rendered from measurements."""
+    written = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = {page: page.read_text(encoding="utf-8") for page in written}
+    lacking = [name for name in _PARTS if not any(_BEGIN.format(name) in text for text in texts.values())]
+    assert not lacking, f"no page has the generated parts {lacking}"
+    return [page for page, text in texts.items() if any(_BEGIN.format(name) in text for name in _PARTS)]
 
 
 def completion(shell: type[ShellComplete]) -> str:
     """The script that teaches a shell to complete kquota's command lines."""
     return shell(cli, {}, "kquota", "_KQUOTA_COMPLETE").source()
-
-
-def exit_code_table() -> str:
-    """The exit codes as a Markdown table."""
-    rows = "".join(f"| {code.value} | {code.name} | {code.meaning} |\n" for code in ExitCode)
-    return f"| code | name | when |\n|---|---|---|\n{rows}"
-
-
-def help_block() -> str:
-    """What `kquota --help` prints."""
-    context = click.Context(cli, info_name="kquota", terminal_width=100, **cli.context_settings)
-    return f"```\n{cli.get_help(context)}\n```\n"
 
 
 def accuracy() -> str:
@@ -82,28 +67,18 @@ def accuracy() -> str:
     return accuracy_table()
 
 
-def objections() -> str:
-    """What a review may have against a plan, as a Markdown table."""
-
-    def row(kind: Kind) -> str:
-        lifted_by = " or ".join(f"`{option}`" for option in kind.lifted_by) or "-"
-        return f"| {kind.name} | {kind.severity} | {lifted_by} | {kind.about} |\n"
-
-    rows = "".join(map(row, KINDS))
-    return f"| objection | severity | lifted by | when |\n|---|---|---|---|\n{rows}"
-
-
-_PARTS = {"exit codes": exit_code_table, "help": help_block, "accuracy": accuracy, "objections": objections}
+_PARTS = {"commands": pages.command_table, "accuracy": accuracy}
+_BEGIN, _END = "<!-- generated: {} -->\n", "<!-- end -->"
 
 
 def fill(text: str) -> str:
-    """The README with its generated parts renewed."""
+    """A page of Markdown with its generated parts renewed."""
     for name, render in _PARTS.items():
-        begin, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
-        assert begin in text, f"the README lacks {begin!r}"
-        head, rest = text.split(begin, 1)
-        _, tail = rest.split(end, 1)
-        text = f"{head}{begin}{render()}{end}{tail}"
+        begin = _BEGIN.format(name)
+        if begin in text:
+            head, rest = text.split(begin, 1)
+            _, tail = rest.split(_END, 1)
+            text = f"{head}{begin}{render()}{_END}{tail}"
     return text
 
 

@@ -9,13 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
+
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-
-PRODUCE, FETCH, OTHER, MUTATION, CONNECT = 0, 1, 2, 3, 4
-"""The kinds of event: what its bytes are charged to. A MUTATION is one topic of a request that creates or deletes, a
-CONNECT one connection: its ip stands in place of a client-id, and nobody in place of a user."""
 
 SHARE_FETCH_API = "share_fetch"
 API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
@@ -79,6 +77,8 @@ class Batch:
     user: Column
     client_id: Column
     kind: npt.NDArray[np.uint8]
+    """`Kind` of each event: what its bytes are charged to. A MUTATION is one topic of a request. A CONNECTION has its
+    ip in place of a client-id, and nobody in place of a user."""
     time_ms: Int64s
     bytes: Int64s
     request_ns: Int64s | None = None
@@ -100,9 +100,9 @@ class Batch:
 
     @property
     def only(self) -> int | None:
-        """MUTATION or CONNECT where all events are of that kind, which has batches of its own; else None."""
-        kind = int(self.kind[0]) if len(self) else OTHER
-        return kind if kind in (MUTATION, CONNECT) else None
+        """MUTATION or CONNECTION where all events are of that kind, which has batches of its own; else None."""
+        kind = int(self.kind[0]) if len(self) else REQUEST
+        return kind if kind in (MUTATION, CONNECTION) else None
 
     @property
     def records(self) -> int:

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, NO_CONNECTION, OTHER, PRODUCE, UNKNOWN, Batch, Int64s, Tally
+from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Batch, Int64s, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CHARGED_KEYS
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, plan_splits, read
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.sensors import FetchSensor, ProduceSensor, RequestSensor, fetch_with_request
 from kquota.core.findings.closed_loop import Closed, ClosedLoop, CounterName
 from kquota.core.quotas.quota import QuotaKey
@@ -211,7 +212,7 @@ class _Counters:
         period = bisect_right(self.quotas.changes_ms, now)
         found = self._charged.get((period, client, kind))
         if found is None:
-            bytes_ = (None, None) if kind == OTHER else self._counter(period, CHARGED_KEYS[kind], *names[client])
+            bytes_ = (None, None) if kind == REQUEST else self._counter(period, CHARGED_KEYS[kind], *names[client])
             request = self._counter(period, QuotaKey.REQUEST_PERCENTAGE, *names[client])
             found = self._charged[period, client, kind] = _Charged(*bytes_, *request)
         for counter, limit in ((found.bytes, found.byte_limit), (found.request, found.request_limit)):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.core.enforcement import replay
 from kquota.core.enforcement.check import UNLIMITED
+from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class DemandCollector:
             return
         self._make_room(int(part.counters.max()) + 1)
         owners = np.repeat(np.arange(len(part.counters)), np.diff(part.offsets))
-        measured = (part.limits >= UNLIMITED) & (part.kinds != replay.MUTATION)
+        measured = (part.limits >= UNLIMITED) & (part.kinds != MUTATION)
         held = self._held(part, delays, owners, measured)
         muted_to = np.where(held > 0, part.times + held, 0)
         numbers = part.times // self._second_ms
@@ -149,7 +149,7 @@ class DemandCollector:
             met = np.flatnonzero((held > 0) & ~rows_measured)
             for kind in np.unique(kinds[rows_measured]).tolist():
                 # A mute for thread time holds back bytes too, and the other way round.
-                mine = met if kind == replay.REQUEST else met[(kinds[met] == kind) | (kinds[met] == replay.REQUEST)]
+                mine = met if kind == REQUEST else met[(kinds[met] == kind) | (kinds[met] == REQUEST)]
                 rows = np.flatnonzero(rows_measured & (kinds == kind))
                 if len(mine) == 0 or len(rows) == 0:
                     continue

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from kquota.audit.batch import FETCH, PRODUCE, UNKNOWN, Batch, Int64s, Tally, UnreadFile
+from kquota.audit.batch import UNKNOWN, Batch, Int64s, Tally, UnreadFile
 from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, plan_splits, read
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 from kquota.errors import InputError
 
-_APIS = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
+_APIS: dict[int, str] = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
 _OTHER_API = "other"
 
 

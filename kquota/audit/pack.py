@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kquota.audit import kernels
-from kquota.audit.batch import CONNECT, MUTATION, OTHER, UNKNOWN, Batch, Bools, Int64s
+from kquota.audit.batch import UNKNOWN, Batch, Bools, Int64s
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
 from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -157,10 +158,10 @@ class Packer:
         broker = self._brokers.names[key >> 2 * _BITS + _KIND_BITS]
         names = (self._users.names[user], self._clients.names[client])
         bytes_, request = -1, -1
-        if kind != OTHER:
+        if kind != REQUEST:
             bytes_ = self._counter(broker, CHARGED_KEYS[kind], *names, period)
         # A topic is a part of a request, whose thread time is an event of its own; a connection is none.
-        if period.times_requests and kind not in (MUTATION, CONNECT):
+        if period.times_requests and kind not in (MUTATION, CONNECTION):
             request = self._counter(broker, QuotaKey.REQUEST_PERCENTAGE, *names, period)
         return bytes_, request
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
-from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -35,7 +35,7 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
-_DISPATCH: Final = {replay.PRODUCE: PRODUCE_API, replay.FETCH: FETCH_API}
+_DISPATCH: Final = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
 _ROW: Final = np.dtype(
     [("time", "<i8"), ("size", "<i8"), ("connection", "<i8"), ("throttle", "<i4"), ("detail", "<i2")]
 )
@@ -88,7 +88,7 @@ class Recorder:
         rows["connection"] = NO_CONNECTION if part.connection is None else part.connection
         rows["throttle"] = -1 if part.throttle_ms is None else np.minimum(part.throttle_ms, (1 << 31) - 1)
         if part.detail is not None:
-            produced = np.repeat(part.kinds == replay.PRODUCE, counts)
+            produced = np.repeat(part.kinds == PRODUCE, counts)
             rows["detail"] = np.where(produced & (part.detail >= 0) & (part.detail < 128), part.detail, 0)
         self._file.seek(0, 2)
         self._file.write(rows.tobytes())

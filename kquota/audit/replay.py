@@ -28,6 +28,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
@@ -37,11 +38,11 @@ HELD_ROWS = 2 * FLUSH_ROWS
 """How many events may wait in memory."""
 
 _KINDS = {
-    QuotaKey.PRODUCER_BYTE_RATE: replay.PRODUCE,
-    QuotaKey.CONSUMER_BYTE_RATE: replay.FETCH,
-    QuotaKey.REQUEST_PERCENTAGE: replay.REQUEST,
-    QuotaKey.CONTROLLER_MUTATION_RATE: replay.MUTATION,
-    QuotaKey.CONNECTION_CREATION_RATE: replay.CONNECTION,
+    QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,
+    QuotaKey.CONSUMER_BYTE_RATE: FETCH,
+    QuotaKey.REQUEST_PERCENTAGE: REQUEST,
+    QuotaKey.CONTROLLER_MUTATION_RATE: MUTATION,
+    QuotaKey.CONNECTION_CREATION_RATE: CONNECTION,
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
@@ -348,7 +349,7 @@ class Replay:
         if self._recorder is not None:
             self._recorder.part(part)
         column: Any = engine.column
-        follows = totals["follows"][part.counters] & (part.kinds == replay.FETCH)
+        follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
         owners = part.owners(rows)
         np.add.at(totals["unsized"], part.counters[owners], 1)
@@ -364,7 +365,7 @@ class Replay:
             column(events.times, "int64"),
             column(events.values, "float64"),
             # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
-            column(np.where(follows, replay.PRODUCE, part.kinds), "int8"),
+            column(np.where(follows, PRODUCE, part.kinds), "int8"),
             column(part.limits, "float64"),
             None if events.checked is None else column(events.checked, "bool"),
             None if events.limits is None else column(events.limits, "float64"),
@@ -582,8 +583,8 @@ class _Events:
         of everything after it.
         """
         checked = None
-        if part.detail is not None and (part.kinds == replay.MUTATION).any():
-            rows = np.repeat(part.kinds == replay.MUTATION, np.diff(part.offsets))
+        if part.detail is not None and (part.kinds == MUTATION).any():
+            rows = np.repeat(part.kinds == MUTATION, np.diff(part.offsets))
             checked = ~(rows & (part.detail == 1))
         if len(retaken) == 0:
             return cls(part.offsets, part.times, part.values, part.event_limits, checked, None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kquota.audit import kernels
 from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Int64s
-from kquota.core.enforcement import replay
+from kquota.core.enforcement.kind import FETCH
 
 if TYPE_CHECKING:
     from kquota.audit.replay import Part
@@ -67,7 +67,7 @@ class Retries:
 
     def remember(self, part: Part) -> None:
         """Keeps the last size of each connection, for the parts to come."""
-        fetched = np.flatnonzero((part.kinds == replay.FETCH) & (np.diff(part.offsets) > 0))
+        fetched = np.flatnonzero((part.kinds == FETCH) & (np.diff(part.offsets) > 0))
         if len(fetched) == 0:
             return
         if part.connection is None:

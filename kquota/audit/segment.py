@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import CONNECT, FETCH, MUTATION, PRODUCE, Bools, Column, Int64s
+from kquota.audit.batch import Bools, Column, Int64s
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE
 from kquota.core.quotas.quota import QuotaKey
 
-CHARGED_KEYS = {
+CHARGED_KEYS: dict[int, QuotaKey] = {
     PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
     FETCH: QuotaKey.CONSUMER_BYTE_RATE,
     MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
-    CONNECT: QuotaKey.CONNECTION_CREATION_RATE,
+    CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
 }
 """The key that `bytes` of a kind of event is charged to."""
 KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)

@@ -29,6 +29,7 @@ from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, Split, hidden, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
+from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.prediction import Prediction
@@ -110,6 +111,8 @@ def pack_events(
         if isinstance(batch, ConnectionLog):
             seen = pickle.dumps(batch, protocol=5)
             yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _OTHER + seen)
+            continue
+        if isinstance(batch, DataLog):
             continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from kquota.audit.batch import API_KINDS, OTHER, Batch, Column
+from kquota.audit.batch import API_KINDS, Batch, Column
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST, Summary
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.replay import Summary
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -165,7 +166,7 @@ def batch(events: Sequence[Event]) -> Batch:
         broker=Column.encode([event.broker for event in events]),
         user=Column.encode([event.user for event in events]),
         client_id=Column.encode([event.client_id for event in events]),
-        kind=np.array([API_KINDS.get(event.api, OTHER) for event in events], np.uint8),
+        kind=np.array([API_KINDS.get(event.api, REQUEST) for event in events], np.uint8),
         time_ms=numbers("time_ms"),
         bytes=numbers("bytes"),
         request_ns=numbers("request_ns"),

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import closed_loop
-from kquota.audit.batch import FETCH, NO_CONNECTION, PRODUCE, UNKNOWN, Batch, Column
+from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Batch, Column
 from kquota.audit.closed_loop import record, replay
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.sensors import FetchSensor, ProduceSensor
 from kquota.core.findings.closed_loop import Closed, ClosedLoop
 from kquota.core.quotas.entity import Entity

@@ -24,7 +24,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.check import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
-from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.findings.demand import Cell, bin_of, estimate
 from kquota.core.findings.recommendation import Scope, unlimited
 from kquota.core.quotas.quota import QuotaKey

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kquota.audit.batch import API_KINDS, OTHER
+from kquota.audit.batch import API_KINDS
 from kquota.audit.sources import request_fast
 from kquota.audit.sources.request_fast import ROW, UNSIZED, UNUSUAL, Names, reader
 from kquota.audit.sources.request_line import parse_line
+from kquota.core.enforcement.kind import REQUEST
 from tests.audit import recorded
 from tests.audit.request_lines import (
     ANY_JSON,
@@ -53,7 +54,7 @@ def slow(text: bytes, zone: Any = UTC) -> tuple[Any, ...]:
     assert not event.exempt
     return (
         event.time_ms,
-        API_KINDS.get(event.api, OTHER),
+        API_KINDS.get(event.api, REQUEST),
         event.user,
         event.client_id,
         event.bytes,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kquota.audit import local, sources
-from kquota.audit.batch import FETCH, PRODUCE, Batch, Exemption, Tally
+from kquota.audit.batch import Batch, Exemption, Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot

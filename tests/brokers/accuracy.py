@@ -32,8 +32,8 @@ from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.mutation import MutationSensor
-from kquota.core.enforcement.replay import FETCH, PRODUCE
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.brokers.kafka import USERS, password_of
 from tests.brokers.maven import retrieve
-from tests.brokers.nodes import SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
+from tests.brokers.nodes import MICROSECONDS, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
 from tests.support import certificates
 from tests.support.processes import free_ports
 
@@ -23,8 +23,6 @@ STORE_PASSWORD = "made-up-secret"
 CONTROLLER = 1
 """The node that is the controller; brokers are numbered from 2."""
 
-_MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
-"""The times of the request log, which log4j 2 can print so and log4j 1 cannot."""
 _QUOTA_LOGGER = """\
 logger.quotas.name = {name}
 logger.quotas.level = info
@@ -189,7 +187,7 @@ class KafkaCluster(Nodes):
                 text += _BROKER.format(jaas=jaas, folder=folder, password=STORE_PASSWORD) + SMALL_TOPICS
             properties = folder / "server.properties"
             properties.write_text(text)
-            logging = write_log4j2(folder, time=_MICROSECONDS, more=_QUOTA_LOGGER.format(name=self.release.logger))
+            logging = write_log4j2(folder, time=MICROSECONDS, more=_QUOTA_LOGGER.format(name=self.release.logger))
             heap = self._heap if is_broker else "256m"
             options = (
                 f"-Xmx{heap}",

@@ -31,6 +31,7 @@ USERS = ("admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace")
 BROKER = "broker"
 """The name of the process."""
 
+_PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SERVER = """\
 process.roles=broker,controller
 node.id=1
@@ -74,8 +75,8 @@ class KafkaBroker(Nodes):
     """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
 
     `settings` are added to server.properties (later lines win, so they also replace), `listeners` to the usual two,
-    `jvm_flags` to the broker's command line. Raises RuntimeError with the tail
-    of the broker's output when it does not start within `ready_seconds`.
+    `jvm_flags` to the broker's command line. `log_time` is the pattern of the request log's times. Raises RuntimeError
+    with the tail of the broker's output when it does not start within `ready_seconds`.
     """
 
     version = VERSION
@@ -89,8 +90,10 @@ class KafkaBroker(Nodes):
         jvm_flags: Sequence[str] = (),
         heap: str = "512m",
         ready_seconds: float = 240,
+        log_time: str = "%d",
     ) -> None:
         super().__init__("kafka")
+        self._log_time = log_time
         self._settings = dict(settings or {})
         self._listeners = (
             Listener("PLAINTEXT", "PLAINTEXT"),
@@ -125,6 +128,16 @@ class KafkaBroker(Nodes):
             "sasl.mechanism": "PLAIN",
             "sasl.username": user,
             "sasl.password": password_of(user),
+        }
+
+    def java_client(self, user: str) -> Mapping[str, str]:
+        """The settings of a Java client for that user."""
+        login = f'{_PLAIN_LOGIN} required username="{user}" password="{password_of(user)}";'
+        return {
+            "bootstrap.servers": self.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": login,
         }
 
     def kafka_configs(
@@ -167,7 +180,7 @@ class KafkaBroker(Nodes):
             protocols=",".join(f"{each.name}:{each.protocol}" for each in self._listeners),
             controller=controller,
             data=self.folder / "data",
-            jaas=f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
+            jaas=f"{_PLAIN_LOGIN} required {users};",
         )
         extra = SMALL_TOPICS + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         for each in self._listeners:
@@ -175,7 +188,7 @@ class KafkaBroker(Nodes):
             extra += "".join(f"{prefix}{key}={value}\n" for key, value in each.settings.items())
         properties = self.folder / "server.properties"
         properties.write_text(server + extra)
-        logging = write_log4j2(self.folder)
+        logging = write_log4j2(self.folder, time=self._log_time)
         self._format_storage(properties, new_cluster_id())
         options = (
             f"-Xmx{self._heap}",

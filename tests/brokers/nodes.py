@@ -23,6 +23,8 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """
 """Settings of a broker whose own topics are small, and that makes no others by itself."""
+MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
+"""Times of the request log that log4j 2 can print and log4j 1 cannot."""
 _LOG4J2 = """\
 status = error
 appender.request.type = File

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, Verdict, kernel
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.rate import Rate
-from kquota.core.enforcement.replay import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered

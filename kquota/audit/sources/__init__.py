@@ -22,6 +22,7 @@ import numpy as np
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.connections import ConnectionLog
+from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.unpacked import damage_of
@@ -57,7 +58,7 @@ SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 _TABLES = frozenset({"usage", "usage-topic"})
 
 
-Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog
+Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog | DataLog
 """What a source yields."""
 
 CONTROLLER: Final = "controller"
@@ -129,6 +130,8 @@ class ReadSettings:
     """The brokers' Kafka version: which requests among brokers it does not charge."""
     addresses: bool = False
     """Whether it matters which connections a log shows, as it does where an ip has a quota."""
+    data: bool = False
+    """Whether to yield what a request log shows of the data (`DataLog`), besides what is charged."""
     shows_outcome: bool = True
     """Whether request logs are followed in which fetches the broker took back. Beside usage tables, which do not show
     that, they are not: a counter may have events of both."""

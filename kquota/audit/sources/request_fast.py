@@ -17,9 +17,9 @@ from struct import error as StructError
 from typing import Any, Final
 from zlib import crc32
 
-from kquota.audit.batch import FETCH, OTHER, PRODUCE
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
 from kquota.audit.sources.connections import ConnectionLog
+from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.request_line import (
     MOST_MS,
     UNKNOWN,
@@ -31,6 +31,7 @@ from kquota.audit.sources.request_line import (
     share_fetch_size,
 )
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 
 try:
     from orjson import loads
@@ -166,10 +167,10 @@ class _Lengths(dict[str | None, int]):
         return self[text]
 
 
-def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
+def reader(zone: tzinfo, names: Names, data: DataLog | None = None) -> Callable[[bytes], bytes]:
     """A function that makes a ROW of a line; it raises one of UNUSUAL for what is not usual.
 
-    `zone` is that of the log's times, and `names` takes the names that are met.
+    `zone` is that of the log's times, `names` takes the names that are met, and `data` what is shown of the data.
     """
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections
@@ -205,7 +206,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
         request_ns = round(local_ms * 1e6)
         position, exempt_ns = 0, NOT_EXEMPT
         if api == "PRODUCE":
-            kind = PRODUCE
+            kind: int = PRODUCE
             if version not in _PRODUCE_VERSIONS:
                 raise ValueError(version)
             request = fields["request"]
@@ -259,7 +260,7 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             empty = share_fetch_size(version, throttle_ms, fields["response"])
             kind, size = (FETCH + UNSIZED, 0) if empty is None else (FETCH, empty)
         elif api in _OTHERS:
-            kind, size = OTHER, 0
+            kind, size = REQUEST, 0
         else:
             raise ValueError(api)
         untold = UNTOLD_FETCH_MS if kind % UNSIZED == FETCH else UNTOLD_MS
@@ -280,6 +281,9 @@ def reader(zone: tzinfo, names: Names) -> Callable[[bytes], bytes]:
             position,
             exempt_ns,
         )
+        if data is not None and api in DATA_APIS:
+            user, connection = users.names[users[fields["principal"]]], connections[fields["connection"]]
+            data.add(fields, moment, (user, client_id or "", connection, time_ms))
         if fresh:
             connections.first(time_ms, opens=api == "API_VERSIONS")
         return row

@@ -115,7 +115,22 @@ _MESSAGES: Final = ("message", "log", "msg")
 _TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
 
 
+class Line(NamedTuple):
+    """A line of a request log."""
+
+    event: UsageEvent
+    moment: float
+    """Its own time, epoch ms."""
+    fields: Mapping[str, Any] | None
+    """The whole JSON object; None of the text form."""
+
+
 def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
+    """The event of one line of a request log, as `parse`."""
+    return parse(line, broker, zone).event
+
+
+def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     """Reads one line of a request log (with or without its line end).
 
     `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
@@ -133,7 +148,7 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
     if not line.startswith(_START, start):
         from kquota.audit.sources.request_text import parse_text  # which builds on this module
 
-        return parse_text(line[start:], moment, broker)
+        return Line(parse_text(line[start:], moment, broker), moment, None)
     try:
         fields, _ = _DECODE(line, start)
         event = _event(fields, moment, broker)
@@ -146,7 +161,7 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
         raise ValueError("a field is not of the type that Kafka logs") from None
     except RecursionError:
         raise ValueError("malformed JSON: nested too deeply") from None
-    return check_moment(event)
+    return Line(check_moment(event), moment, fields)
 
 
 def check_times(times_ms: Iterable[float]) -> None:

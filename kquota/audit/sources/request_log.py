@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import error as StructError
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, OTHER, Batch, Column, Tally
+from kquota.audit.batch import API_KINDS, Batch, Column, Tally
 from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
+from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
-from kquota.audit.sources.request_line import UsageEvent, parse_line
+from kquota.audit.sources.request_line import Line, UsageEvent, parse
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
 
@@ -36,8 +39,8 @@ def splits(file: File) -> list[Split]:
     return line_splits(DIALECT, file, _BYTES_PER_LINE)
 
 
-def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog | ConnectionLog]:
-    """The charged requests of one split, in the order of the log, and what it tells of topics and of connections."""
+def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog | ConnectionLog | DataLog]:
+    """The charged requests of one split, in the order of the log, and what it shows of topics, connections and data."""
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
@@ -52,11 +55,13 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
                 if line.isspace():
                     continue
             try:
-                event = parse_line(line.decode(), broker, zone)
+                parsed = parse(line.decode(), broker, zone)
+                event = parsed.event
                 if event.controller is not None:
                     rows.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
                 if connections is not None:
                     connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
+                rows.see(parsed)
                 reason = event.exemption
                 if reason is None:
                     rows.add(event)
@@ -80,17 +85,28 @@ class _Rows:
         self._broker, self._settings = broker, settings
         self._names = Names(connections)
         self.rows = bytearray()
-        self.read_usual = reader(zone, self._names)
+        self.data = DataLog(broker) if settings.data else None
+        self.read_usual = reader(zone, self._names, self.data)
         self.topics = TopicLog(broker)
 
     def __len__(self) -> int:
-        return len(self.rows) // ROW.size + len(self.topics.requests)
+        shown = 0 if self.data is None else self.data.rows
+        return max(len(self.rows) // ROW.size + len(self.topics.requests), shown)
+
+    def see(self, line: Line) -> None:
+        """Adds what a line that is not usual shows of the data; nothing of one that is damaged."""
+        fields, event = line.fields, line.event
+        if self.data is None or fields is None or fields["isForwarded"] or event.api.upper() not in DATA_APIS:
+            return
+        who = (event.user, event.client_id, self._names.connections[event.connection], event.time_ms)
+        with suppress(*UNUSUAL):
+            self.data.add(fields, line.moment, who)
 
     def add(self, event: UsageEvent) -> None:
         """Adds what is not usual. Raises ValueError for a number that is out of range."""
         row = (
             event.time_ms,
-            API_KINDS.get(event.api, OTHER) + (0 if event.sized else UNSIZED),
+            API_KINDS.get(event.api, REQUEST) + (0 if event.sized else UNSIZED),
             self._names.users[f":{event.user}"],
             self._names.clients[event.client_id],
             event.bytes,
@@ -106,12 +122,14 @@ class _Rows:
         except StructError:
             raise ValueError("a number is out of range") from None
 
-    def batches(self, tally: Tally) -> Iterator[Batch | TopicLog]:
+    def batches(self, tally: Tally) -> Iterator[Batch | TopicLog | DataLog]:
         """What was added."""
         if self.rows:
             yield self._batch(tally)
         if self.topics:
             yield self.topics
+        if self.data:
+            yield self.data
 
     def _batch(self, tally: Tally) -> Batch:
         table = np.frombuffer(self.rows, np.int64).reshape(-1, ROW.size // 8)

@@ -27,11 +27,7 @@ import pyarrow.compute as pc
 
 from kquota.audit.batch import (
     API_KINDS,
-    CONNECT,
-    MUTATION,
     NO_CONNECTION,
-    OTHER,
-    PRODUCE,
     SHARE_FETCH_API,
     UNKNOWN,
     Batch,
@@ -47,6 +43,7 @@ from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_a
 from kquota.audit.sources.unpacked import damage_of
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
+from kquota.core.enforcement.kind import CONNECTION, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.address import address
 from kquota.core.quotas.quota import QuotaKey
@@ -433,13 +430,13 @@ def _to_batch(
     placed = texts["ip"] if "ip" in texts else Column(np.full(rows, -1, np.int32), [])
     place = _addresses(placed)
     check((placed.codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
-    kinds = np.array([API_KINDS.get(name.lower(), OTHER) for name in api.values] or [OTHER], np.uint8)[api_codes]
+    kinds = np.array([API_KINDS.get(name.lower(), REQUEST) for name in api.values] or [REQUEST], np.uint8)[api_codes]
     size, _, has_size = numbers["bytes"]
     check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
     shares = np.array([name.lower() == SHARE_FETCH_API for name in api.values] or [False], np.bool_)[api_codes]
     # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
     untold = ~has_size & shares
-    size = np.where(has_size, size, np.where((kinds == OTHER) | untold, 0, UNKNOWN))
+    size = np.where(has_size, size, np.where((kinds == REQUEST) | untold, 0, UNKNOWN))
     check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
     if "partitions" in numbers:
         check((numbers["partitions"][0] >= 0) | ~numbers["partitions"][2], "partitions is out of range")
@@ -552,7 +549,7 @@ def _connections(opened: Any, brokers: Column, place: Column, time_ms: Int64s) -
         broker=brokers.take(opened),
         user=Column.constant("", count),
         client_id=place.take(opened),
-        kind=np.full(count, CONNECT, np.uint8),
+        kind=np.full(count, CONNECTION, np.uint8),
         time_ms=time_ms[opened],
         bytes=np.ones(count, np.int64),
     )

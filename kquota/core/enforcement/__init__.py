@@ -12,6 +12,8 @@
 - `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
 - `vectors`: sequences with Kafka's own answers.
 - `sensors`: the same as objects, with limits that change and the managers that find a client's sensor.
+- `kind`: the kinds of counters and requests.
+- `compilable`: the mark of what `kernel` compiles.
 - `kernel`: runs all of it compiled or plain, with identical results.
 
 Importing this package loads neither numpy nor numba.
@@ -20,7 +22,7 @@ Importing this package loads neither numpy nor numba.
 from __future__ import annotations
 
 from kquota.core.enforcement.check import UNLIMITED, Verdict
-from kquota.core.enforcement.combined import BANDWIDTH, NOBODY, REQUEST, Throttle
+from kquota.core.enforcement.combined import BANDWIDTH, NOBODY, Throttle
 from kquota.core.enforcement.connection import (
     UNLIMITED_IP,
     Arrival,
@@ -32,6 +34,7 @@ from kquota.core.enforcement.connection import (
 )
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.kind import REQUEST, Kind
 from kquota.core.enforcement.mutation import Mutation, MutationQuota, MutationResponse, MutationSensor
 from kquota.core.enforcement.replay import Summaries, Summary, replay_bytes, replay_requests
 from kquota.core.enforcement.sensors import (
@@ -57,6 +60,7 @@ __all__ = [
     "FetchSensor",
     "Generation",
     "Kernel",
+    "Kind",
     "Mode",
     "Mutation",
     "MutationQuota",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.compilable import compilable
 
 LONG_MAX: Final = 9223372036854775807
 LONG_MIN: Final = -9223372036854775808

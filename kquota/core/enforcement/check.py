@@ -11,7 +11,7 @@ import math
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import LONG_MAX, double_to_int, long_to_int, round_half_up
-from kquota.core.enforcement.kernel import compilable, inlined
+from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.rate import Rate, record, total, window
 
 UNLIMITED: Final = 9.223372036854775807e18

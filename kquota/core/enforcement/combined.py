@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.check import produce, record_and_check, request
-from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.enforcement.rate import Rate, record
 
 NOBODY: Final = 0
 BANDWIDTH: Final = 1
-REQUEST: Final = 2
 
 
 class Throttle(NamedTuple):

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import INT_MAX
 from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, Verdict, record_and_check
+from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, compilable
+from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.rate import Rate
 from kquota.core.enforcement.sensors import RateSensor
 from kquota.core.quotas.quota import Value

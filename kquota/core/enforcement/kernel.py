@@ -15,9 +15,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
+from kquota.core.enforcement.compilable import COMPILABLE, INLINED
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -29,30 +30,6 @@ if TYPE_CHECKING:
     from kquota.core.enforcement.replay import Summaries, Summary
     from kquota.core.enforcement.token_bucket import TokenBucket
     from kquota.core.enforcement.traffic import Traffic
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_COMPILABLE: list[FunctionType] = []
-_INLINED: set[FunctionType] = set()
-
-
-def compilable(function: F) -> F:
-    """Marks a function that is written in the subset of Python that numba compiles; returns it as it is.
-
-    Such a function uses scalars, sequences by index, NamedTuples, module constants and other compilable functions. It
-    allocates nothing: the caller hands in lists or arrays. Integer division and powers that differ between Java, numba
-    and Python are spelled out.
-    """
-    assert isinstance(function, FunctionType)
-    _COMPILABLE.append(function)
-    return function
-
-
-def inlined(function: F) -> F:
-    """`@compilable` for what runs at every event: its body replaces the call, which keeps the state in registers."""
-    assert isinstance(function, FunctionType)
-    _INLINED.add(function)
-    return compilable(function)
 
 
 class Mode(enum.Enum):
@@ -149,7 +126,7 @@ def _compiled_kernel() -> Kernel:
         # No kernel allocates, so none needs the reference counts of its arrays: atomic, and ten times the whole work.
         options = {
             "error_model": "numpy",
-            "inline": "always" if function in _INLINED else "never",
+            "inline": "always" if function in INLINED else "never",
             "nogil": True,
             "_nrt": False,
         }
@@ -202,7 +179,7 @@ def _assemble(
 def _functions() -> list[FunctionType]:
     for name in _MODULES:
         importlib.import_module(f"kquota.core.enforcement.{name}")
-    return list(_COMPILABLE)
+    return list(COMPILABLE)
 
 
 def _rows(rows: int, columns: int, dtype: str) -> list[list[Any]]:
@@ -223,7 +200,7 @@ def _fingerprint(functions: Sequence[FunctionType]) -> str:
         code = function.__code__
         named = f"{function.__module__}.{function.__name__}{function.__defaults__!r}"
         digest.update(f"{named}{code.co_consts!r}{code.co_varnames!r}".encode())
-        digest.update(code.co_code + bytes([function in _INLINED]))
+        digest.update(code.co_code + bytes([function in INLINED]))
         for name in code.co_names:
             value = function.__globals__.get(name)
             if isinstance(value, type):

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from kquota.core.enforcement.arithmetic import long_to_int, round_half_up, wrap_long
 from kquota.core.enforcement.check import SENSOR_EXPIRY_MS
+from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
+from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.enforcement.token_bucket import TokenBucket, measure_tokens, record_tokens
 from kquota.core.quotas.quota import Value

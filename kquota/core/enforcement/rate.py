@@ -9,8 +9,8 @@ from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import LONG_MAX, LONG_MIN
+from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import compilable, inlined
 
 
 class Rate(NamedTuple):

@@ -12,23 +12,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.check import PERCENT_PER_NANO, SENSOR_EXPIRY_MS, UNBOUNDED, UNLIMITED, record_and_check
+from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, Mode, compilable, kernel
+from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.mutation import mutate_permissive, mutate_strict
 from kquota.core.enforcement.rate import Rate, clear, record
 from kquota.core.enforcement.token_bucket import TokenBucket, burst, clear_tokens
-
-PRODUCE: Final = 0
-"""The kind of a sensor of produced bytes."""
-FETCH: Final = 1
-"""The kind of a sensor of fetched bytes: a delayed fetch is taken back."""
-REQUEST: Final = 2
-"""The kind of a sensor of thread time, in ns: a delay is at most one window."""
-MUTATION: Final = 3
-"""The kind of a sensor of controller mutations, an event a topic: a token bucket, and topics are rejected."""
-CONNECTION: Final = 4
-"""The kind of a sensor of one ip's connections, an event a connection: a refused one is taken back, a delay is at most
-one window (`ConnectionManager.admit`)."""
 
 Column: TypeAlias = Any
 """Integers or floats by index: a sequence, or an array where a caller has one."""

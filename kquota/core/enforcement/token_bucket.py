@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, NamedTuple
 
+from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.enforcement.kernel import compilable
 
 
 class TokenBucket(NamedTuple):

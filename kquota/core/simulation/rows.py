@@ -6,18 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from kquota.core.enforcement import Generation, Kernel
+from kquota.core.enforcement import Generation, Kernel, Kind
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.rate import OLDEST, PURGE_AT
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import (
-    FETCH,
     METRIC_SAMPLES,
     NONE,
-    OTHER,
-    PERMISSIVE,
-    PRODUCE,
-    STRICT,
     Behaviours,
     Connections,
     Given,
@@ -236,10 +231,10 @@ class Rows:
         return Given(*(self._using.column(never if column is None else column, "int64") for column in columns))
 
 
-def _kind(client: Client) -> int:
+def _kind(client: Client) -> Kind:
     if client.mutates:
-        return STRICT if client.strict else PERMISSIVE
-    return {PRODUCE_API: PRODUCE, FETCH_API: FETCH}.get(client.api, OTHER)
+        return Kind.MUTATION if client.strict else Kind.PERMISSIVE
+    return {PRODUCE_API: Kind.PRODUCE, FETCH_API: Kind.FETCH}.get(client.api, Kind.REQUEST)
 
 
 def _in_flight(client: Client) -> int:

@@ -25,8 +25,9 @@ from kquota.core.enforcement import (
     replay_requests,
 )
 from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.mutation import MutationSensor
-from kquota.core.enforcement.replay import FETCH, MUTATION, NEVER, PRODUCE, RECORDED, REQUEST, Summaries, state_size
+from kquota.core.enforcement.replay import NEVER, RECORDED, Summaries, state_size
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
 
@@ -89,9 +90,12 @@ def event_by_event(
         return mutations_one_by_one(sensor, windows, all_checked=all_checked)
     verdicts: list[tuple[int, Verdict]] = []
     delays: list[int] = []
-    counter = {PRODUCE: ProduceSensor, FETCH: FetchSensor, REQUEST: RequestSensor}[kind](
-        limit, windows=windows, generation=generation
-    )
+    classes: dict[int, type[ProduceSensor | FetchSensor | RequestSensor]] = {
+        PRODUCE: ProduceSensor,
+        FETCH: FetchSensor,
+        REQUEST: RequestSensor,
+    }
+    counter = classes[kind](limit, windows=windows, generation=generation)
     for now, value, checked in events:
         if not checked and not all_checked:
             scale = 100.0 / 1e9 if kind == REQUEST else 1.0

@@ -21,12 +21,7 @@ from __future__ import annotations
 from kquota.core.enforcement.traffic.arrivals import take
 from kquota.core.enforcement.traffic.columns import (
     DONE,
-    FETCH,
     NONE,
-    OTHER,
-    PERMISSIVE,
-    PRODUCE,
-    STRICT,
     Behaviours,
     Connections,
     Given,
@@ -39,13 +34,8 @@ from kquota.core.enforcement.traffic.loop import begin_traffic, end_traffic, run
 
 __all__ = [
     "DONE",
-    "FETCH",
     "METRIC_SAMPLES",
     "NONE",
-    "OTHER",
-    "PERMISSIVE",
-    "PRODUCE",
-    "STRICT",
     "Behaviours",
     "Connections",
     "Given",

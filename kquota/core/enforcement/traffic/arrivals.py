@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from kquota.core.enforcement.kernel import compilable
-from kquota.core.enforcement.traffic.columns import DONE, NONE, OTHER, STRICT, Connections, Traffic
+from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.kind import MUTATION, REQUEST
+from kquota.core.enforcement.traffic.columns import DONE, NONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import place
 
 
@@ -84,8 +85,8 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
     connections, sensors = traffic.connections, traffic.sensors
     row = connections.behaviour[connection]
     kind = traffic.behaviours.kind[row]
-    units = 1 if kind == OTHER else size
-    if kind >= STRICT:
+    units = 1 if kind == REQUEST else size
+    if kind >= MUTATION:
         units = size * traffic.behaviours.topics[row]
     connections.offered_units[connection] += units
     bucket = place(sensors, now)

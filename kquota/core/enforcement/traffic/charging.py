@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from kquota.core.enforcement.arithmetic import long_to_int
 from kquota.core.enforcement.check import PERCENT_PER_NANO, SENSOR_EXPIRY_MS, UNBOUNDED, max_fetch_bytes
-from kquota.core.enforcement.combined import BANDWIDTH, REQUEST, throttle
-from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.combined import BANDWIDTH, throttle
+from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.mutation import mutate_permissive, mutate_strict
 from kquota.core.enforcement.rate import clear, record
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.token_bucket import clear_tokens
 from kquota.core.enforcement.traffic.arrivals import collect, offer, thread_nanos
-from kquota.core.enforcement.traffic.columns import FETCH, NONE, OTHER, PRODUCE, STRICT, Traffic
+from kquota.core.enforcement.traffic.columns import NONE, Traffic
 from kquota.core.enforcement.traffic.counters import bucket_of, check, mutation_rate_of, note_throttle, place, rate_of
 
 
@@ -25,7 +26,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
     kind = behaviours.kind[row]
-    if kind >= STRICT:
+    if kind >= MUTATION:
         return charge_mutation(traffic, connection, now)
     bytes_sensor = connections.bytes_sensor[connection]
     request_sensor = connections.request_sensor[connection]
@@ -67,7 +68,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
             connections.muted_by[connection] = request_sensor
             note_throttle(sensors, request_sensor, now, delay)
             connections.request_ms[connection] += delay
-    units = 1 if kind == OTHER else size
+    units = 1 if kind == REQUEST else size
     if not refused:
         connections.delivered_units[connection] += units
         if units > 0:
@@ -128,7 +129,7 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
             sensors.recorded[sensor] = now
         bound = sensors.bounds[sensor]
         for _ in range(topics):
-            if behaviours.kind[row] == STRICT:
+            if behaviours.kind[row] == MUTATION:
                 outcome = mutate_strict(bucket, now, float(partitions), bound)
             else:
                 outcome = mutate_permissive(bucket, now, float(partitions), bound)

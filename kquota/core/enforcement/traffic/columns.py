@@ -7,15 +7,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-OTHER: Final = 2
-"""A request that only the request quota limits."""
-STRICT: Final = 3
-"""Topics created, deleted or extended by a version that knows THROTTLING_QUOTA_EXCEEDED."""
-PERMISSIVE: Final = 4
-"""The same by an older version, which is muted instead."""
-
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
 NONE: Final = -1

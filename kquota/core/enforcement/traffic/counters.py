@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, Verdict, record_and_check
-from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.rate import COUNT, Rate, clear, measure
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.token_bucket import TokenBucket

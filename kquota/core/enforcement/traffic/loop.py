@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kquota.core.enforcement.kernel import compilable
+from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
 from kquota.core.enforcement.traffic.arrivals import collect, merge_waiting, random_gap, take
 from kquota.core.enforcement.traffic.charging import charge
-from kquota.core.enforcement.traffic.columns import DONE, FETCH, OTHER, STRICT, Connections, Traffic
+from kquota.core.enforcement.traffic.columns import DONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import count_throttle
 
 
@@ -96,7 +97,7 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
     )
     if behaviours.think[row] > 0 and connections.sent[connection] > 0:
         sent = max(sent, connections.last_received[connection] + behaviours.think[row])
-    if behaviours.kind[row] >= STRICT and connections.pending[connection] > 0:
+    if behaviours.kind[row] >= MUTATION and connections.pending[connection] > 0:
         give_up(traffic, connection, sent)
     polls = behaviours.kind[row] == FETCH
     given = connections.given_end[connection] > 0
@@ -119,7 +120,7 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
             connections.due[connection] = DONE
             return
         sent = max(sent, arrived)
-    if behaviours.kind[row] >= STRICT and connections.pending[connection] == 0:
+    if behaviours.kind[row] >= MUTATION and connections.pending[connection] == 0:
         connections.began[connection] = sent
     # The broker reads the next request of a connection when the response to the last is sent and the mute is over.
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
@@ -197,9 +198,9 @@ def end_given(traffic: Traffic, connection: int) -> None:
     kind = traffic.behaviours.kind[connections.behaviour[connection]]
     waiting = connections.pending[connection] if kind == FETCH else 0
     if connections.arrived[connection] != DONE:
-        waiting += 1 if kind == OTHER else connections.given_size[connection]
+        waiting += 1 if kind == REQUEST else connections.given_size[connection]
     while take(traffic, connection) != DONE:
-        waiting += 1 if kind == OTHER else connections.given_size[connection]
+        waiting += 1 if kind == REQUEST else connections.given_size[connection]
     connections.waiting_units[connection] = waiting
 
 
@@ -218,16 +219,16 @@ def end_traffic(traffic: Traffic) -> None:
             continue
         if kind == FETCH:
             connections.waiting_units[connection] = connections.pending[connection]
-        elif kind >= STRICT and connections.pending[connection] > 0:
+        elif kind >= MUTATION and connections.pending[connection] > 0:
             connections.waiting_units[connection] = connections.pending[connection] * size
         elif behaviours.saturating[row] == 0 and connections.arrived[connection] != DONE:
-            connections.waiting_units[connection] = 1 if kind == OTHER else size
-            if kind >= STRICT:
+            connections.waiting_units[connection] = 1 if kind == REQUEST else size
+            if kind >= MUTATION:
                 connections.waiting_units[connection] *= behaviours.topics[row]
         if behaviours.saturating[row] != 0:
             continue
-        units = 1 if kind == OTHER else size
-        if kind >= STRICT:
+        units = 1 if kind == REQUEST else size
+        if kind >= MUTATION:
             units = size * behaviours.topics[row]
         if kind == FETCH and connections.arrived[connection] != DONE:
             connections.waiting_units[connection] += units

@@ -1,0 +1,43 @@
+"""The documentation: it builds without a warning, and the README stays short."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import examples
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_documentation_builds(tmp_path: Path) -> None:
+    """Every page is in the navigation, and every link leads somewhere."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "not included in the" not in done.stderr, done.stderr
+    assert (tmp_path / "how-to" / "audit.html").is_file()
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 180
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", readme)
+    assert len(links) > 20
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_every_block_of_commands_runs_or_says_why_not() -> None:
+    """`tests/test_examples.py` runs the others; a reason is a sentence and not a word."""
+    excluded = [block for block in examples.blocks() if block.not_run is not None]
+    assert excluded
+    assert all(len((block.not_run or "").split()) >= 4 for block in excluded)
+    # A fence without a language would be neither.
+    bare = [page for page in examples.pages() if re.search(r"(?:\A|\n\n) *```\n(?! *\n)", page.read_text("utf-8"))]
+    assert bare == []
