@@ -93,34 +93,39 @@ def producer(requests: Requests) -> Seen:
         saves = min(BATCH_HEADER + REQUEST_HEADER, max(int(sizes.min()) - 1, 0))
     queue = Guess(PACED, times, sizes, _never(times), "requests come at their times", merge, saves)
     free = gaps[~muted]
+    early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
+    waiting = [early] if (early.times != times).any() else []
     if len(times) < _ENOUGH:
-        return Seen([queue], held_back, drained)
+        return Seen([queue, *waiting], held_back, drained)
     thinks = _thinks(gaps, waited, free)
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, "requests come a steady time after the answer before")
+    # The slowest answers may be those of a busy broker: a client that thinks least wants most.
+    quickest = int(np.quantile(free, 0.1)) if len(free) else 0
+    eager = waits._replace(thinks=np.minimum(thinks, quickest))
     guesses = [queue]
     if held_back:
-        early = _early(times, waited)
         typical = float(np.median(free)) if len(free) else 0.0
         overtakes = bool((gaps[muted] < 0.5 * typical).mean() > 0.02) if muted.any() else False
         slack = gaps - throttle[:-1]
         runs = times[-1] - times[0] >= _LONG_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
         if runs and typical <= _LATE_MS:
             kind = SATURATING
-            guesses = [waits._replace(kind=kind, why="requests come back to back from the start"), queue]
+            now = np.minimum(thinks, 0)
+            guesses = [waits._replace(kind=kind, thinks=now, why="requests come back to back from the start"), queue]
         elif len(free) >= _ENOUGH and not overtakes and _is_even(free) and _wanders(times, ~muted) >= 2:
-            guesses = [waits, queue]
+            guesses = [waits, queue, eager]
         elif len(free) >= _ENOUGH and not overtakes and _is_even(free):
             guesses = [queue, waits]
         else:
             guesses = [queue._replace(why="requests come back to back after a mute")]
-        if guesses[0].kind == PACED and (early != times).any():
-            guesses.append(queue._replace(times=early, why="requests may have waited since their client was muted"))
+        guesses += waiting
     elif _is_even(free):
         wanders = _wanders(times, ~muted)
         if float(np.median(free)) <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
-            guesses = [waits._replace(kind=SATURATING, why="requests come back to back"), queue]
+            now = np.minimum(thinks, 0)
+            guesses = [waits._replace(kind=SATURATING, thinks=now, why="requests come back to back"), queue]
         elif wanders >= 2:
-            guesses = [waits, queue]
+            guesses = [waits, queue, eager]
         elif wanders >= 1.5:
             guesses = [queue, waits]
         else:
@@ -160,7 +165,9 @@ def consumer(requests: Requests) -> Seen:
     if held_back:
         spread_times, spread_sizes = _spread(requests, got)
         spread = late._replace(times=spread_times, sizes=spread_sizes, thinks=_never(spread_times))
-        guesses = [spread._replace(why="data comes evenly between two responses"), late]
+        before = np.concatenate([times[:1], times[:-1]])
+        early = late._replace(times=before, why="data may have waited since the response before")
+        guesses = [early, spread._replace(why="data comes evenly between two responses"), late]
     if _FULL <= largest < PARTITION_BYTES and full.sum() >= 5 and full.mean() > 0.5:
         gaps = np.diff(times)
         busy = late._replace(

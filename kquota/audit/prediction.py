@@ -17,7 +17,7 @@ import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
-from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
@@ -35,6 +35,8 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
+PLAIN_ROWS: Final = 100_000
+"""Up to so many requests the plain kernel takes less time than loading the compiled one, of which it is the same."""
 _DISPATCH: Final = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
 _ROW: Final = np.dtype(
     [("time", "<i8"), ("size", "<i8"), ("connection", "<i8"), ("throttle", "<i4"), ("detail", "<i2")]
@@ -47,6 +49,8 @@ _SOCKET_MS: Final = 60_000
 """librdkafka's `socket.timeout.ms`: requests in its socket."""
 _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
+_RAISED: Final = 1.02
+"""A limit of so many times what was delivered under another one is a higher one."""
 _RESENT_BYTES: Final = 1_000_000
 """`message.max.bytes`: up to so much does librdkafka send again at once."""
 
@@ -76,6 +80,8 @@ class Recorder:
         self._firsts: dict[int, int] = {}
         self._lasts: dict[int, int] = {}
         self._sums: dict[int, int] = {}
+        self._simulated = 0
+        """How many requests were simulated."""
 
     def part(self, part: Part) -> None:
         """Keeps the rows of a part."""
@@ -126,7 +132,10 @@ class Recorder:
         clients = _clients(rows, fetches=judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE)
         if len(clients) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        return _simulated(clients, judged, recorded, settings, seconds)
+        self._simulated += count
+        using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
+        length = self._lasts[counter] - self._firsts[counter]
+        return _simulated(clients, judged, recorded, settings, length, using)
 
     def _read(self, counter: int) -> Any:
         pieces = []
@@ -150,6 +159,8 @@ class Recorder:
             wanted_per_s=rate,
             done_ms=Interval.exactly(self._lasts[counter] - self._firsts[counter]),
             left_units=nothing,
+            throttled_requests=nothing,
+            recorded_ms=self._lasts[counter] - self._firsts[counter],
             recorded_under=recorded,
         )
 
@@ -213,13 +224,20 @@ def _clients(rows: Any, *, fetches: bool) -> list[Seen]:
 
 
 def _simulated(
-    clients: Sequence[Seen], judged: Judged, recorded: RecordedUnder, settings: AuditSettings, seconds: float
+    clients: Sequence[Seen],
+    judged: Judged,
+    recorded: RecordedUnder,
+    settings: AuditSettings,
+    recorded_ms: int,
+    using: Kernel,
 ) -> Prediction:
     """Runs the clients once for each kind that fits, and bounds what they meet."""
+    seconds = max(recorded_ms, 1000) / 1000
+    fetches = judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE
     runs = []
     for number in range(max(len(client.guesses) for client in clients)):
         guesses = [client.guesses[min(number, len(client.guesses) - 1)] for client in clients]
-        runs.append(_run(guesses, judged, settings))
+        runs.append(_run(guesses, judged, settings, using))
     likely = runs[0]
     guesses = [client.guesses[0] for client in clients]
     wanted = sum(int(guess.sizes.sum()) for guess in guesses) / seconds
@@ -232,31 +250,56 @@ def _simulated(
         verdict = Verdict.UNDETERMINED
         reason = f"wanted at least {wanted:,.0f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
+    limit = judged.limits[-1][1] or 0.0
+    raised = open_ended and limit > _RAISED * wanted
     kind, times_out = _kind(guesses), _times_out(guesses, likely)
     low = 0.75 if times_out else 1.0
     prediction = Prediction(
         client_kind=kind,
         basis="; ".join(dict.fromkeys(guess.why for guess in guesses[:100])),
         verdict=verdict.value,
-        throttle_time_ms=_interval([met.throttle_ms for met in runs], low),
+        # A consumer may stop with its recording, or go on until it has all.
+        throttle_time_ms=_interval(
+            [met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if fetches else ()
+        ),
         throttle_time_max_ms=_interval([met.throttle_max_ms for met in runs]),
         muted_share=_interval([min(met.muted_ms / (seconds * 1000), 1.0) for met in runs]),
         delivered_per_s=_interval([met.delivered / seconds for met in runs]),
         wanted_per_s=Interval.at_least(wanted) if open_ended else Interval.exactly(wanted),
         done_ms=_done(runs),
         left_units=_interval([met.left for met in runs]),
+        throttled_requests=_interval([met.throttled for met in runs]),
+        recorded_ms=recorded_ms,
         times_out=times_out,
         reason=reason,
         recorded_under=recorded,
     )
     if times_out and prediction.throttle_time_max_ms.high is not None:
-        longest, limit = prediction.throttle_time_max_ms, judged.limits[-1][1] or 1.0
-        resent_ms = 1000 * min(_RESENT_BYTES, likely.left) / limit
+        longest = prediction.throttle_time_max_ms
+        resent_ms = 1000 * min(_RESENT_BYTES, likely.left) / max(limit, 1.0)
         high = max(longest.high or 0.0, (longest.estimate or 0.0) + resent_ms)
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if verdict is Verdict.UNDETERMINED:
         return _censored(prediction)
-    return prediction
+    return _open_ended(prediction) if raised else prediction
+
+
+def _open_ended(prediction: Prediction) -> Prediction:
+    """Of clients that are throttled and may want more than is known: nothing bounds what they meet."""
+
+    def unbounded(interval: Interval) -> Interval:
+        return replace(interval, high=None)
+
+    return replace(
+        prediction,
+        throttle_time_ms=unbounded(prediction.throttle_time_ms),
+        throttle_time_max_ms=unbounded(prediction.throttle_time_max_ms),
+        muted_share=replace(prediction.muted_share, high=1.0),
+        delivered_per_s=unbounded(prediction.delivered_per_s),
+        done_ms=unbounded(prediction.done_ms),
+        left_units=unbounded(prediction.left_units),
+        throttled_requests=unbounded(prediction.throttled_requests),
+    )
 
 
 def _censored(prediction: Prediction) -> Prediction:
@@ -274,10 +317,11 @@ def _censored(prediction: Prediction) -> Prediction:
         wanted_per_s=least(prediction.wanted_per_s),
         done_ms=UNKNOWN,
         left_units=Interval.at_least(0),
+        throttled_requests=Interval.at_least(0),
     )
 
 
-def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings) -> Met:
+def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, using: Kernel) -> Met:
     """One run of clients of these kinds."""
     api = FETCH_API if judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
@@ -310,7 +354,7 @@ def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings) -> M
         origin_ms=first,
         events=Events(times, sizes, np.zeros(len(times), np.int64), np.arange(len(times)), thinks),
     )
-    return run_recorded(workload, judged.limits, generation=settings.generation, using=kernel(Mode.AUTO))
+    return run_recorded(workload, judged.limits, generation=settings.generation, using=using)
 
 
 def _kind(guesses: Sequence[Guess]) -> str:
@@ -335,8 +379,9 @@ def _times_out(guesses: Sequence[Guess], met: Met) -> bool:
     return False
 
 
-def _interval(values: Sequence[float], low: float = 1.0) -> Interval:
-    return Interval(low * min(values), values[0], max(values))
+def _interval(values: Sequence[float], low: float = 1.0, others: Sequence[float] = ()) -> Interval:
+    """From the least to the most of several runs; the first is the most probable."""
+    return Interval(low * min(*values, *others, values[0]), values[0], max(values))
 
 
 def _done(runs: Sequence[Met]) -> Interval:

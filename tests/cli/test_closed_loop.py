@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from kquota.cli.text import duration
 from kquota.documents.encoding import schema
-from tests.audit.recorded import DATA, LOG
+from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as IN_FORCE
 from tests.cli.conftest import Kquota
 
@@ -66,8 +66,8 @@ def test_both_numbers_are_shown(kquota: Kquota, output: str) -> None:
     (finding,) = document["findings"]
     assert opened == duration(finding["throttle_time_ms"])
     assert closed == duration(document["closed_loop"]["throttle_time_ms"])
-    # 180 kB at 1 kB/s, less the minute of the recording and what the first windows let through; and the last wait.
-    assert 105_000 < finding["closed_loop"]["throttle_time_ms"] < 135_000
+    # 180 kB at 1 kB/s, less what the first windows let through: the queue is served without a pause.
+    assert 160_000 < finding["closed_loop"]["throttle_time_ms"] < 182_000
     assert "the last request comes later: `alice:app` by " in said
     assert ("closed loop" in done.out.splitlines()[1]) == (output == "table")
 
@@ -107,22 +107,3 @@ def test_without_connections(kquota: Kquota) -> None:
     finding = json.loads(kquota("audit", "none.csv", "--quotas", "low.json", "--closed-loop", "-o", "json").out)
     assert [each["closed_loop"] for each in finding["findings"]] == [None]
     assert finding["closed_loop"]["clients"] == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ("one.csv --engine spark", 2, "--closed-loop runs on this machine"),
-        ("one.csv --master local[1]", 2, "cannot go with --master"),
-        ("--table usage", 2, "cannot go with --table"),
-        ("--topic usage --bootstrap-server 127.0.0.1:1", 2, "cannot go with --topic"),
-        ("--prometheus http://127.0.0.1:1", 2, "cannot go with --prometheus"),
-        (str(DATA / "samples" / "kafka-jmx.csv"), 3, "there are samples, and --closed-loop needs each request"),
-    ],
-)
-def test_what_it_cannot_be_had_of(kquota: Kquota, arguments: str, code: int, says: str) -> None:
-    """One line, before anything is read."""
-    done = kquota("audit", *arguments.split(), "--quotas", "low.json", "--closed-loop")
-
-    assert (done.code, done.out) == (code, "")
-    assert says in done.err

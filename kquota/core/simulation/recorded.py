@@ -25,6 +25,8 @@ class Met:
     throttle_ms: int
     """The sum of their throttle times, until everything was delivered."""
     throttle_max_ms: int
+    early_ms: int
+    """The sum of those in the recorded time."""
     muted_ms: int
     """How long the busiest connection was muted in the recorded time."""
     delivered: int
@@ -59,7 +61,7 @@ def run_recorded(
     least = min((limit for _, limit in limits if limit is not None and limit > 0), default=1.0)
     horizon = end + min(60_000 + int(3000 * total / least), LONGEST_MS)
     stops = sorted({end, horizon, *(since for since, _ in limits if workload.origin_ms < since < horizon)})
-    delivered = left = muted_ms = 0
+    delivered = left = muted_ms = early_ms = 0
     sensors.bounds[0] = _limit_at(limits, workload.origin_ms)
     using.begin_traffic(traffic)
     for since, until in zip([workload.origin_ms, *stops], stops, strict=False):
@@ -67,7 +69,7 @@ def run_recorded(
         using.run_traffic(traffic, until)
         if until == end:
             delivered = sum(map(int, connections.delivered_units))
-            left = _left(workload, traffic)
+            left, early_ms = _left(workload, traffic), int(sensors.throttle_ms[0])
             muted_ms = max(
                 int(total_ms) - max(int(muted) - end, 0)
                 for total_ms, muted in zip(connections.throttle_ms, connections.muted, strict=True)
@@ -78,6 +80,7 @@ def run_recorded(
         int(sensors.throttled[0]),
         int(sensors.throttle_ms[0]),
         int(sensors.max_ms[0]),
+        early_ms,
         muted_ms,
         delivered,
         left,

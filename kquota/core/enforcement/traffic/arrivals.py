@@ -130,3 +130,7 @@ def collect(traffic: Traffic, connection: int, until: int) -> None:
         else:
             connections.pending[connection] += traffic.behaviours.size[connections.behaviour[connection]]
         connections.arrived[connection] = take(traffic, connection)
+        if connections.given_end[connection] > 0 and connections.arrived[connection] != DONE:
+            thinks = traffic.given.thinks[connections.given_next[connection] - 1] >= 0
+            if thinks:  # it asks for these when it has got and processed what is pending
+                connections.arrived[connection] = DONE - 1
