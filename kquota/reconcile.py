@@ -9,21 +9,22 @@ before each write, and its own writers on one host wait for each other.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from kquota.backends import QuotaBackend, WritesAlone, describe_entities
 from kquota.core.change.plan import Change, Plan, still_due
 from kquota.core.change.report import ApplyReport
-from kquota.core.quotas.alteration import AlterResult
+from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
 
 _BATCH = 1000
-"""Entities between two steps of the progress; the backends cut requests at the servers' own limits."""
+"""About so many entities lie between two steps; the backends cut requests at the servers' own limits."""
 _VISIBLE_S = 30.0
 
 Progress = Callable[[int, int], None]
@@ -82,12 +83,8 @@ def apply(
             # Nothing is left to take back: the journal knows by this entry that it is.
             entry = journal.begin(due, cluster=cluster, command=command, now=clock(), undoes=undoes)
             return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
-        forms: dict[Entity, str | None] = {}
-        for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
-            if result.error is not None:
-                raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
-            forms[result.entity] = result.form
-        due = replace(due, changes=tuple(replace(change, form=forms[change.entity]) for change in due.changes))
+        due, refused = _rehearsed(due, backend, undoes is not None)
+        unwritable |= refused
         if stop():
             return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
         entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)
@@ -145,6 +142,50 @@ def _writable(plan: Plan) -> tuple[Plan, dict[Entity, KquotaError]]:
     return replace(plan, changes=changes), unwritable
 
 
+def _rehearsed(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:
+    """The plan after a dry run, with the forms that the store has; and the entities that an undo has to leave out.
+
+    Raises the first error of the cluster, but for values that an undo cannot restore there while it can others.
+    """
+    forms: dict[Entity, str | None] = {}
+    refused: dict[Entity, KquotaError] = {}
+    for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
+        if undoing and isinstance(result.error, InputError):
+            refused[result.entity] = result.error
+        elif result.error is not None:
+            raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
+        forms[result.entity] = result.form
+    for change in due.changes:
+        if change.entity in refused and change.restores is not None:
+            said = f"{change.entity}: brokers do not take back what ZooKeeper held ({refused[change.entity].message})"
+            refused[change.entity] = InputError(f"{said}: undo it with --zookeeper")
+    if len(refused) == len(due.changes):
+        raise next(iter(refused.values()))
+    kept = (change for change in due.changes if change.entity not in refused)
+    return replace(due, changes=tuple(replace(change, form=forms[change.entity]) for change in kept)), refused
+
+
+_Each = TypeVar("_Each", Change, Alteration)
+
+
+def _batches(each: Sequence[_Each]) -> Iterator[list[_Each]]:
+    """Parts of about so many entities, a user never apart from its pairs.
+
+    In ZooKeeper the pairs are nodes below the user's, which can go only together with the last of them.
+    """
+    groups: dict[object, list[_Each]] = {}
+    for one in each:
+        groups.setdefault(one.entity if one.entity.user is None else one.entity.user, []).append(one)
+    batch: list[_Each] = []
+    for group in groups.values():
+        if batch and len(batch) + len(group) > _BATCH:
+            yield batch
+            batch = []
+        batch.extend(group)
+    if batch:
+        yield batch
+
+
 def _shown(backend: QuotaBackend, changes: Sequence[Change]) -> QuotaSnapshot:
     """What the cluster shows of the entities of the changes."""
     return describe_entities(backend, [change.entity for change in changes])
@@ -165,11 +206,11 @@ class _Run:
 
     def write(self, stop: Callable[[], bool], progress: Progress) -> None:
         """Alters batch by batch, until one fails or `stop` says so."""
-        for start in range(0, len(self.changes), _BATCH):
+        done = 0
+        for batch in _batches(self.changes):
             if stop():
                 self.stopped = True
                 return
-            batch = self.changes[start : start + _BATCH]
             try:
                 answers = self.backend.alter([change.alteration for change in batch])
             except KquotaError as error:
@@ -180,7 +221,8 @@ class _Run:
             self._heed(batch, errors)
             if self.failed:
                 return
-            progress(min(start + _BATCH, len(self.changes)), len(self.changes))
+            done += len(batch)
+            progress(done, len(self.changes))
 
     def _heed(self, batch: Sequence[Change], errors: Mapping[Entity, KquotaError]) -> None:
         """A conflict with a writer who wanted the same is none."""
@@ -246,8 +288,7 @@ class _Run:
             with contextlib.suppress(InputError):  # a stored value that kquota does not write, such as 0
                 back.append(replace(change.inverse.alteration, expect_revision=revision))
         outcome: dict[Entity, KquotaError | None] = {}
-        for start in range(0, len(back), _BATCH):
-            batch = back[start : start + _BATCH]
+        for batch in _batches(back):
             try:
                 outcome.update((result.entity, result.error) for result in self.backend.alter(batch))
             except KquotaError as error:

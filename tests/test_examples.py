@@ -350,7 +350,7 @@ def test_the_files_of_the_pages_are_read(tmp_path: Path) -> None:
     """Each by its kind."""
     readers: Mapping[str, Callable[[Path], object]] = {
         "kquota.quotas": lambda file: [
-            read_quota_file(file, name) for name in (None, "prod") if name is None or name in file.read_text()
+            read_quota_file(file, name) for name in (None, "prod") if name is None or f"{name}:" in file.read_text()
         ],
         "kquota.workload": read_workload,
     }

@@ -22,7 +22,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Uncertain
+from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
@@ -305,6 +305,40 @@ def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
     with pytest.raises(InputError, match="user=alice"):
         apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+
+
+def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: Path) -> None:
+    """A stored 0, journalled with its form; the error says how it comes back, and the rest is done."""
+
+    class Store(MemoryBackend):
+        by_brokers = False
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(alterations, validate_only=validate_only)
+            zeros = {each.entity for each in alterations if self.by_brokers and 0 in each.set.values()}
+            error = InvalidRequest("INVALID_REQUEST: Invalid value 0")
+            return tuple(
+                AlterResult(each.entity, {}, {}, error) if each.entity in zeros else replace(each, form="{}")
+                for each in results
+            )
+
+    backend = Store(QuotaSnapshot({ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}))
+    journal = Journal(tmp_path)
+    done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
+    assert done.entry is not None
+    back = journal.entry(done.entry).made.inverse
+    backend.by_brokers = True
+    report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+    assert report.outcome == "incomplete"
+    ((entity, error),) = report.failed
+    assert entity == ALICE
+    assert str(error).endswith("(INVALID_REQUEST: Invalid value 0): undo it with --zookeeper")
+    assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
+    with pytest.raises(InputError, match="undo it with --zookeeper"):
+        apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+    backend.by_brokers = False
+    assert apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry).outcome == "applied"
+    assert dict(backend.describe()) == {ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}
 
 
 def test_an_undo_of_what_is_back_already_is_in_the_journal(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import click
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import global_options, guarded, say, say_lines, with_global_options
-from kquota.errors import KquotaError, MissingDependency
+from kquota.errors import InputError, KquotaError, MissingDependency
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
 # import all of them.
@@ -146,6 +146,8 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         if debug:
             _traceback()
         _complain(error.message, _hint(error))
+        for other in error.others if isinstance(error, InputError) else ():
+            _complain(other, None)
         return exit_code_of(error)
     except (KeyboardInterrupt, click.Abort):
         say("kquota: interrupted")

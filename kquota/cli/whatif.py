@@ -35,6 +35,8 @@ class Replayed:
     before: str
     after: str
     usage: str
+    unread: bool = False
+    """Whether files of it were left out that cannot be read."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -69,8 +71,8 @@ def usage_text(result: AuditResult) -> str:
 
 def replay(
     usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, options: dict[str, Any]
-) -> tuple[Comparison, str]:
-    """What changes for the clients of the usage in those files, and which usage that is.
+) -> tuple[Comparison, AuditResult]:
+    """What changes for the clients of the usage in those files, and the replay under the quotas of `after`.
 
     `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
     """
@@ -107,7 +109,7 @@ def replay(
     if rejected:
         reasons = auditing.why(result.rejects)
         warn(f"{many(rejected, 'record')} of the usage cannot be read: {reasons}")
-    return compare(result, settings), usage_text(result)
+    return compare(result, settings), result
 
 
 def print_comparison(comparison: Comparison) -> None:

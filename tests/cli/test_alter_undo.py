@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from kquota import reconcile
+from kquota.backends import connect
+from kquota.changes import apply, plan, undo
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import validated
 
@@ -154,6 +159,21 @@ def test_undo_takes_away_a_user_and_its_pair(kquota: Kquota, chroot: str, znodes
     assert kquota("undo", "--yes", KQUOTA_ZOOKEEPER=chroot).code == 0
     left = tree(znodes)
     assert left.keys() - before.keys() <= {"/config", "/config/users"}
+
+
+def test_users_and_pairs_of_several_batches_leave_no_node(
+    chroot: str, znodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users come before pairs in a plan; the node of a user goes with the last pair below it."""
+    monkeypatch.setattr(reconcile, "_BATCH", 3)
+    znodes.create("/config/users/b/clients/old", b'{"version":1,"config":{"producer_byte_rate":"7"}}', makepath=True)
+    before = tree(znodes)
+    entities = [Entity(user=user, client_id=client) for client in (None, "x", "y") for user in "abcd"]
+    with connect(zookeeper=chroot) as backend:
+        made = plan(backend, {entity: {QuotaKey.PRODUCER_BYTE_RATE: 1024} for entity in entities})
+        assert apply(backend, made, yes=True, journal=tmp_path).outcome == "applied"
+        assert undo(backend, journal=tmp_path).outcome == "applied"
+    assert tree(znodes) == before
 
 
 def test_an_undo_that_finds_nothing_to_do_is_one(kquota: Kquota, chroot: str, znodes: Any) -> None:

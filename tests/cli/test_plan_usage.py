@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.cli import auditing, whatif
+from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
@@ -140,3 +141,16 @@ def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:
     assert "1 record of the usage cannot be read: 1 × time_ms is not a whole number" in done.err
     assert "newly throttled  alice" in done.out
     assert not (tmp_path / "kquota-quarantine.jsonl").exists()
+
+
+def test_a_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota, tmp_path: Path) -> None:
+    """`--fail-on` and `--exit-code` come first, as in an audit."""
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    arguments = (*ARGUMENTS, "--usage", "bad.parquet", "--quotas", "current.json")
+
+    done = kquota(*arguments)
+
+    assert done.code == ExitCode.PARTIAL
+    assert "bad.parquet: not a Parquet file" in done.err
+    assert kquota(*arguments, "--fail-on", "newly-throttled").code == ExitCode.DIFFERENT
+    assert kquota(*arguments, "--exit-code").code == ExitCode.DIFFERENT

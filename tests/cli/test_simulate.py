@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from kquota.cli.exit_codes import ExitCode
 from kquota.core.enforcement import (
     ClientQuotaManager,
     FetchSensor,
@@ -301,6 +302,19 @@ def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
     assert sum(expected.values()) > 0
 
 
+def test_a_recorded_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota, tmp_path: Path) -> None:
+    rows = "".join(f"{1_700_000_000_000 + 100 * number},b1,alice,app,produce,400000\n" for number in range(50))
+    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + rows)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    arguments = ("simulate", "--events", "usage.csv", "--events", "bad.parquet", "--quotas", "quotas.yaml")
+
+    done = kquota(*arguments)
+
+    assert done.code == ExitCode.PARTIAL
+    assert "bad.parquet: not a Parquet file" in done.err
+    assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
+
+
 def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     """The recorded log of a real broker: the totals of the broker's own throttle times within 1 %."""
     folder = Path(__file__).parents[1] / "data" / "request_log"
@@ -318,7 +332,7 @@ def test_a_request_log_is_replayed(kquota: Kquota) -> None:
 
 def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
     """Bins of 10 s at 0.9 of the limit: lumps are throttled, an even flow is not, and nobody knows."""
-    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,9000000" for number in range(30)]
+    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,40000000" for number in range(30)]
     (tmp_path / "usage.csv").write_text("\n".join(["time_ms,broker,user,client_id,api,bytes", *lines]) + "\n")
 
     done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")

@@ -137,7 +137,7 @@ def command(
     consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
         return ExitCode.DIFFERENT
-    return ExitCode.OK
+    return ExitCode.PARTIAL if review.unread else ExitCode.OK
 
 
 def _under(
@@ -147,11 +147,13 @@ def _under(
     if not usage or not (current or planned):
         return None
     from kquota.cli.text import code
-    from kquota.cli.whatif import Replayed, replay
+    from kquota.cli.whatif import Replayed, replay, usage_text
 
-    comparison, replayed = replay(usage, current, planned.applied_to(current), options)
+    comparison, result = replay(usage, current, planned.applied_to(current), options)
     file: Path | None = options["quotas"]
-    return comparison, Replayed("the live quotas" if file is None else code(file), "this plan", replayed)
+    before = "the live quotas" if file is None else code(file)
+    unread = bool(result.quality.unread_files)
+    return comparison, Replayed(before, "this plan", usage_text(result), unread)
 
 
 def save(planned: Plan, labels: Labels, out: Path) -> None:
@@ -173,6 +175,11 @@ class Review:
     usage: tuple[Comparison, Replayed] | None = None
     unnamed: int = 0
     """Entities of the cluster that the file does not name, and that no prune deletes."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether files of the recorded usage cannot be read."""
+        return self.usage is not None and self.usage[1].unread
 
     @property
     def answers(self) -> set[str]:

@@ -150,6 +150,7 @@ def command(
 
     workload: Workload
     spread: Workload | None = None
+    partial = False
     if workload_file is not None:
         from kquota.documents.workload import read_workload
 
@@ -158,7 +159,7 @@ def command(
         quotas = _quotas(file, options)
     else:
         quotas = session.load_quotas(options)
-        workload, spread = _recorded(event_files, quota_window_size_seconds or 1, quotas)
+        workload, spread, partial = _recorded(event_files, quota_window_size_seconds or 1, quotas)
         workload = replace(workload, brokers=configured(workload.brokers, None))
     generation = Generation.for_version(version)
     quotas = session.enforced_by_brokers(options, settings)(quotas)
@@ -185,7 +186,9 @@ def command(
 
     print_result(result, workload, generation, output, top=top, charts=charts)
     throttled = any(client.throttled for client in result.clients)
-    return ExitCode.DIFFERENT if fail_on == "throttled" and throttled else ExitCode.OK
+    if fail_on == "throttled" and throttled:
+        return ExitCode.DIFFERENT
+    return ExitCode.PARTIAL if partial else ExitCode.OK
 
 
 def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
@@ -253,8 +256,10 @@ def _vectors(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
 
 
-def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) -> tuple[Workload, Workload | None]:
-    """The recorded workload, and for a coarse export the same spread over its bins."""
+def _recorded(
+    paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot
+) -> tuple[Workload, Workload | None, bool]:
+    """The recorded workload, for a coarse export the same spread over its bins, and whether files cannot be read."""
     try:
         from kquota.audit.events import read_events, spread_events
         from kquota.audit.sources import ReadSettings
@@ -275,10 +280,11 @@ def _recorded(paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot) 
             "the usage lacks thread time (a request log that of network threads): what comes of a "
             "request_percentage is a lower bound"
         )
+    partial = bool(recording.unread_files)
     if recording.grid_ms < 1000 * window_seconds:
-        return recording.workload, None
+        return recording.workload, None, partial
     warn(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
-    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds)
+    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds), partial
 
 
 @contextlib.contextmanager
