@@ -12,7 +12,7 @@ from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
 
-LONGEST_MS: Final = 30 * 86_400_000
+LONGEST_MS: Final = 86_400_000
 """What is not delivered by then counts as never delivered."""
 
 
