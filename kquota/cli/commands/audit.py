@@ -71,13 +71,14 @@ _CALLED = "kquota.audit.called"
 def command(
     out: Path | None,
     report: Path | None,
-    quarantine: Path,
+    asked: usage.Asked,
+    against: str | None,
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
     top: int,
     show_all: bool,
     closed_loop: bool,
     output: str,
-    **options: Any,
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
@@ -116,18 +117,18 @@ def command(
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    if options["against"] is None and "newly-throttled" in fail_on:
+    if against is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(options, top, reported=report is not None)
-    with auditing.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
+    settings = _settings(asked, against, recorded_under, top, reported=report is not None)
+    with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
         result = run(settings)
     if closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
-    auditing.keep_rejects(result, quarantine)
+    auditing.keep_rejects(result, asked.quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -137,11 +138,11 @@ def command(
     if out is not None:
         result.write(out)
     if report is not None:
-        _write_report(report, result, settings, comparison, quarantine)
+        _write_report(report, result, settings, comparison, asked.quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
-        _print_comparison(comparison, result, output, options)
+        _print_comparison(comparison, result, output, asked.quotas.file, against)
     if set(fail_on) & _answers(result, comparison):
         return ExitCode.DIFFERENT
     return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
@@ -179,10 +180,12 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSettings:
+def _settings(
+    asked: usage.Asked, against: str | None, recorded_under: str | None, top: int, *, reported: bool
+) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    settings = usage.settings_of(options)
+    settings = asked.settings(against, recorded_under)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
@@ -216,7 +219,9 @@ def _write_report(
     wrote(path)
 
 
-def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+def _print_comparison(
+    comparison: Comparison, result: AuditResult, output: str, file: Path | None, against: str | None
+) -> None:
     """Prints what changes."""
     from kquota.cli import whatif
     from kquota.cli.text import code
@@ -225,12 +230,13 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_csv(comparison)
         _note_quotas(result, counts=False)
     elif output == "markdown":
-        file, against = options["quotas"], options["against"]
         live = "the live quotas"
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(result)
+                live if against in (None, "live") else code(against),
+                code(file) if file else live,
+                whatif.usage_text(result),
             ),
         )
         _print_closed_loop(result)
