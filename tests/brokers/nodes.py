@@ -106,7 +106,7 @@ class Nodes(Processes):
                 shutil.copy(folder / _CHECKPOINT, draft)
                 draft.replace(template)
             return
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(template, folder / _CHECKPOINT)
         ids = {"node.id": settings["node.id"], "directory.id": new_cluster_id(), "cluster.id": cluster_id}
         (folder / _META).write_text("version=1\n" + "".join(f"{name}={value}\n" for name, value in ids.items()))
