@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.printable import safe as safe  # noqa: PLC0414
 from kquota.cli.streams import coloured, console
 from kquota.core.duration import duration as _duration
 from kquota.core.quotas.entity import Entity, EntityType, Name
@@ -31,16 +32,6 @@ class Column:
     number: bool = False
     style: str = ""
     whole: bool = False
-
-
-def safe(text: object) -> str:
-    """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def entity_text(entity: Entity) -> str:
