@@ -72,6 +72,8 @@ SCHEMA = pa.schema(
         pa.field("logged_throttle_time_ms", pa.int64()),
         pa.field("logged_throttle_time_max_ms", pa.int64()),
         pa.field("estimated_events", pa.int64(), nullable=False),
+        pa.field("rebuilt_events", pa.int64(), nullable=False),
+        pa.field("rebuilt_share", pa.float64()),
         pa.field("client_count", pa.int64(), nullable=False),
         pa.field("clients", pa.list_(_CLIENT), nullable=False),
     ]
@@ -83,10 +85,12 @@ quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate`
 per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
 `peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
 the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
-broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
-estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
-partitions, or connections; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the
-counter is undetermined.
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches, whose size the
+export does not hold. `rebuilt_events` counts those of them whose size follows from the data that was produced; the
+others have the size of their retry. `rebuilt_share` of the delivered fetches of the same clients and partitions come
+out to the byte by the same rules (null without `rebuilt_events`). `clients` are the busiest of the `client_count` that
+share the counter; `value` is bytes, ns of thread time, partitions, or connections; their `throttled_events` and
+`throttle_time_ms` are null unless asked for, and where the counter is undetermined.
 
 Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,

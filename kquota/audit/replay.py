@@ -21,7 +21,8 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, Basis
-from kquota.audit.retries import RETRY_MS, Retries
+from kquota.audit.prediction import Judged, Recorder
+from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
@@ -113,7 +114,7 @@ class _Later:
                 yield Segment.loads(file.read(length))
 
 
-_COUNTS = ("events", "unsized", "hits", "logged", "longest")
+_COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
 _FLAGS = ("incomplete", "follows", "told")
 
 
@@ -127,11 +128,14 @@ class Collector(Protocol):
 class Replay:
     """The replay of the counters of one bucket."""
 
-    def __init__(self, settings: AuditSettings, collectors: Sequence[Collector] = ()) -> None:
+    def __init__(
+        self, settings: AuditSettings, collectors: Sequence[Collector] = (), recorder: Recorder | None = None
+    ) -> None:
         self.settings = settings
         self.refs: list[CounterRef | None] = []
         """Who the counters are, by number; known for all of them at the end."""
         self._collectors = collectors
+        self._recorder = recorder
         self._engine = kernel(Mode.AUTO)
         self._index: dict[int, int] = {}
         self._governing: dict[int, dict[int, Governing]] = {}
@@ -148,7 +152,9 @@ class Replay:
         """Of each counter, how many of the changes were before its throttled events, where quotas change."""
         self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         """The counters that each quota governed, under each of the variants; known at the end."""
-        self._retries = Retries()
+        self._sizes, self._retries = KnownSizes(), Retries()
+        self._shares: dict[int, int] = {}
+        """Of counters with rebuilt sizes, the least share of delivered fetches that came out, in ppm."""
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
         self._state: Any = None
@@ -175,6 +181,10 @@ class Replay:
                 totals[name][:held] = old[:held]
         self._state, self._summaries, self._totals = state, summaries, totals
         self._room = counters
+
+    def know(self, segment: Segment) -> None:
+        """Takes the sizes of throttled fetches, whose events are still to come, as events with `detail` their share."""
+        self._sizes.add(self._numbers(segment), segment)
 
     def add(self, segment: Segment) -> None:
         """Takes the next segment; none may begin before one that was taken earlier."""
@@ -284,6 +294,8 @@ class Replay:
             if unsized:
                 # What a throttled fetch tried to read is told by its retry, which may be later than `before`.
                 retaken = part.values == UNKNOWN
+                rebuilt, shares = self._sizes.fill_in(part, retaken)
+                self._count_rebuilt(part, rebuilt, shares, before)
                 self._retries.fill_in(part)
                 if before is not None:
                     retaken = retaken[part.times < before]
@@ -292,6 +304,15 @@ class Replay:
             self._run(part, retaken)
         self._held = late
         self._held_rows = sum(map(len, late))
+
+    def _count_rebuilt(self, part: Part, rows: Int64s, shares: Int64s, before: int | None) -> None:
+        """Counts the rows with sizes from the data, those before that time; the others come again."""
+        now = np.full(len(rows), True) if before is None else part.times[rows] < before
+        numbers = part.counters[part.owners(rows[now])]
+        np.add.at(self._totals["rebuilt"], numbers, 1)
+        for number in np.unique(numbers).tolist():
+            least = int(shares[now][numbers == number].min())
+            self._shares[number] = min(least, self._shares.get(number, least))
 
     def _gather(self, segments: Sequence[Segment]) -> Part:
         numbers = [self._numbers(segment) for segment in segments]
@@ -337,6 +358,8 @@ class Replay:
     def _run(self, part: Part, retaken: Any) -> None:
         """Replays a part; the events `retaken` (a mask) are fetches of which the broker sent nothing."""
         engine, totals = self._engine, self._totals
+        if self._recorder is not None:
+            self._recorder.part(part)
         column: Any = engine.column
         follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
@@ -428,6 +451,8 @@ class Replay:
                 whole(summaries["last_ms"], happened),
                 *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
                 pa.array(totals["unsized"]),
+                pa.array(totals["rebuilt"]),
+                pa.array([_share(self._shares.get(number)) for number in range(count)], pa.float64()),
                 pa.array(client_counts),
                 pa.array(clients, SCHEMA.field("clients").type),
             ],
@@ -435,6 +460,35 @@ class Replay:
         )
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def judged(self) -> dict[int, Judged]:
+        """What the replay found of each counter, for its prediction; once it is finished."""
+        count = len(self.refs)
+        known, throttled = ~self._totals["incomplete"], np.asarray(self._summaries.throttled)
+        found = {}
+        members: dict[int, list[tuple[str, str]]] = {}
+        if self.settings.recorded_under is not None:
+            for counter, member, *_ in _added_up(self._members).tolist():
+                members.setdefault(counter, []).append(self._names[member])
+        for number, ref in enumerate(self.refs[:count]):
+            assert ref is not None
+            verdict = Verdict.UNDETERMINED
+            if known[number]:
+                verdict = Verdict.THROTTLED if throttled[number] > 0 else Verdict.NOT_THROTTLED
+            changes = self.settings.variants[ref.variant].changes_ms
+            limits = [
+                (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
+                for period, governing in sorted(self._governing[number].items())
+            ]
+            found[number] = Judged(
+                ref,
+                verdict,
+                None if known[number] else _INCOMPLETE,
+                limits,
+                bool(self._totals["hits"][number] > 0),
+                members.get(number, ()),
+            )
+        return found
 
     def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
@@ -470,6 +524,10 @@ class Replay:
         for mine in clients:
             mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
         return [mine[: self.settings.top_clients] for mine in clients], client_count
+
+
+def _share(ppm: int | None) -> float | None:
+    return None if ppm is None else ppm / 1e6
 
 
 def find(segments: Iterable[Segment], settings: AuditSettings) -> list[pa.Table]:

@@ -95,6 +95,7 @@ def _finding(
         "first_throttled_ms": row["first_throttled_ms"],
         "last_throttled_ms": row["last_throttled_ms"],
         "estimated_events": row["estimated_events"],
+        "sizes_from": _sizes_from(row),
         "logged": None
         if logged is None
         else {
@@ -122,6 +123,17 @@ def _finding(
             }
             for client in row["clients"]
         ],
+    }
+
+
+def _sizes_from(row: Mapping[str, Any]) -> Document | None:
+    """Where the sizes of throttled fetches come from; None where there were none."""
+    if not row["estimated_events"]:
+        return None
+    return {
+        "batches": row["rebuilt_events"],
+        "retry": row["estimated_events"] - row["rebuilt_events"],
+        "reproduced_share": row["rebuilt_share"],
     }
 
 

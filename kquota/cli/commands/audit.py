@@ -56,8 +56,8 @@ _CALLED = "kquota.audit.called"
 @click.option(
     "--closed-loop",
     is_flag=True,
-    help="Also replay with every connection waiting out its throttle before its next request: files with connections,"
-    " on this machine.",
+    help="Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
+    " requests at the same times.",
 )
 @click.option(
     "--fail-on",
@@ -71,13 +71,14 @@ _CALLED = "kquota.audit.called"
 def command(
     out: Path | None,
     report: Path | None,
-    quarantine: Path,
+    asked: usage.Asked,
+    against: str | None,
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
     top: int,
     show_all: bool,
     closed_loop: bool,
     output: str,
-    **options: Any,
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
@@ -97,8 +98,9 @@ def command(
 
     A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
 
-    With --closed-loop the same requests are also replayed as clients would send them: each connection waits out its
-    throttle, so that what comes after it comes later.
+    What clients will meet is predicted: the recorded clients are run through the simulator, as producers that queue, as
+    clients that wait for their answers, and as consumers that fetch what has come meanwhile. With --closed-loop the
+    most probable of it stands beside what the same requests at the same times would meet.
 
     \b
     Examples:
@@ -115,20 +117,18 @@ def command(
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    if options["against"] is None and "newly-throttled" in fail_on:
+    if against is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
-    if closed_loop:
-        _check_closed_loop(options)
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(options, top, reported=report is not None)
-    with auditing.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
-        # First, as it says at once when there is too much for it.
-        closed = _closed_loop(options, settings) if closed_loop else ()
-        result = replace(run(settings), closed_loop=closed)
-    auditing.keep_rejects(result, quarantine)
+    settings = _settings(asked, against, recorded_under, top, reported=report is not None)
+    with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
+        result = run(settings)
+    if closed_loop:
+        result = replace(result, closed_loop=_closed_loops(result))
+    auditing.keep_rejects(result, asked.quarantine)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -138,30 +138,31 @@ def command(
     if out is not None:
         result.write(out)
     if report is not None:
-        _write_report(report, result, settings, comparison, quarantine)
+        _write_report(report, result, settings, comparison, asked.quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
-        _print_comparison(comparison, result, output, options)
+        _print_comparison(comparison, result, output, asked.quotas.file, against)
     if set(fail_on) & _answers(result, comparison):
         return ExitCode.DIFFERENT
     return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
 
 
-def _check_closed_loop(options: dict[str, Any]) -> None:
-    """Says what the closed loop cannot be replayed of; sets the engine that it needs. Raises click.UsageError."""
-    for name in ("table", "topic", "prometheus", "master"):
-        if options[name] is not None:
-            raise click.UsageError(f"--closed-loop reads files, on this machine: it cannot go with --{name}")
-    if options["engine"] == "spark":
-        raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
-    options["engine"] = "local"
+def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
+    """The closed loop under the quotas and, where these are compared with others, under those."""
+    from kquota.core.findings.closed_loop import closed_loop
 
-
-def _closed_loop(options: dict[str, Any], settings: AuditSettings) -> tuple[ClosedLoop, ...]:
-    from kquota.audit.closed_loop import replay_files
-
-    return replay_files(options["paths"], options["source"], settings)
+    loops = []
+    for table, predictions in ((result.findings, result.predictions), (result.before, result.predictions_before)):
+        if table is None:
+            continue
+        alone = {
+            (row["broker"], row["key"], row["sensor"]): (row["clients"][0]["user"], row["clients"][0]["client_id"])
+            for row in table.to_pylist()
+            if row["client_count"] == 1 and row["clients"]
+        }
+        loops.append(closed_loop(predictions, alone))
+    return tuple(loops)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -179,10 +180,12 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSettings:
+def _settings(
+    asked: usage.Asked, against: str | None, recorded_under: str | None, top: int, *, reported: bool
+) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    settings = usage.settings_of(options)
+    settings = asked.settings(against, recorded_under)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
@@ -216,7 +219,9 @@ def _write_report(
     wrote(path)
 
 
-def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+def _print_comparison(
+    comparison: Comparison, result: AuditResult, output: str, file: Path | None, against: str | None
+) -> None:
     """Prints what changes."""
     from kquota.cli import whatif
     from kquota.cli.text import code
@@ -225,12 +230,13 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_csv(comparison)
         _note_quotas(result, counts=False)
     elif output == "markdown":
-        file, against = options["quotas"], options["against"]
         live = "the live quotas"
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(result)
+                live if against in (None, "live") else code(against),
+                code(file) if file else live,
+                whatif.usage_text(result),
             ),
         )
         _print_closed_loop(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
 
 if TYPE_CHECKING:
+    from kquota.brokers import BrokerFacts
     from kquota.cli.whatif import Replayed
     from kquota.core.change.lint import Finding
     from kquota.core.change.plan import Objection, Plan
@@ -72,10 +73,8 @@ _PLAN = Words(
     help="Exit with 1 when a client of --usage would be newly throttled, or when that cannot be told of a client or a"
     " quota that changes. May be given several times.",
 )
-@params.kafka_version_option
-@params.server_properties_option
-@params.quotas_option
-@params.cluster_options
+@params.broker_options
+@params.quotas_options
 @params.output_option("table", "json", "markdown")
 def command(
     file: Path,
@@ -86,8 +85,9 @@ def command(
     brokers: int | None,
     usage: tuple[str, ...],
     fail_on: tuple[str, ...],
+    facts: BrokerFacts,
+    source: session.QuotaSource,
     output: str,
-    **options: Any,
 ) -> int:
     """Show what would change so that the cluster has the quotas of FILE.
 
@@ -117,7 +117,7 @@ def command(
     from kquota.core.quotas.selector import selected
 
     quota_file = session.load_quota_file(file, cluster)
-    current, alive, where = session.load_quotas_and_brokers(options)
+    current, alive, where = session.load_quotas_and_brokers(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     planned = replace(planned, cluster=where)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
@@ -132,7 +132,8 @@ def command(
     if not prune:
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
-    review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options), unnamed)
+    under = _under(usage, planned, current, source.file, facts)
+    review = Review(brokers or alive, concerning(findings, named), under, unnamed)
     print_plan(planned, quota_file.labels, output, review)
     consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
@@ -141,7 +142,7 @@ def command(
 
 
 def _under(
-    usage: Sequence[str], planned: Plan, current: QuotaSnapshot, options: dict[str, Any]
+    usage: Sequence[str], planned: Plan, current: QuotaSnapshot, file: Path | None, facts: BrokerFacts
 ) -> tuple[Comparison, Replayed] | None:
     """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
     if not usage or not (current or planned):
@@ -149,8 +150,7 @@ def _under(
     from kquota.cli.text import code
     from kquota.cli.whatif import Replayed, replay, usage_text
 
-    comparison, result = replay(usage, current, planned.applied_to(current), options)
-    file: Path | None = options["quotas"]
+    comparison, result = replay(usage, current, planned.applied_to(current), facts)
     before = "the live quotas" if file is None else code(file)
     unread = bool(result.quality.unread_files)
     return comparison, Replayed(before, "this plan", usage_text(result), unread)
