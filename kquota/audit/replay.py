@@ -21,6 +21,7 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, Basis
+from kquota.audit.prediction import Judged, Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
@@ -128,11 +129,14 @@ class Collector(Protocol):
 class Replay:
     """The replay of the counters of one bucket."""
 
-    def __init__(self, settings: AuditSettings, collectors: Sequence[Collector] = ()) -> None:
+    def __init__(
+        self, settings: AuditSettings, collectors: Sequence[Collector] = (), recorder: Recorder | None = None
+    ) -> None:
         self.settings = settings
         self.refs: list[CounterRef | None] = []
         """Who the counters are, by number; known for all of them at the end."""
         self._collectors = collectors
+        self._recorder = recorder
         self._engine = kernel(Mode.AUTO)
         self._rate = self._engine.new_rate(settings.windows, settings.generation)
         self._bucket = self._engine.new_token_bucket(settings.controller_windows)
@@ -359,6 +363,8 @@ class Replay:
     def _run(self, part: Part, retaken: Any) -> None:
         """Replays a part; the events `retaken` (a mask) are fetches of which the broker sent nothing."""
         engine, totals = self._engine, self._totals
+        if self._recorder is not None:
+            self._recorder.part(part)
         column: Any = engine.column
         follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
@@ -465,6 +471,35 @@ class Replay:
         )
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def judged(self) -> dict[int, Judged]:
+        """What the replay found of each counter, for its prediction; once it is finished."""
+        count = len(self.refs)
+        known, throttled = ~self._totals["incomplete"], np.asarray(self._summaries.throttled)
+        found = {}
+        members: dict[int, list[tuple[str, str]]] = {}
+        if self.settings.recorded_under is not None:
+            for counter, member, *_ in _added_up(self._members).tolist():
+                members.setdefault(counter, []).append(self._names[member])
+        for number, ref in enumerate(self.refs[:count]):
+            assert ref is not None
+            verdict = Verdict.UNDETERMINED
+            if known[number]:
+                verdict = Verdict.THROTTLED if throttled[number] > 0 else Verdict.NOT_THROTTLED
+            changes = self.settings.variants[ref.variant].changes_ms
+            limits = [
+                (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
+                for period, governing in sorted(self._governing[number].items())
+            ]
+            found[number] = Judged(
+                ref,
+                verdict,
+                None if known[number] else _INCOMPLETE,
+                limits,
+                bool(self._totals["hits"][number] > 0),
+                members.get(number, ()),
+            )
+        return found
 
     def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from kquota.core.enforcement import Generation, Kernel, Kind
@@ -138,6 +139,8 @@ class Rows:
             timeout=column(lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms),
             honours=column(lambda client: client.honours),
             start=column(lambda client: workload.origin_ms + client.start_ms),
+            merge=column(lambda client: client.merge),
+            merge_saves=column(lambda client: client.merge_saves),
             stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
             plan_end=ends,
             seg_from=[segment.start for segment in segments],
@@ -212,15 +215,20 @@ class Rows:
 
     def _given(self, members: Sequence[Member]) -> Given:
         events = self._workload.events
-        columns: list[list[int]] = [[], [], [], []]
-        for member in members:
-            if events is not None and member.client.given is not None:
-                rows = slice(*member.client.given)
-                for column, source in zip(
-                    columns, (events.times, events.sizes, events.nanos, events.order), strict=True
-                ):
-                    column.extend(source[rows])
-        return Given(*(self._using.column(column, "int64") for column in columns))
+        ranges = [member.client.given for member in members if member.client.given is not None]
+        if events is None or not ranges:
+            return Given(*(self._using.column([], "int64") for _ in Given._fields))
+        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks]
+        if all(one[1] == other[0] for one, other in pairwise(ranges)):
+            rows = slice(ranges[0][0], ranges[-1][1])
+            columns = [None if source is None else source[rows] for source in sources]
+        else:
+            columns = [
+                None if source is None else [value for each in ranges for value in source[slice(*each)]]
+                for source in sources
+            ]
+        never = [-1] * sum(end - start for start, end in ranges)
+        return Given(*(self._using.column(never if column is None else column, "int64") for column in columns))
 
 
 def _kind(client: Client) -> Kind:

@@ -88,8 +88,9 @@ def request_size(traffic: Traffic, connection: int, now: int) -> int:
     """The bytes of the request, or of the response to a fetch, that is charged at `now`."""
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
-    if connections.given_end[connection] > 0:
-        return traffic.given.sizes[connections.given_next[connection] - 1]
+    fetches = behaviours.kind[row] == FETCH and behaviours.closed[row] != 0
+    if connections.given_end[connection] > 0 and not fetches:
+        return connections.given_size[connection]
     size = behaviours.size[row]
     if behaviours.kind[row] != FETCH or behaviours.closed[row] == 0:
         return size

@@ -108,6 +108,10 @@ class Behaviours(NamedTuple):
     """1 for a client that waits for the throttle time of a response by itself."""
     start: Ints
     stop: Ints
+    merge: Ints
+    """Up to how many bytes of recorded requests that wait go out as one; 0 for a client that keeps its requests."""
+    merge_saves: Ints
+    """The bytes that each of them has less then: its header, and the header of its batch."""
     plan_end: Ints
     """After the last segment of the plan; the connections know the first."""
     seg_from: Floats
@@ -142,6 +146,10 @@ class Connections(NamedTuple):
     """When a request that changes topics was sent for the first time."""
     pending: Ints
     """Bytes that a consumer has yet to fetch, or topics that were rejected."""
+    given_size: Ints
+    """Bytes of the recorded request that is under way; for consumers, of the next batch."""
+    waited: Ints
+    """The longest time from the arrival of a recorded request to its charge."""
     due: Ints
     tie: Ints
     """Who goes first at the same ms."""
@@ -187,6 +195,9 @@ class Given(NamedTuple):
     sizes: Ints
     nanos: Ints
     order: Ints
+    thinks: Ints
+    """In the closed loop: how long after the last answer a client sends that waits for it (the time does not count
+    then); less than 0 for a request that arrives at its time, whatever the answers."""
 
 
 class Traffic(NamedTuple):
