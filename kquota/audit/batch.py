@@ -138,6 +138,8 @@ class Reject:
 JAVA = 1
 """The library of a producer: Apache Kafka's Java client, which joins waiting records."""
 OTHER_LIBRARY = 2
+UNANSWERED = 128
+"""Added to what stands for the sender of a produce request with acks=0."""
 
 NO_CONNECTION = 0
 """The id of the connection of an event that has none."""

@@ -51,6 +51,8 @@ class Requests(NamedTuple):
     """`batch.JAVA`, `batch.OTHER_LIBRARY`, or 0 where that is not known."""
     partitions: int = 1
     """To how many it was seen to produce."""
+    answered: bool = True
+    """Whether there are answers that a client can wait for: with acks=0 there are none."""
 
 
 class Guess(NamedTuple):
@@ -132,6 +134,8 @@ def producer(requests: Requests) -> Seen:
             guesses = [queue._replace(why="requests keep a schedule")]
     elif float(np.quantile(free, 0.05)) > 0.1 * float(np.median(free)):
         guesses = [queue, waits]
+    if not requests.answered:
+        guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS] or [queue]
     return Seen(guesses, held_back, drained)
 
 
@@ -168,14 +172,19 @@ def consumer(requests: Requests) -> Seen:
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
         guesses = [early, spread._replace(why="data comes evenly between two responses"), late]
-    if _FULL <= largest < PARTITION_BYTES and full.sum() >= 5 and full.mean() > 0.5:
-        gaps = np.diff(times)
+    # A client processes what it got until its next request, also where that one is throttled and gets nothing.
+    rows = np.flatnonzero(got)[:-1]
+    gaps = requests.times[rows + 1] - requests.times[rows]
+    # One that is muted for most of its time, and gets much whenever it is not, never waits for data.
+    muted = 2 * int(throttle.sum()) > int(requests.times[-1] - requests.times[0])
+    never_waits = muted and len(gaps) >= _ENOUGH and float(np.median(gaps)) <= _LATE_MS and np.median(sizes) >= _FULL
+    if _FULL <= largest < PARTITION_BYTES and full.sum() >= 5 and (full.mean() > 0.5 or never_waits):
         busy = late._replace(
             thinks=np.concatenate([[-1], gaps]).astype(np.int64),
             max_bytes=largest,
-            why=f"it fetches {largest:,} bytes whenever it has processed what it got",
+            why=f"it fetches up to {largest:,} bytes whenever it has processed what it got",
         )
-        steady = _is_even(gaps) and _wanders(times, np.ones(len(gaps), bool)) < 1.5
+        steady = _is_even(np.diff(times)) and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [*guesses, busy] if steady else [busy, *guesses]
     return Seen(guesses, held_back, drained)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kquota.audit.batch import NO_CONNECTION
+from kquota.audit.batch import NO_CONNECTION, UNANSWERED
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
@@ -95,7 +95,7 @@ class Recorder:
         rows["throttle"] = -1 if part.throttle_ms is None else np.minimum(part.throttle_ms, (1 << 31) - 1)
         if part.detail is not None:
             produced = np.repeat(part.kinds == PRODUCE, counts)
-            rows["detail"] = np.where(produced & (part.detail >= 0) & (part.detail < 128), part.detail, 0)
+            rows["detail"] = np.where(produced & (part.detail >= 0) & (part.detail < 2 * UNANSWERED), part.detail, 0)
         self._file.seek(0, 2)
         self._file.write(rows.tobytes())
         sums = np.add.reduceat(np.append(part.values, 0), part.offsets[:-1])
@@ -212,12 +212,14 @@ def _clients(rows: Any, *, fetches: bool) -> list[Seen]:
     seen = []
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
         mine = rows[start:end]
+        sender = int(mine["detail"].max())
         requests = Requests(
             mine["time"].astype(np.int64),
             mine["size"].astype(np.int64),
             mine["throttle"].astype(np.int64),
-            int(mine["detail"].max()) % 4,
-            max(int(mine["detail"].max()) // 4, 1),
+            sender % 4,
+            max(sender % UNANSWERED // 4, 1),
+            sender < UNANSWERED,
         )
         seen.append(consumer(requests) if fetches else producer(requests))
     return seen
@@ -237,7 +239,7 @@ def _simulated(
     runs = []
     for number in range(max(len(client.guesses) for client in clients)):
         guesses = [client.guesses[min(number, len(client.guesses) - 1)] for client in clients]
-        runs.append(_run(guesses, judged, settings, using))
+        runs.append(_run(guesses, judged, settings, recorded_ms, using))
     likely = runs[0]
     guesses = [client.guesses[0] for client in clients]
     wanted = sum(int(guess.sizes.sum()) for guess in guesses) / seconds
@@ -321,8 +323,8 @@ def _censored(prediction: Prediction) -> Prediction:
     )
 
 
-def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, using: Kernel) -> Met:
-    """One run of clients of these kinds."""
+def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, recorded_ms: int, using: Kernel) -> Met:
+    """One run of clients of these kinds, which is counted for as long as the recording: after the last data as well."""
     api = FETCH_API if judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
     times, sizes, thinks = (
@@ -348,7 +350,7 @@ def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, usin
         for number, guess in enumerate(guesses)
     )
     workload = Workload(
-        max(last - first, 0) + 1,
+        max(recorded_ms, last - first) + 1,
         clients,
         Brokers(windows=settings.windows),
         origin_ms=first,

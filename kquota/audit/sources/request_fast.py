@@ -225,8 +225,8 @@ def reader(zone: tzinfo, names: Names, data: DataLog | None = None) -> Callable[
                     size += 5 + records + (1 if records < 127 else 2 if records < 16383 else varint_size(records + 1))
                 if len(partitions) >= 127:
                     raise ValueError("many partitions")
-            position = sender_of(fields, topics)
             acks = request["acks"]
+            position = sender_of(fields, topics, acks)
             if len(topics) >= 127 or type(acks) is not int:
                 raise ValueError("many topics")
             if acks == 0:

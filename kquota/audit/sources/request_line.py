@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from kquota.audit.batch import JAVA, OTHER_LIBRARY, is_text
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
@@ -190,9 +190,9 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         request = fields["request"]
         charged = produce_request_size(header, request)
         acks = request["acks"]
-        position = sender_of(fields, request["topicData"])
         if type(acks) is not int:
             raise TypeError
+        position = sender_of(fields, request["topicData"], acks)
     elif api == "FETCH":
         request = fields["request"]
         if _is_follower(request):
@@ -254,18 +254,20 @@ def _position(topics: Sequence[Mapping[str, Any]]) -> int:
     return 0
 
 
-def sender_of(fields: Mapping[str, Any], topics: Sequence[Mapping[str, Any]]) -> int:
+def sender_of(fields: Mapping[str, Any], topics: Sequence[Mapping[str, Any]], acks: int) -> int:
     """The library of a producer (`batch.JAVA`, `batch.OTHER_LIBRARY`; 0 where it is not known) and the partition.
 
-    The library takes two bits; above it stands 1 + the index of the first partition, 31 at most.
+    The library takes two bits; above it stands 1 + the index of the first partition, 31 at most, in five bits, and
+    `batch.UNANSWERED` where acks is 0.
     """
     software = fields.get("clientInformation")
     name = software.get("softwareName") if isinstance(software, dict) else None
     library = JAVA if name == "apache-kafka-java" else OTHER_LIBRARY if name not in _NO_NAMES else 0
     for topic in topics:
         for partition in topic["partitionData"]:
-            return library + 4 * int(min(partition["index"] + 1, 31))
-    return library
+            library += 4 * int(min(partition["index"] + 1, 31))
+            return library + (UNANSWERED if acks == 0 else 0)
+    return library + (UNANSWERED if acks == 0 else 0)
 
 
 _NO_NAMES: Final = (None, "", "unknown")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.traffic.columns import DONE, NONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import place
 
 
-@compilable
+@inlined
 def thread_nanos(traffic: Traffic, connection: int, size: int) -> int:
     """Request-handler time of a request: fixed, and per MiB."""
     behaviours = traffic.behaviours
@@ -101,7 +101,7 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
         sensors.offered[sensor][bucket] += units
 
 
-@compilable
+@inlined
 def merge_waiting(traffic: Traffic, connection: int, until: int) -> None:
     """Joins the recorded requests that have arrived meanwhile to the one that goes out, as `RecordAccumulator` does."""
     connections, given = traffic.connections, traffic.given

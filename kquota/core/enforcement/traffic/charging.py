@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kquota.core.enforcement.arithmetic import long_to_int
 from kquota.core.enforcement.broker import charge_counter, charge_request, max_fetch_bytes, mutation_delay, note
-from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import counter_of
 from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
 from kquota.core.enforcement.traffic.arrivals import collect, offer, thread_nanos
@@ -84,7 +84,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     return delay
 
 
-@compilable
+@inlined
 def request_size(traffic: Traffic, connection: int, now: int) -> int:
     """The bytes of the request, or of the response to a fetch, that is charged at `now`."""
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
 from kquota.core.enforcement.traffic.arrivals import collect, merge_waiting, random_gap, take
 from kquota.core.enforcement.traffic.charging import charge
@@ -10,7 +10,7 @@ from kquota.core.enforcement.traffic.columns import DONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import count_throttle
 
 
-@compilable
+@inlined
 def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
     """The response is sent: at once, whatever the delay; the channel is muted and the client told (KIP-219)."""
     behaviours, connections = traffic.behaviours, traffic.connections
@@ -26,7 +26,7 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
         connections.waits[connection] = received + delay
 
 
-@compilable
+@inlined
 def give_up(traffic: Traffic, connection: int, now: int) -> None:
     """Ends the retries of rejected topics when the time of their call is over (`KafkaAdminClient`)."""
     behaviours, connections = traffic.behaviours, traffic.connections
@@ -36,7 +36,7 @@ def give_up(traffic: Traffic, connection: int, now: int) -> None:
         connections.pending[connection] = 0
 
 
-@compilable
+@inlined
 def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
     """Decides when the next recorded request is charged, which its client may send from `free` on.
 
@@ -72,7 +72,7 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
         connections.waited[connection] = waited
 
 
-@compilable
+@inlined
 def await_processing(traffic: Traffic, connection: int) -> None:
     """A consumer that thinks asks for the next data when what it has got is processed, not when that arrives."""
     connections = traffic.connections
@@ -191,7 +191,7 @@ def run_traffic(traffic: Traffic, until: int) -> int:
         events += 1
 
 
-@compilable
+@inlined
 def end_given(traffic: Traffic, connection: int) -> None:
     """Counts the recorded requests that still wait, and the data that was not fetched."""
     connections = traffic.connections
