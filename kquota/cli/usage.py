@@ -14,6 +14,7 @@ from kquota.errors import InputError, MissingDependency
 if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
     from kquota.core.change.history import QuotaHistory
+    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +82,14 @@ _OF_SAMPLES = (
         help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
     ),
 )
+recorded_under_option = click.option(
+    "--recorded-under",
+    metavar="FILE|none",
+    help="The quotas that were in force while the usage was recorded, or none; else what its throttle times show."
+    " Who was held back may want more than it got.",
+)
+"""For commands that call a quota enough."""
+
 _HOW = (
     click.option(
         "--broker",
@@ -186,8 +195,8 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
         ),
         controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
         against=against,
-        recorded_under=_recorded_under(options.get("recorded_under")),
         in_force=options.get("in_force", False),
+        recorded_under=recorded_under(options, enforced),
         read=ReadSettings(
             options["broker"],
             options["log_timezone"],
@@ -198,14 +207,22 @@ def settings_of(options: dict[str, Any]) -> AuditSettings:
     )
 
 
-def _recorded_under(named: str | None) -> QuotaHistory | None:
-    """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
+def recorded_under(
+    options: Mapping[str, Any], enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
+) -> QuotaHistory | None:
+    """The quotas that `--recorded-under` says were in force, as brokers enforce them; None where it is not given.
+
+    Raises InputError.
+    """
     from kquota.core.change.history import QuotaHistory
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
-    if named is None:
+    said: str | None = options.get("recorded_under")
+    if said is None:
         return None
-    return QuotaHistory.of(QuotaSnapshot({})) if named == "none" else session.read_history_file(Path(named))
+    return (
+        QuotaHistory.of(QuotaSnapshot({})) if said == "none" else session.read_history_file(Path(said)).each(enforced)
+    )
 
 
 def _check_input(options: Mapping[str, Any]) -> None:

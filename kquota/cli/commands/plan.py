@@ -12,6 +12,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
+from kquota.cli.usage import recorded_under_option
 
 if TYPE_CHECKING:
     from kquota.cli.whatif import Replayed
@@ -65,6 +66,7 @@ _PLAN = Words(
     metavar="PATH",
     help="Recorded usage ('kquota audit' reads it): say also who would be newly throttled. May be given several times.",
 )
+@recorded_under_option
 @click.option(
     "--fail-on",
     type=click.Choice(["newly-throttled", "undetermined"]),
@@ -110,6 +112,8 @@ def command(
 
     if fail_on and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
+    if options["recorded_under"] is not None and not usage:
+        raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
     from kquota.cli import consent
     from kquota.core.change.lint import Facts, concerning, lint
     from kquota.core.change.plan import plan
