@@ -7,6 +7,8 @@ next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class KquotaError(Exception):
     """Base of every error that kquota raises on purpose."""
@@ -21,7 +23,14 @@ class KquotaError(Exception):
 
 
 class InputError(KquotaError):
-    """A file, an entity, a quota key or a value that cannot be used as given."""
+    """A file, an entity, a quota key or a value that cannot be used as given.
+
+    `others` are the next mistakes in the same file, a line each.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, others: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.others = tuple(others)
 
 
 class InvalidRequest(InputError):

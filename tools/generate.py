@@ -67,7 +67,14 @@ def accuracy() -> str:
     return accuracy_table()
 
 
-_PARTS = {"commands": pages.command_table, "accuracy": accuracy}
+def predictions() -> str:
+    """Predictions beside real runs, from the figures that `tests.brokers.pairs.measure` wrote."""
+    from tests.brokers.pairs.tables import FIGURES, figures_of, page
+
+    return page(figures_of(FIGURES))
+
+
+_PARTS = {"commands": pages.command_table, "accuracy": accuracy, "predictions": predictions}
 _BEGIN, _END = "<!-- generated: {} -->\n", "<!-- end -->"
 
 

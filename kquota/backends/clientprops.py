@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.backends import jaas
+from kquota.backends.properties import LARGEST, read_properties
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -15,29 +15,11 @@ if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
-_LARGEST = 16 << 20
-"""Bytes of a file with properties or logins."""
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """The properties of a file in `java.util.Properties` syntax. Raises InputError when it cannot be read."""
-    import javaproperties
-
-    try:
-        properties: dict[str, str] = javaproperties.load(io.BytesIO(read_bytes(path, _LARGEST)))
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory, not a file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, javaproperties.InvalidUEscapeError):
-        # Without the library's words, which repeat a piece of the value.
-        raise InputError(f"{path}: not a properties file: a backslash and u are not followed by four digits") from None
-    return properties
 
 
 def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
@@ -125,7 +107,7 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
 
 def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        return jaas.parse_file(read_bytes(file, _LARGEST).decode())
+        return jaas.parse_file(read_bytes(file, LARGEST).decode())
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from None
     except ValueError:

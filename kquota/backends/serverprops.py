@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kquota.backends.clientprops import read_properties
+from kquota.backends.properties import read_properties
 from kquota.core.change.broker import CALLBACK, is_rate
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.settings import BrokerSettings

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.errors import InputError
@@ -41,39 +40,6 @@ class Tls:
     identity: Pem | None = None
     key_password: str | None = field(default=None, repr=False)
     verify_host: bool = True
-
-    @classmethod
-    def from_files(
-        cls,
-        *,
-        truststore: Path | None = None,
-        truststore_password: str | None = None,
-        keystore: Path | None = None,
-        keystore_password: str | None = None,
-        key: Path | None = None,
-        key_password: str | None = None,
-        verify_host: bool = True,
-    ) -> Tls:
-        """Reads stores of any kind: PEM, PKCS12 (needs the extra `stores`) or JKS, told apart by their content.
-
-        `truststore` holds the certificates to trust, `keystore` our own with its private key; a private key in a PEM
-        file of its own is `key`. Without a `key_password` that of the keystore is the key's. Raises InputError for what
-        cannot be read, MissingDependency.
-        """
-        from kquota.backends import stores
-
-        if key is not None and keystore is None:
-            raise InputError("a private key for TLS needs its certificate")
-        identity = None
-        if keystore is not None:
-            identity = stores.identity(keystore, keystore_password, key_password, key)
-        return cls(
-            ca=None if truststore is None else stores.trusted(truststore, truststore_password),
-            identity=identity,
-            # What is left encrypted is PEM, and its password is the key's: PEM stores have none.
-            key_password=keystore_password if key_password is None else key_password,
-            verify_host=verify_host,
-        )
 
     @property
     def needs_key_password(self) -> bool:

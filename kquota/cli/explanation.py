@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kquota.cli.commands.resolve import limit_text, on_brokers, source
+from kquota.cli.limits import limit_text, on_brokers, source
 from kquota.cli.tree import Branch, print_tree
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.caveat import Caveat

@@ -17,37 +17,60 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import global_options, guarded, say, say_lines, with_global_options
-from kquota.errors import KquotaError, MissingDependency
+from kquota.cli.streams import global_options, guarded, note, say, say_lines, with_global_options
+from kquota.errors import InputError, KquotaError, MissingDependency
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
 # import all of them.
-COMMANDS = {
-    "describe": "Show the quotas that are set.",
-    "alter": "Set and delete quotas.",
-    "delete": "Delete all quotas of entities.",
-    "plan": "Show what would change so that the cluster has the quotas of FILE.",
-    "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
-    "watch": "Follow the changes of quotas.",
-    "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
-    "export": "Write the quotas of a cluster as a quotas file, or as another tool's.",
-    "import": "Read another tool's quotas, and write them as a quotas file.",
-    "undo": "Take back what an apply or an alter did.",
-    "history": "Show what apply, alter, delete, undo, reconcile and kafka-configs did, and what became of it.",
-    "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
-    "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
-    "resolve": "Explain which quota governs a client, or which clients a quota governs.",
-    "audit": "Show who would be throttled, when, by which quota and by how much.",
-    "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
-    "simulate": "Show what brokers would do to a workload.",
-    "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
-    "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
-    "config": "Name clusters, and choose the one to talk to.",
-    "schema": "Print the JSON Schema of a document, or the names of all.",
-    "help": "Explain a concept, or a command.",
-    "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
-    "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
+GROUPS = {
+    "Quotas": {
+        "describe": "Show the quotas that are set.",
+        "alter": "Set and delete quotas.",
+        "delete": "Delete all quotas of entities.",
+        "resolve": "Explain which quota governs a client, or which clients a quota governs.",
+        "watch": "Follow the changes of quotas.",
+        "history": "Show what apply, alter, delete, undo, reconcile and kafka-configs did, and what became of it.",
+        "undo": "Take back what an apply or an alter did.",
+    },
+    "Quotas as a file": {
+        "export": "Write the quotas of a cluster as a quotas file, or as another tool's.",
+        "import": "Read another tool's quotas, and write them as a quotas file.",
+        "lint": "Find quotas that do not do what they look like, in FILE or on the live cluster.",
+        "plan": "Show what would change so that the cluster has the quotas of FILE.",
+        "apply": "Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.",
+        "reconcile": "Take back what 'kquota apply --for' did, when its time is over.",
+        "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
+    },
+    "Traffic": {
+        "audit": "Show who would be throttled, when, by which quota and by how much.",
+        "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
+        "simulate": "Show what brokers would do to a workload.",
+        "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
+    },
+    "Clusters and settings": {
+        "config": "Name clusters, and choose the one to talk to.",
+        "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
+        "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
+        "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
+    },
+    "Help": {
+        "help": "Explain a concept, or a command.",
+        "schema": "Print the JSON Schema of a document, or the names of all.",
+    },
 }
+"""The commands by what people do with them."""
+
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+
+ALIASES = {
+    "list": "describe",
+    "get": "describe",
+    "set": "alter",
+    "remove": "delete",
+    "revert": "undo",
+    "rollback": "undo",
+}
+"""Words that people try first, with the command that they mean."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
@@ -68,12 +91,19 @@ class LazyGroup(click.Group):
         return command if cmd_name == "kafka-configs" else with_global_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        # One column for all groups.
+        width = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:<{width}}", about) for name, about in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        meant = ALIASES.get(args[0]) if args else None
+        if meant is not None:
+            note(f"'kquota {args[0]}' is 'kquota {meant}'")
+            args = [meant, *args[1:]]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -146,6 +176,8 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         if debug:
             _traceback()
         _complain(error.message, _hint(error))
+        for other in error.others if isinstance(error, InputError) else ():
+            _complain(other, None)
         return exit_code_of(error)
     except (KeyboardInterrupt, click.Abort):
         say("kquota: interrupted")

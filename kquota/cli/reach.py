@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from kquota.cli.commands.resolve import limit_text, source
+from kquota.cli.limits import limit_text, source
 from kquota.cli.streams import note
 from kquota.cli.text import entity_text
 from kquota.core.quotas.entity import Entity

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.printable import safe
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -242,8 +243,6 @@ def say(text: str) -> None:
 
     Names, and the words of servers and files, must not drive a terminal or begin a line of a log: they are spelled out.
     """
-    from kquota.cli.text import safe
-
     click.echo(safe(text), err=True)
 
 
@@ -289,8 +288,6 @@ def ask(question: str, *, done: str, yes: str) -> None:
         raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
     if sys.stdin is None or not sys.stdin.isatty():
         raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
-    from kquota.cli.text import safe
-
     if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.cli.printable import safe as safe  # noqa: PLC0414
 from kquota.cli.streams import coloured, console, note
 from kquota.core.duration import duration as _duration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
@@ -33,16 +34,6 @@ class Column:
     whole: bool = False
     spare: int = 0
     """When a terminal is too narrow, columns are left out, those with the highest number first; 0 always stays."""
-
-
-def safe(text: object) -> str:
-    """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def entity_text(entity: Entity) -> str:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from kquota.documents.encoding import Document, line_of, read_document, read_text, replaced_scalar, write_text
+from kquota.documents.edits import REMOVED, Steps, edited
+from kquota.documents.encoding import Document, line_of, read_document, read_text, replaced_scalar, to_yaml, write_text
 from kquota.errors import InputError
 
 
@@ -111,6 +113,83 @@ def use_context(path: Path, name: str) -> None:
     target = path.resolve()
     text = replaced_scalar(path, target.read_bytes().decode("utf-8"), "current-context", name)
     write_text(target, text, mode=target.stat().st_mode & 0o7777)
+
+
+def set_context(path: Path, name: str, settings: Mapping[str, str | float | None], *, current: bool) -> bool:
+    """Creates a context, or changes the given settings of it; None removes a setting. Returns whether it is new.
+
+    `settings` are keys of the file, such as `bootstrap-server`. `current` makes the context the current one. The file
+    is replaced as a whole and keeps its comments; a file that is not there is made. Raises InputError for settings
+    that no context can have, and where the file cannot be written.
+    """
+    exists = path.exists()
+    document: Document = read_document(path, "config") if exists else {"contexts": {}}
+    before = document["contexts"].get(name)
+    entry = {key: value for key, value in {**(before or {}), **settings}.items() if value is not None}
+    _read_context(path, name, entry)
+    if not exists:
+        _make(path, {"current-context": name, "contexts": {name: entry}} if current else {"contexts": {name: entry}})
+        return True
+    edits: dict[Steps, Any] = {}
+    if before is None:
+        edits["contexts", name] = entry
+    else:
+        for key, value in settings.items():
+            if value is not None:
+                edits["contexts", name, key] = value
+            elif key in before:
+                edits["contexts", name, key] = REMOVED
+    if current:
+        edits["current-context",] = name
+    _edit(path, edits)
+    return before is None
+
+
+def delete_context(path: Path, name: str) -> bool:
+    """Removes a context from the file; returns whether it was the current one, which the file then lacks.
+
+    Raises InputError for a context that is not there, and where the file cannot be written.
+    """
+    config = read_config(path)
+    config.context(name)
+    edits: dict[Steps, Any] = {("contexts", name): REMOVED}
+    if config.current == name:
+        edits["current-context",] = REMOVED
+    _edit(path, edits)
+    return config.current == name
+
+
+def rename_context(path: Path, name: str, new: str) -> None:
+    """Gives a context another name; where it is the current one, it stays so.
+
+    Raises InputError for a context that is not there, a name that is taken, and where the file cannot be written.
+    """
+    config = read_config(path)
+    config.context(name)
+    if new in config.contexts:
+        raise InputError(f"{path}: there is a context {new!r} already", hint="delete it first, or choose another name")
+    entry = read_document(path, "config")["contexts"][name]
+    _read_context(path, new, entry)
+    edits: dict[Steps, Any] = {("contexts", name): REMOVED, ("contexts", new): entry}
+    if config.current == name:
+        edits["current-context",] = new
+    _edit(path, edits)
+
+
+def _make(path: Path, document: Document) -> None:
+    """Writes a new file, which only its owner reads."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    write_text(path, to_yaml(document), mode=0o600)
+
+
+def _edit(path: Path, edits: Mapping[Steps, Any]) -> None:
+    """Writes the file with these places changed: the file itself, where the path is a link to it."""
+    target = path.resolve()
+    text = target.read_bytes().decode("utf-8")
+    write_text(target, edited(path, text, edits), mode=target.stat().st_mode & 0o7777)
 
 
 def contexts_document(config: Config, current: str | None) -> Document:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kquota.documents import plain
+from kquota.documents.validation import Mistake, mistakes, refuse, type_name
 from kquota.errors import InputError
 from kquota.files import LARGEST, read_bytes
 
@@ -235,7 +236,7 @@ def parse(path: Path, text: str) -> Document:
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
     data = _parse_json(path, text) if text.lstrip()[:1] in ("{", "[") else _parse_yaml(path, text)
     if not isinstance(data, dict):
-        found = "nothing" if data is None else _type_name(data)
+        found = "nothing" if data is None else type_name(data)
         raise InputError(f"{path}: expected a mapping at the top, found {found}")
     return data
 
@@ -440,7 +441,7 @@ def parsed_documents(name: str, text: str) -> list[Located]:
         if isinstance(data, dict):
             documents.append(Located(name, data, line))
         elif data is not None:
-            raise InputError(f"{name}{line(())}: expected a mapping, found {_type_name(data)}")
+            raise InputError(f"{name}{line(())}: expected a mapping, found {type_name(data)}")
     return documents
 
 
@@ -535,86 +536,20 @@ def _fits(schema_name: str) -> Fits:
     return compiled(schema(schema_name))
 
 
-_LONG = 1_000
-"""Items of a list from which on jsonschema, which is slow, is shown the first that does not fit alone."""
-
-
-def _suspects(data: Document, rules: Mapping[str, Any]) -> tuple[Document, dict[str, list[int]]]:
-    """The document with each long list cut down to one item that does not fit, and the indexes of the items kept."""
-    from kquota.documents.fits import compiled
-
-    few, numbers = dict(data), {}
-    for name, part in data.items():
-        rule = rules.get("properties", {}).get(name, {})
-        if isinstance(part, list) and len(part) > _LONG and "items" in rule:
-            fits = compiled({"$defs": rules.get("$defs", {}), "allOf": [rule["items"]]})
-            found = [*itertools.islice((index for index, item in enumerate(part) if not fits(item)), 1)]
-            few[name], numbers[name] = [part[index] for index in found], found
-    return few, numbers
-
-
 def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
-    if _fits(schema_name)(data):
-        return
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
+    found = mistakes_in(path, data, schema_name)
+    if found:
+        refuse(path, data, found, line)
 
-    # Without its name: jsonschema up to 4.17 looks for the schema's own parts under it, and fails for a URN.
-    rules = {key: value for key, value in schema(schema_name).items() if key != "$id"}
-    wanted = rules.get("properties", {}).get("kind", {}).get("const")
-    if wanted is not None and "kind" in data and data["kind"] != wanted:
-        # Whatever else does not fit follows from that.
-        raise InputError(f"{path}{line(['kind'])}: kind: expected {wanted}, found {_kind(data['kind'])}")
-    few, numbers = _suspects(data, rules)
-    validator = Draft202012Validator(rules)
+
+def mistakes_in(path: object, data: Document, schema_name: str) -> list[Mistake]:
+    """Where a document does not fit the schema of that name. Raises InputError for one that is nested too deep."""
+    if _fits(schema_name)(data):
+        return []
     try:
-        problem = best_match(validator.iter_errors(few))
-        if problem is None:  # what is left out may be wrong all the same
-            numbers = {}
-            problem = best_match(validator.iter_errors(data))
+        return mistakes(data, schema(schema_name))
     except RecursionError:
         raise _too_deep(path) from None
-    if problem is None:
-        return
-    steps = list(problem.absolute_path)
-    if len(steps) > 1 and steps[0] in numbers:
-        steps[1] = numbers[str(steps[0])][int(steps[1])]
-    message, hint = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…", None
-    if problem.validator == "additionalProperties":
-        known = list(problem.schema["properties"])
-        steps.append(next(key for key in problem.instance if key not in known))
-        message, hint = "unknown key", _meant(str(steps[-1]), known)
-    elif problem.validator == "required":
-        properties = problem.schema.get("properties", {})
-        missing = [name for name in problem.validator_value if name not in problem.instance]
-        lines = [f"'{name}: {properties[name]['const']}'" for name in missing if "const" in properties.get(name, {})]
-        hint = f"add {' and '.join(lines)}" if lines else None
-    elif problem.validator == "type":
-        message = f"expected {problem.validator_value}, found {_type_name(problem.instance)}"
-    raise InputError(f"{path}{line(steps)}: {_place(steps)}: {message}", hint=hint)
-
-
-def _kind(found: object) -> str:
-    """The kind that a document says it is; another text may be anything, and is not shown."""
-    is_kind = isinstance(found, str) and re.fullmatch(r"kquota\.[a-z_-]{1,40}", found)
-    return str(found) if is_kind else "another"
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"keys: {', '.join(known)}"
-
-
-def _type_name(value: object) -> str:
-    """What JSON calls it; the value itself is not shown, as it may be a secret in the wrong place."""
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
-
-
-def _place(steps: Iterable[str | int]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".") or "document"
 
 
 def line_of(text: str, steps: Iterable[object]) -> str:
@@ -632,7 +567,7 @@ def line_of(text: str, steps: Iterable[object]) -> str:
         return ""
     try:
         with _yaml_errors(""):
-            node = compose(text)
+            node = _composed(text)
     except InputError:
         return ""
     return "" if node is None else _line_in(node, wanted)
@@ -725,6 +660,10 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 def compose(text: str) -> Any:
     """The root node of a YAML text: nodes know their `id`, `value`, `flow_style`, `start_mark` and `end_mark`."""
     return _yaml().compose(text)
+
+
+_composed = lru_cache(maxsize=1)(compose)
+"""Several mistakes of a text may ask for their lines."""
 
 
 def rewritten(path: object, text: str, change: Callable[[Any], object]) -> str:

@@ -4,10 +4,11 @@ read (schemas/quotas.schema.json). Overlays and variables are resolved at the do
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +31,8 @@ from kquota.core.quotas.quota import (
 from kquota.core.quotas.selector import Pattern, Selector
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
-from kquota.documents.encoding import Document, line_of, read_document, read_text, to_flow
+from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow
+from kquota.documents.validation import MOST, Mistake, refuse
 from kquota.errors import InputError
 
 KIND = "kquota.quotas"
@@ -140,27 +142,45 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     and become problems: the rate is read under its shipped name, the burst is no quota and left out. Raises InputError
     naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
     """
-    document = read_document(path, "quotas")
-    try:
-        return _quota_file(document, cluster, f"{path}: ")
-    except InputError as error:
-        line = line_of(read_text(path), error.steps) if isinstance(error, _ItemError) else ""
-        raise InputError(f"{path}{line}: {error.message}", hint=error.hint) from None
+    text = read_text(path)
+    document = parse(path, text)
+    found = mistakes_in(path, document, "quotas")
+    misfits = {mistake.steps[:2] for mistake in found}
+    if len(found) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):
+        # All entries of a wrong shape are known: the others can be read, and may have mistakes of another kind.
+        try:
+            file = _quota_file(document, cluster, f"{path}: ", found, {int(number) for _, number in misfits})
+        except InputError as error:
+            raise InputError(f"{path}: {error.message}", hint=error.hint) from None
+        if not found:
+            return file
+    refuse(path, document, found, lambda steps: line_of(text, steps))
 
 
 def quotas_of(document: Document) -> QuotaSnapshot:
     """The quotas of a document that has them beside other things. Raises InputError naming the entry."""
-    return _quota_file({"quotas": document["quotas"]}, None, "").snapshot
+    found: list[Mistake] = []
+    file = _quota_file({"quotas": document["quotas"]}, None, "", found)
+    for steps, message, hint in found:
+        raise InputError(f"{steps[0]}[{steps[1]}]: {message}", hint=hint)
+    return file.snapshot
 
 
-def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFile:
+def _quota_file(
+    document: Document, cluster: str | None, where: str, found: list[Mistake], skipped: Collection[int] = ()
+) -> QuotaFile:
+    """The document as it is meant for that cluster. Mistakes in its lists are added to `found`; entries with such
+    mistakes, and the `skipped` ones, are left out. Raises InputError for a cluster that it does not name.
+    """
     overlays = Overlays.of(document, cluster)
     desired: dict[Entity, dict[QuotaKey, Value]] = {}
     labels: dict[Entity, Mapping[str, str]] = {}
     entries: dict[Entity, int] = {}
     problems: list[Problem] = []
     for number, entry in enumerate(document["quotas"]):
-        with _place("quotas", number):
+        if number in skipped:
+            continue
+        with _place(found, "quotas", number):
             entity = read_entity(entry["entity"])
             if entity in entries:
                 raise InputError(f"{entity} is given twice")
@@ -175,8 +195,8 @@ def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFil
             labels[entity] = entry.get("labels", {})
     return QuotaFile(
         desired,
-        _selectors(document, "unmanaged"),
-        _selectors(document, "protected"),
+        _selectors(document, "unmanaged", found),
+        _selectors(document, "protected", found),
         tuple(document.get("internal", ())),
         labels,
         entries,
@@ -185,27 +205,13 @@ def _quota_file(document: Document, cluster: str | None, where: str) -> QuotaFil
     )
 
 
-class _ItemError(InputError):
-    """Something is wrong with an item of one of the document's lists."""
-
-    steps: tuple[str, int]
-
-
-class _place:
-    """Puts where it happened in front of an InputError's message."""
-
-    def __init__(self, name: str, number: int) -> None:
-        self._steps = (name, number)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InputError):
-            name, number = self._steps
-            placed = _ItemError(f"{name}[{number}]: {error.message}", hint=error.hint)
-            placed.steps = self._steps
-            raise placed from None
+@contextlib.contextmanager
+def _place(found: list[Mistake], name: str, number: int) -> Iterator[None]:
+    """Makes a mistake of an InputError, at that item of one of the document's lists."""
+    try:
+        yield
+    except InputError as error:
+        found.append(Mistake((name, number), error.message, error.hint))
 
 
 _parsed = lru_cache(10_000)(parse_value)
@@ -268,10 +274,10 @@ def _choices(name: str, known: Iterable[str], what: str) -> str:
     return f"its {what}: {', '.join(names)}" if names else f"it declares no {what}"
 
 
-def _selectors(document: Document, name: str) -> tuple[Selector, ...]:
+def _selectors(document: Document, name: str, found: list[Mistake]) -> tuple[Selector, ...]:
     selectors = []
     for number, parts in enumerate(document.get(name, ())):
-        with _place(name, number):
+        with _place(found, name, number):
             selectors.append(
                 Selector({kind: _pattern(parts[kind.value]) for kind in EntityType if kind.value in parts})
             )

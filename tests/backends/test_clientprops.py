@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends.clientprops import kafka_security, read_properties, zookeeper_security
+from kquota.backends.clientprops import kafka_security, zookeeper_security
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
+from kquota.backends.properties import read_properties
+from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
@@ -39,7 +41,7 @@ def test_zookeeper_tls(tmp_path: Path, pem: Path) -> None:
 
     security = zookeeper_security(file, "kafka", "secret")
 
-    expected = Tls.from_files(truststore=pem, keystore=pem, key_password="k3y")
+    expected = tls_from_files(truststore=pem, keystore=pem, key_password="k3y")
     assert security == ZooKeeperSecurity("kafka", "secret", tls=expected)
     assert "secret" not in repr(security)
     assert "k3y" not in repr(security)
@@ -207,7 +209,7 @@ def test_scram_over_tls(tmp_path: Path, pem: Path) -> None:
     security = kafka_security(file)
 
     assert security == KafkaSecurity(
-        tls=Tls.from_files(truststore=pem, keystore=pem, key_password="k3y", verify_host=False),
+        tls=tls_from_files(truststore=pem, keystore=pem, key_password="k3y", verify_host=False),
         sasl=Scram("SCRAM-SHA-512", "carol", "s3cret"),
     )
     assert "s3cret" not in repr(security)
@@ -227,14 +229,14 @@ def test_pem_text_in_the_properties(tmp_path: Path, pem: Path) -> None:
         "ssl.key.password=k3y",
     )
 
-    assert kafka_security(file).tls == Tls.from_files(truststore=pem, keystore=pem, key_password="k3y")
+    assert kafka_security(file).tls == tls_from_files(truststore=pem, keystore=pem, key_password="k3y")
 
 
 def test_blanks_around_values_are_nothing(tmp_path: Path, pem: Path) -> None:
     """As in Kafka, in passwords too."""
     lines = ("security.protocol=SSL \\t", f"ssl.keystore.location={pem}  ", "ssl.key.password=k3y ")
 
-    assert kafka_security(client_properties(tmp_path, *lines)).tls == Tls.from_files(keystore=pem, key_password="k3y")
+    assert kafka_security(client_properties(tmp_path, *lines)).tls == tls_from_files(keystore=pem, key_password="k3y")
 
 
 def test_tls_alone_checks_the_host(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ def test_secrets_that_are_not_there_are_asked_for(tmp_path: Path, pem: Path) -> 
 
     security = kafka_security(file, ask)
 
-    assert security == KafkaSecurity(Tls.from_files(keystore=pem, key_password="k3y"), Plain("alice", "k3y"))
+    assert security == KafkaSecurity(tls_from_files(keystore=pem, key_password="k3y"), Plain("alice", "k3y"))
     assert asked == ["password of alice", f"password of the private key of {pem}"]
 
 

@@ -17,7 +17,7 @@ from kquota.backends.kafka.kerberos import Kerberos
 from kquota.backends.kafka.msk import MskIam
 from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBearer, TokenSource, UnsecuredToken
 from kquota.backends.kafka.sasl import Sasl
-from kquota.backends.tls import Tls
+from kquota.backends.stores import tls_from_files
 from kquota.errors import InputError, MissingDependency, Unauthorized, Unreachable
 from tests.support.certificates import authority
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
@@ -136,7 +136,7 @@ def test_the_client_of_a_token_endpoint(tmp_path: Path, newer: bool) -> None:
     handler = f"sasl.login.callback.handler.class={OAUTH}secured.OAuthBearerLoginCallbackHandler"
     sasl = sasl_of(tmp_path, "OAUTHBEARER", handler, *lines, f"sasl.jaas.config={BEARER} required {options};")
     expected = ClientCredentials(
-        "https://idp:8443/token?x=y", "me", "s3cret", "quotas", urlencode=True, tls=Tls.from_files(truststore=pem)
+        "https://idp:8443/token?x=y", "me", "s3cret", "quotas", urlencode=True, tls=tls_from_files(truststore=pem)
     )
     assert sasl == OAuthBearer(expected)
     assert sasl.who == "as the client 'me' of https://idp:8443/token"

@@ -9,6 +9,7 @@ import pytest
 
 from kquota.backends.clientprops import kafka_security
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
+from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
@@ -25,7 +26,7 @@ def as_user(user: str, password: str | None = None) -> KafkaSecurity:
 
 
 def trusting(certificates: Certificates, name: str = "ca.pem", *, verify_host: bool = True) -> Tls:
-    return Tls.from_files(truststore=certificates / name, verify_host=verify_host)
+    return tls_from_files(truststore=certificates / name, verify_host=verify_host)
 
 
 def test_plain(cluster: Cluster) -> None:
@@ -112,8 +113,8 @@ def test_client_certificates(cluster: Cluster, certificates: Certificates, tmp_p
     )
     with KafkaBackend(cluster.mtls, security=kafka_security(file)) as backend:
         assert backend.alter([rate(ALICE)], validate_only=True)[0].error is None
-    stranger = Tls.from_files(truststore=ca, keystore=certificates / "stranger.store.pem")
-    for tls, hint in ((Tls.from_files(truststore=ca), "wants a client"), (stranger, "refuses the client")):
+    stranger = tls_from_files(truststore=ca, keystore=certificates / "stranger.store.pem")
+    for tls, hint in ((tls_from_files(truststore=ca), "wants a client"), (stranger, "refuses the client")):
         with KafkaBackend(cluster.mtls, security=KafkaSecurity(tls)) as backend, pytest.raises(Unauthorized) as raised:
             backend.describe()
         assert hint in str(raised.value.hint), raised.value.message
@@ -121,7 +122,7 @@ def test_client_certificates(cluster: Cluster, certificates: Certificates, tmp_p
 
 @pytest.mark.parametrize("password", [None, "wrong"])
 def test_the_password_of_the_key(cluster: Cluster, certificates: Certificates, password: str | None) -> None:
-    tls = Tls.from_files(keystore=certificates / "client.store.pem", key_password=password)
+    tls = tls_from_files(keystore=certificates / "client.store.pem", key_password=password)
     assert tls.needs_key_password == (password is None)
     with KafkaBackend(cluster.mtls, security=KafkaSecurity(tls)) as backend, pytest.raises(InputError) as raised:
         backend.describe()

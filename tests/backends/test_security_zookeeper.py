@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 from kquota.backends.zookeeper.source import MigrationSource
@@ -120,7 +121,7 @@ def test_half_a_login_is_an_error(wrong: dict[str, str]) -> None:
 
 def identified(certificates: Certificates, *, verify_host: bool = True, truststore: str = "ca.pem") -> Tls:
     """The client of the authority."""
-    return Tls.from_files(
+    return tls_from_files(
         truststore=certificates / truststore,
         keystore=certificates / "client.pem",
         key=certificates / "client.key",
@@ -140,9 +141,9 @@ def test_tls_with_a_client_certificate(secured_zookeeper: SecuredZooKeeper, cert
 
 
 def test_tls_failures_name_their_cause(secured_zookeeper: SecuredZooKeeper, certificates: Certificates) -> None:
-    trusting = Tls.from_files(truststore=certificates / "ca.pem")
-    stranger = Tls.from_files(truststore=certificates / "ca.pem", keystore=certificates / "stranger.store.pem")
-    locked = Tls.from_files(keystore=certificates / "client.store.pem")
+    trusting = tls_from_files(truststore=certificates / "ca.pem")
+    stranger = tls_from_files(truststore=certificates / "ca.pem", keystore=certificates / "stranger.store.pem")
+    locked = tls_from_files(keystore=certificates / "client.store.pem")
     cases: list[tuple[str, Tls, type[KquotaError], str]] = [
         (secured_zookeeper.tls, Tls(), Unreachable, "certificate verify failed"),
         (secured_zookeeper.tls, trusting, Unauthorized, "certificate"),

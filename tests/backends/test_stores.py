@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.backends import jks, stores
-from kquota.backends.tls import Pem, Tls, client_context
+from kquota.backends.stores import tls_from_files
+from kquota.backends.tls import Pem, client_context
 from kquota.errors import InputError, MissingDependency
 from tests.support.certificates import Certificate, authority, keytool
 
@@ -52,7 +53,7 @@ def folder(ca: Certificate, me: Certificate, tmp_path_factory: pytest.TempPathFa
 def test_stores_of_every_kind(folder: Path, kind: str, ca: Certificate, me: Certificate) -> None:
     """Told apart by their content, not by their names."""
     trust, key = (folder / f"{name}.{kind}" for name in ("trust", "key"))
-    tls = Tls.from_files(
+    tls = tls_from_files(
         truststore=trust, truststore_password=STORE, keystore=key, keystore_password=STORE, key_password=KEY
     )
 
@@ -104,7 +105,7 @@ def test_keystores_that_cannot_be_used(
     (folder / "damaged.pem").write_text("-----BEGIN PRIVATE KEY-----\nA\n-----END PRIVATE KEY-----\n")
     (folder / "keyonly.pem").write_text(me.key_pem())
     with pytest.raises(InputError, match=says) as raised:
-        Tls.from_files(keystore=folder / name, keystore_password=password, key_password=key_password)
+        tls_from_files(keystore=folder / name, keystore_password=password, key_password=key_password)
     assert raised.value.message.startswith(f"{folder / name}: ")
     assert "\n" not in raised.value.message
 
@@ -166,7 +167,7 @@ def test_keys_are_never_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         load(self, certfile, keyfile, password)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
-    client_context(Tls.from_files(keystore=folder / "key.jks", keystore_password=STORE, key_password=KEY))
+    client_context(tls_from_files(keystore=folder / "key.jks", keystore_password=STORE, key_password=KEY))
 
     ((path, others),) = seen
     assert others == 0

@@ -247,3 +247,54 @@ def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
     ]
     assert lost.code == 2
     assert "no cluster: give --bootstrap-server" in lost.err
+
+
+def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:
+    """The current context and all contexts, as `get-contexts` prints them."""
+    document = validated(kquota("config", "get-contexts", "-o", "json").out, "contexts")
+    return document["current"], {context.pop("name"): context for context in document["contexts"]}
+
+
+def test_contexts_are_made_changed_renamed_and_deleted(kquota: Kquota, tmp_path: Path) -> None:
+    """From no file at all, and with what somebody wrote into it kept."""
+    file = tmp_path / ".config" / "kquota" / "config.yaml"
+    done = kquota("config", "set-context", "dev", "--bootstrap-server", "dev:9092", "--use")
+    assert (done.code, done.out) == (0, "")
+    assert f"created context dev in {file}" in done.err
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text(file.read_text().replace("\ncontexts:", "\n# our clusters\ncontexts:"))
+
+    kquota("config", "set-context", "dev", "--command-config", "dev.properties", "--timeout", "5", "--comment", "new")
+    assert view(kquota, "") == {
+        "bootstrap-server": ("dev:9092", "context dev"),
+        "command-config": ("dev.properties", "context dev"),
+        "timeout": ("5", "context dev"),
+    }
+    assert str(tmp_path / "dev.properties") in file.read_text()
+    kquota("config", "set-context", "dev", "--command-config", "", "--comment", "")
+    assert contexts_of(kquota) == ("dev", {"dev": {"bootstrap-server": "dev:9092", "comment": ""}})
+
+    assert "renamed context dev to test" in kquota("config", "rename-context", "dev", "test").err
+    assert contexts_of(kquota)[0] == "test"
+    done = kquota("config", "delete-context", "test")
+    assert (done.code, "test was the current context" in done.err) == (0, True)
+    assert contexts_of(kquota) == (None, {})
+    assert "# our clusters\n" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("set-context new --comment x", "no cluster"),
+        ("set-context prod --bootstrap-controller c:9093", "are too many addresses"),
+        ("delete-context pord", "no context 'pord'"),
+        ("rename-context prod old", "there is a context 'old' already"),
+        ("rename-context pord new", "no context 'pord'"),
+    ],
+)
+def test_contexts_that_cannot_be(kquota: Kquota, config: Path, arguments: str, message: str) -> None:
+    """Nothing is written."""
+    done = kquota("config", *arguments.split())
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert config.read_text() == CONFIG

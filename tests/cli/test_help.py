@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.cli.commands.help import TOPICS
-from kquota.cli.main import COMMANDS, cli
+from kquota.cli.main import ALIASES, COMMANDS, GROUPS, cli
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
@@ -84,3 +84,16 @@ def test_a_group_says_all_of_its_commands(kquota: Kquota, name: str) -> None:
     text = " ".join(kquota(name, "--help").out.split())
     for child in group.commands.values():
         assert child.get_short_help_str(limit=200) in text
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_words_that_people_try(kquota: Kquota, alias: str) -> None:
+    """The command that is meant runs, and a note names it."""
+    done = kquota(alias, "--help")
+    assert (done.code, done.err) == (0, f"'kquota {alias}' is 'kquota {ALIASES[alias]}'\n")
+    assert f"Usage: kquota {ALIASES[alias]} " in done.out
+
+
+def test_every_command_is_in_one_group() -> None:
+    assert sorted(COMMANDS) == sorted(name for group in GROUPS.values() for name in group)
+    assert not ALIASES.keys() & COMMANDS.keys()

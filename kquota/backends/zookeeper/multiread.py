@@ -19,6 +19,14 @@ _STAT = struct.Struct("!8xq16xi20xi8x")
 Read: TypeAlias = tuple[int, str]
 
 
+class Acl(NamedTuple):
+    """One entry of a node's ACL; the permissions are ZooKeeper's bits."""
+
+    scheme: str
+    id: str
+    permissions: int
+
+
 class Node(NamedTuple):
     """A node as read. Its data may be secret and is in no repr."""
 

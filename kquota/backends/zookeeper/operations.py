@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from kquota.backends import znode
+from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.multiread import Acl
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
-from kquota.errors import Unauthorized
+from kquota.errors import Unauthorized, Unreachable
 
-if TYPE_CHECKING:
-    from kquota.backends.zookeeper.session import Acl, Session
+
+class Session(Protocol):
+    """What is asked of the session (`kquota.backends.zookeeper.session`)."""
+
+    @property
+    def address(self) -> Address: ...
+
+    def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]: ...
+
+    def unreachable(self) -> Unreachable: ...
 
 
 class Operations:

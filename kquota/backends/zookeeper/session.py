@@ -9,13 +9,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.client import Trouble, quiet_client
 from kquota.backends.zookeeper.limits import SINGLE_WINDOW, WINDOW
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Answer, MultiRead, Node, Read, requests_of
+from kquota.backends.zookeeper.multiread import (
+    GET_CHILDREN,
+    GET_DATA,
+    Acl,
+    Answer,
+    MultiRead,
+    Node,
+    Read,
+    requests_of,
+)
 from kquota.backends.zookeeper.operations import Operations
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
@@ -25,14 +34,6 @@ if TYPE_CHECKING:
 
 _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
-
-
-class Acl(NamedTuple):
-    """One entry of a node's ACL; the permissions are ZooKeeper's bits."""
-
-    scheme: str
-    id: str
-    permissions: int
 
 
 class Lost(Exception):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.backend import ZooKeeperBackend
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
-from kquota.backends.zookeeper.session import Acl, Session
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Acl, Node
+from kquota.backends.zookeeper.session import Session
 from kquota.core.change.migration import UserNode
 from kquota.core.quotas.entity import EntityType
 from kquota.errors import InputError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,6 +37,7 @@ def command() -> None:
     \b
     Examples:
       kquota config get-contexts
+      kquota config set-context dev --bootstrap-server broker1.dev:9092
       kquota config use-context staging
       kquota describe --context legacy
       kquota config view --show-origin
@@ -84,11 +86,89 @@ def use_context(name: str) -> None:
     """Make a context the current one: the file keeps all else that is written in it."""
     from kquota.documents.config import use_context
 
-    path = contexts.config_path()
-    if not path.exists():
-        raise InputError(f"{path}: no such file", hint="'kquota config --help' shows what to write into it")
+    path = _existing()
     use_context(path, name)
     note(f"{name} is the current context of {path}")
+    _warn_of_the_environment(name)
+
+
+@command.command("set-context")
+@click.argument("name", shell_complete=params.completed_by("context_names"))
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers of the cluster.")
+@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="KRaft controllers, where no broker serves.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="The ZooKeeper ensemble of the cluster.")
+@click.option("--command-config", metavar="FILE", help="A client.properties with the login to the brokers.")
+@click.option("--zk-tls-config-file", metavar="FILE", help="Kafka's ZooKeeper TLS properties.")
+@click.option("--zk-jaas-file", metavar="FILE", help="A JAAS file with the login to ZooKeeper.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="How long to wait for the cluster.")
+@click.option("--comment", help="A remark for people.")
+@click.option("--use", is_flag=True, help="Make the context the current one.")
+def set_context(name: str, use: bool, **given: str | float | None) -> None:
+    """Create a context, or change settings of one.
+
+    Settings that are not given stay as they are. An empty value ('--comment ""') removes a setting. The file keeps its
+    comments. Paths are stored relative to the working directory of this command, as absolute paths.
+
+    \b
+    Examples:
+      kquota config set-context staging --bootstrap-server broker1.staging:9092 --use
+      kquota config set-context staging --command-config staging.properties
+    """
+    from kquota.documents.config import set_context
+
+    settings: dict[str, str | float | None] = {}
+    for option, value in given.items():
+        if value is not None:
+            key = option.replace("_", "-")
+            is_file = key.endswith(("-config", "-file"))
+            settings[key] = os.path.abspath(os.path.expanduser(str(value))) if is_file and value else value or None
+    seconds = settings.get("timeout")
+    if isinstance(seconds, float) and seconds.is_integer():
+        settings["timeout"] = int(seconds)
+    path = contexts.config_path()
+    new = set_context(path, name, settings, current=use)
+    note(f"{'created' if new else 'changed'} context {name} in {path}")
+    if use:
+        _warn_of_the_environment(name)
+    elif new:
+        note(f"'kquota config use-context {name}' makes it the current one")
+
+
+@command.command("delete-context")
+@click.argument("name", shell_complete=params.completed_by("context_names"))
+def delete_context(name: str) -> None:
+    """Remove a context from the file. The cluster itself is not touched."""
+    from kquota.documents.config import delete_context
+
+    path = _existing()
+    was_current = delete_context(path, name)
+    note(f"deleted context {name} from {path}")
+    if was_current:
+        warn(f"{name} was the current context: choose another with 'kquota config use-context NAME'")
+
+
+@command.command("rename-context")
+@click.argument("name", shell_complete=params.completed_by("context_names"))
+@click.argument("new")
+def rename_context(name: str, new: str) -> None:
+    """Give a context another name."""
+    from kquota.documents.config import rename_context
+
+    path = _existing()
+    rename_context(path, name, new)
+    note(f"renamed context {name} to {new} in {path}")
+
+
+def _existing() -> Path:
+    """The path of the configuration file. Raises InputError where there is none."""
+    path = contexts.config_path()
+    if not path.exists():
+        raise InputError(f"{path}: no such file", hint="'kquota config set-context' makes it")
+    return path
+
+
+def _warn_of_the_environment(name: str) -> None:
+    """Says that KQUOTA_CONTEXT comes before the file, where it names another context."""
     shadowing = os.environ.get("KQUOTA_CONTEXT")
     if shadowing and shadowing != name:
         warn(f"KQUOTA_CONTEXT says {shadowing}, and comes before the file")

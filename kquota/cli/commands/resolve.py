@@ -10,11 +10,12 @@ import click
 
 from kquota.backends.znode import znode_path
 from kquota.cli import params, session
+from kquota.cli.limits import limit_text, on_brokers, source
 from kquota.cli.streams import note
 from kquota.core.change.broker import callback_of
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey, Value, ValueType, humanize
-from kquota.core.quotas.static import NO_STATIC_QUOTAS, STATIC_CONFIGS, StaticQuotas
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_ip
 from kquota.errors import InputError
 
@@ -306,24 +307,3 @@ def print_resolutions(
             for item in resolutions
         ],
     )
-
-
-def source(key: QuotaKey, entity: Entity | None) -> str:
-    """Where a value comes from: its entity, or the static default's config."""
-    from kquota.cli.text import entity_text
-
-    return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
-
-
-def limit_text(key: QuotaKey, value: Value | None) -> str:
-    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
-    if value is None:
-        return "unlimited"
-    if value == key.value_type.maximum:
-        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
-    return humanize(key, value)
-
-
-def on_brokers(item: Resolution, brokers: int) -> str:
-    """What the limit comes to on that many brokers, for people."""
-    return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))

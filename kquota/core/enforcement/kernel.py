@@ -14,11 +14,12 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
-from zipimport import zipimporter
 
 from kquota.core.enforcement.compilable import COMPILABLE, INLINED
+from kquota.core.enforcement.unpacked import is_packed, unpacked
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -148,10 +149,10 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     """What numba makes of a function, kept on the disk for the next process. Raises ImportError without numba."""
     import numba
 
-    # Out of an archive, which executors get anew for each job, nothing that is kept would ever be found again.
-    if not isinstance(__spec__.loader, zipimporter):
-        with contextlib.suppress(RuntimeError):  # no directory to write to: compiled in each process then
-            return numba.njit(cache=True, **options)(function)
+    with contextlib.suppress(RuntimeError):  # no directory to write to: compiled in each process then
+        if isinstance(function, FunctionType) and is_packed(function.__module__):
+            function = unpacked(function, Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else None)
+        return numba.njit(cache=True, **options)(function)
     return numba.njit(**options)(function)
 
 

@@ -16,7 +16,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC
 from functools import cache, cached_property
 from pathlib import Path
@@ -29,7 +29,16 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
 from tests.brokers.accuracy import logs_of, read_events
-from tests.brokers.pairs.tables import Counter, Measured, Question
+from tests.brokers.pairs.tables import (
+    Counter,
+    Figures,
+    Measured,
+    Promise,
+    Question,
+    Recommended,
+    figures_document,
+    page,
+)
 
 MUTATIONS = {"create_topics", "delete_topics", "create_partitions"}
 APIS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
@@ -60,11 +69,17 @@ class Met:
     total_ms: int = 0
     longest_ms: int = 0
     begun_ms: float = 0
-    """The first charged request that carried something, epoch ms."""
-    last_ms: float = 0
+    """The first charged request, epoch ms."""
+    ended_ms: float = 0
     """The last one."""
+    last_ms: float = 0
+    """The last one that carried something."""
     units: tuple[tuple[float, float], ...] = ()
     """When and how much was delivered."""
+    active_s: int = 0
+    """Seconds with requests."""
+    throttled_s: int = 0
+    """Seconds with throttled requests."""
 
     def rate(self, seconds: float) -> float | None:
         """Units per second delivered in so many seconds from the first request on."""
@@ -74,8 +89,8 @@ class Met:
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last."""
-        return (self.last_ms - self.begun_ms) / 1000
+        """From the first request to the last; a second at least."""
+        return max(self.ended_ms - self.begun_ms, 1000) / 1000
 
 
 class Mutation(NamedTuple):
@@ -217,8 +232,11 @@ def _of(times: Sequence[float], throttles: Sequence[int], moved: Sequence[tuple[
         total_ms=sum(throttles),
         longest_ms=max(throttles),
         begun_ms=min(times),
+        ended_ms=max(times),
         last_ms=max((at for at, _ in moved), default=max(times)),
         units=tuple(moved),
+        active_s=len({at // 1000 for at in times}),
+        throttled_s=len({at // 1000 for at, ms in zip(times, throttles, strict=True) if ms > 0}),
     )
 
 
@@ -283,30 +301,62 @@ def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:
     return finding["broker"] or logs[0], finding["key"], finding["sensor"]
 
 
-def measure(folder: Path, *more: str) -> list[Question]:
-    """All questions for which the folder has recordings."""
+def measure(folder: Path, only: str = "", *more: str) -> list[Question]:
+    """All questions for which the folder has recordings; or the one `BEFORE:AFTER`."""
+    names = {name for _, *pair in QUESTIONS for name in pair}
+    runs = {
+        name: Recording(folder / name)
+        for name in (*names, *(f"{name}-2" for name in names))
+        if (folder / name / "facts.json").exists()
+    }
     found = []
     for kind, before, after in QUESTIONS:
-        if (folder / before / "facts.json").exists() and (folder / after / "facts.json").exists():
-            again = folder / f"{after}-2"
-            second = Recording(again) if (again / "facts.json").exists() else None
-            found.append(compare(kind, Recording(folder / before), Recording(folder / after), second, *more))
+        if only in ("", f"{before}:{after}") and before in runs and after in runs:
+            found.append(compare(kind, runs[before], runs[after], runs.get(f"{after}-2"), *more))
             print(f"{kind}: {before} to {after}", file=sys.stderr)
     return found
 
 
+def recommend(before: Recording, after: Recording) -> Recommended:
+    """What `kquota recommend` promises from one recording, and what became of it in a run under what it recommends."""
+    from kquota.cli.main import cli
+
+    arguments = ["recommend", *map(str, before.logs.values()), "--quotas", str(before.quotas)]
+    arguments += ["--for", "user-clients", "-o", "json"]
+    done = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    met = after.met(after.quotas)
+    promises = []
+    for found in json.loads(done.stdout)["recommendations"]:
+        user, client_id = found["entity"]["user"], found["entity"]["client-id"]
+        mine = [each for name, each in met.items() if name[1:] == (found["key"], f"{user}:{client_id}")]
+        if not mine:
+            continue  # what it recommends was not in force
+        worst = max(mine, key=lambda each: each.throttled_s / max(each.active_s, 1))
+        promised = found["throttled"]["predicted"]
+        figures = (promised, worst.throttled_s, worst.active_s)
+        promises.append(Promise(user, client_id, found["key"], float(found["value"]), *figures))
+    return Recommended(before.folder.name, tuple(promises))
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    from tests.brokers.pairs import tables
-
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.pairs.measure", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
+    parser.add_argument("--only", default="", metavar="BEFORE:AFTER", help="one question instead of all")
     options = parser.parse_args(argv)
-    questions = measure(options.folder)
+    recommended = [
+        recommend(Recording(options.folder / name), Recording(options.folder / f"recommended-{name}"))
+        for name in ("none", "tight")
+        if not options.only and (options.folder / f"recommended-{name}" / "facts.json").exists()
+    ]
+    figures = Figures(tuple(measure(options.folder, options.only)), tuple(recommended))
     if options.out is not None:
-        options.out.write_text(json.dumps([asdict(each) for each in questions], indent=1) + "\n", encoding="utf-8")
-    print(tables.page(questions))
+        text = json.dumps(figures_document(figures), indent=1) + "\n"
+        options.out.write_text(text, encoding="utf-8")
+    print(page(figures))
     return 0
 
 

@@ -6,12 +6,16 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+FIGURES = Path(__file__).parents[2] / "data" / "pairs" / "measured.json"
+"""The figures of full-length pairs, as `measure.py` wrote them."""
 KINDS = ("lowering", "raising", "in force")
 WITHIN_TOTAL, WITHIN_LONGEST, WITHIN_DELIVERED, SLACK = 0.10, 0.15, 0.05, 0.10
+PROMISED = 0.01
+"""The share of seconds that `kquota recommend` aims at."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,17 @@ class Counter:
     """The second real run."""
 
     def value(self, name: str, side: str = "estimate") -> float | None:
-        """A side of a predicted interval."""
+        """A side of a predicted interval. The total is cut to the length of the real run if that ended too early."""
         found = None if self.predicted is None else (self.predicted.get(name) or {}).get(side)
-        return None if found is None else float(found)
+        if found is None:
+            return None
+        return float(found) * (self.seen if name == "throttle_time_ms" else 1)
+
+    @property
+    def seen(self) -> float:
+        """The share of the predicted time that the real run lasted, when it ended before its clients were done."""
+        done = self.value("done_ms")
+        return min(self.end_ms / done, 1.0) if self.done_ms is None and done else 1.0
 
     @property
     def verdict_is_right(self) -> bool | None:
@@ -79,6 +91,48 @@ class Question:
     before: str
     after: str
     counters: tuple[Counter, ...]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A recommended limit, and what became of it when it was really in force."""
+
+    user: str
+    client_id: str
+    key: str
+    limit: float
+    promised: float | None
+    """The share of seconds in which the client is said to be throttled; None where nothing is promised."""
+    throttled_s: int
+    """Seconds in which it really was."""
+    active_s: int
+    """Seconds in which it sent something."""
+
+    @property
+    def share(self) -> float:
+        """Of its seconds, those in which it was throttled."""
+        return self.throttled_s / max(self.active_s, 1)
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether it came true; None where nothing was promised."""
+        return None if self.promised is None else self.share <= max(self.promised, PROMISED)
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The limits that `kquota recommend` finds in one recording."""
+
+    before: str
+    promises: tuple[Promise, ...]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that was measured on one set of recordings."""
+
+    questions: tuple[Question, ...]
+    recommended: tuple[Recommended, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +193,8 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
         return getattr(each.again, again) if floor else each.value(predicted)
 
     total = {id(each): said(each, "throttle_time_ms", "total_ms") for each in mine}
-    decided = [each for each in mine if total[id(each)] is not None]
+    # A verdict without a number is wrong about the size.
+    decided = [each for each in mine if floor or each.verdict_is_right is not None]
     # Counters that are throttled in neither are right about the verdict, and have no size to compare.
     sized = [each for each in decided if each.total_ms > 0 or (total[id(each)] or 0) > 0]
     longest = [
@@ -160,7 +215,7 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
         undetermined=sum(each is None for each in verdicts),
         verdicts=_share([each for each in verdicts if each is not None]),
         total=_share([within(total[id(each)], each.total_ms, WITHIN_TOTAL) for each in sized]),
-        factor=statistics.median(factor(total[id(each)] or 0, each.total_ms) for each in sized) if sized else None,
+        factor=statistics.median(_factor(total[id(each)], each.total_ms) for each in sized) if sized else None,
         longest=_share(longest),
         delivered=_share(delivered),
         rank=rank_correlation(pairs),
@@ -168,34 +223,77 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
     )
 
 
+def _factor(value: float | None, real: float) -> float:
+    return math.inf if value is None else factor(value, real)
+
+
 def _share(held: Sequence[bool]) -> float | None:
     return sum(held) / len(held) if held else None
 
 
-def questions_of(path: Path) -> list[Question]:
+def figures_of(path: Path) -> Figures:
     """The figures that `measure.py` wrote."""
-    return [
-        Question(
-            each["kind"],
-            each["before"],
-            each["after"],
-            tuple(
-                Counter(**{**row, "again": None if row["again"] is None else Measured(**row["again"])})
-                for row in each["counters"]
-            ),
-        )
-        for each in json.loads(path.read_text(encoding="utf-8"))
-    ]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Figures(
+        tuple(
+            Question(each["kind"], each["before"], each["after"], tuple(_counter_of(row) for row in each["counters"]))
+            for each in document["questions"]
+        ),
+        tuple(
+            Recommended(each["before"], tuple(Promise(**row) for row in each["promises"]))
+            for each in document["recommended"]
+        ),
+    )
 
 
-def page(questions: Sequence[Question]) -> str:
+def _counter_of(row: Mapping[str, Any]) -> Counter:
+    return Counter(**{**row, "again": None if row["again"] is None else Measured(**row["again"])})
+
+
+def figures_document(figures: Figures) -> dict[str, Any]:
+    """The figures as JSON, with four digits."""
+    document = asdict(figures)
+    rounded: dict[str, Any] = _rounded(document)
+    return rounded
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.4g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
+def page(figures: Figures) -> str:
     """All tables, as Markdown."""
     parts = []
     for kind in KINDS:
-        mine = [each for each in questions if each.kind == kind]
+        mine = [each for each in figures.questions if each.kind == kind]
         if mine:
             parts += [f"### {kind.capitalize()}", _summary_table(mine), *map(_counter_table, mine)]
+    if figures.recommended:
+        parts += ["### Recommended quotas", *map(_promise_table, figures.recommended)]
     return "\n\n".join(parts) + "\n"
+
+
+def _promise_table(recommended: Recommended) -> str:
+    promised = [each for each in recommended.promises if each.kept is not None]
+    kept = sum(bool(each.kept) for each in promised)
+    silent = [each for each in recommended.promises if each.kept is None]
+    lines = [
+        f"`kquota recommend --for user-clients` from the recording {_under(recommended.before)}: {len(promised)} of "
+        f"{len(recommended.promises)} limits come with a promise, and {kept} of these promises came true. Of the "
+        f"{len(silent)} limits without one, {sum(each.share <= PROMISED for each in silent)} were enough.",
+        "",
+        "| user | client-id | quota | recommended | promised | really throttled |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for each in recommended.promises:
+        promise = "nothing" if each.promised is None else f"{each.promised:.1%} of seconds".replace("%", " %")
+        really = f"{each.share:.1%} of {each.active_s} s".replace("%", " %")
+        lines.append(f"| {each.user} | {each.client_id} | {each.key} | {each.limit:g} | {promise} | {really} |")
+    return "\n".join(lines)
 
 
 def _summary_table(questions: Sequence[Question]) -> str:

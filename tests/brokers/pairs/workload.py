@@ -178,10 +178,10 @@ TOPICS = {"const": 1, "load": 3, "feed": 1, "feed4": 4, "history": 2, "warm": 1}
 def quotas(name: str, brokers: int = 1) -> QuotaSnapshot:
     """The quotas of a set."""
     if name == "none":
-        return QuotaSnapshot.of([(Entity(client_id="sat"), {PRODUCE: UNLIMITED_SAT / brokers})])
+        return QuotaSnapshot.of([(Entity(client_id="sat"), {PRODUCE: UNLIMITED_SAT // brokers})])
     column = SETS.index(name) - 1
     found = []
     for entity, key, *limits in LIMITS:
-        spread = brokers if key in (PRODUCE, FETCH) else 1
-        found.append((entity, {key: float(round(limits[column] / spread, 3))}))
+        limit = limits[column]
+        found.append((entity, {key: round(limit / brokers) if key in (PRODUCE, FETCH) else limit}))
     return QuotaSnapshot.of(found)

@@ -1,0 +1,28 @@
+"""Limits as people read them, and where they are set."""
+
+from __future__ import annotations
+
+from kquota.cli.text import entity_text
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, ValueType, humanize
+from kquota.core.quotas.static import STATIC_CONFIGS
+from kquota.core.resolve.resolver import Resolution
+
+
+def limit_text(key: QuotaKey, value: Value | None) -> str:
+    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
+    if value is None:
+        return "unlimited"
+    if value == key.value_type.maximum:
+        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
+    return humanize(key, value)
+
+
+def source(key: QuotaKey, entity: Entity | None) -> str:
+    """Where a value comes from: its entity, or the static default's config."""
+    return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
+
+
+def on_brokers(item: Resolution, brokers: int) -> str:
+    """What the limit comes to on that many brokers, for people."""
+    return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))

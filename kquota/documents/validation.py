@@ -1,0 +1,156 @@
+"""What is wrong with a document, mistake by mistake, each with its place. The only module that knows jsonschema."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from kquota.errors import InputError
+
+Step = str | int
+MOST: Final = 20
+"""More mistakes than these are counted only."""
+_LONG: Final = 1_000
+"""Items of a list from which on jsonschema, which is slow, is shown the first ones alone that do not fit."""
+_LONGEST: Final = 200
+"""Characters of a message: jsonschema repeats the value."""
+
+
+class Mistake(NamedTuple):
+    """Something wrong in a document: the keys and indexes that lead there, a message, and how to mend it."""
+
+    steps: tuple[Step, ...]
+    message: str
+    hint: str | None = None
+
+
+def refuse(where: object, data: object, mistakes: Iterable[Mistake], line: Callable[[Sequence[Step]], str]) -> NoReturn:
+    """Raises InputError for the first mistake in the document, and names the next ones in `others`.
+
+    `line` gives `, line N` for a place; `where` is the file.
+    """
+    ordered = sorted(mistakes, key=lambda mistake: _position(data, mistake.steps))
+    texts: list[str] = []
+    for steps, message, hint in ordered[:MOST]:
+        text = f"{where}{line(steps)}: {_place(steps)}: {message}"
+        texts.append(f"{text} ({hint})" if hint and texts else text)
+    if len(ordered) > MOST:
+        texts.append(f"{where}: and {len(ordered) - MOST} more mistakes")
+    raise InputError(texts[0], hint=ordered[0].hint, others=texts[1:])
+
+
+def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]:
+    """Where a document does not fit its JSON Schema; of a list of thousands, the first items that do not.
+
+    Raises RecursionError for a document that is nested too deep.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    # Without its name: jsonschema up to 4.17 looks for the schema's own parts under it, and fails for a URN.
+    rules = {key: value for key, value in rules.items() if key != "$id"}
+    wanted = rules.get("properties", {}).get("kind", {}).get("const")
+    if wanted is not None and "kind" in data and data["kind"] != wanted:
+        # Whatever else does not fit follows from that.
+        return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}")]
+    few, numbers = _suspects(data, rules)
+    validator = Draft202012Validator(rules)
+    problems = [*itertools.islice(validator.iter_errors(few), 10 * MOST)]
+    if not problems:  # what is left out may be wrong all the same
+        numbers = {}
+        problems = [*itertools.islice(validator.iter_errors(data), 10 * MOST)]
+    found = dict.fromkeys(mistake for each in problems for mistake in _explained(best_match(iter([each])), numbers))
+    meant = {(mistake.steps[:-1], mistake.hint) for mistake in found}
+    # A key that is nearly the one that is missing is one mistake.
+    return [each for each in found if (each.steps, _did_you_mean(_missing(each))) not in meant]
+
+
+def type_name(value: object) -> str:
+    """The word of JSON for a type; the value itself is not shown, as it may be a secret in the wrong place."""
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def _explained(problem: Any, numbers: Mapping[str, Sequence[int]]) -> Iterator[Mistake]:
+    """The mistakes in one error of jsonschema; `numbers` are the indexes of the items that it was shown."""
+    steps: list[Step] = list(problem.absolute_path)
+    if len(steps) > 1 and steps[0] in numbers:
+        steps[1] = numbers[str(steps[0])][int(steps[1])]
+    if problem.validator == "additionalProperties":
+        known = list(problem.schema.get("properties", {}))
+        for key in problem.instance:
+            if key not in known:
+                yield Mistake((*steps, key), "unknown key", _meant(str(key), known))
+        return
+    message = problem.message if len(problem.message) <= _LONGEST else f"{problem.message[:_LONGEST]}…"
+    hint = None
+    if problem.validator == "required":
+        properties = problem.schema.get("properties", {})
+        missing = [name for name in problem.validator_value if name not in problem.instance]
+        lines = [f"'{name}: {properties[name]['const']}'" for name in missing if "const" in properties.get(name, {})]
+        if lines:
+            message = f"{missing[0]!r} is a required property"
+            hint = f"add {' and '.join(lines)}"
+    elif problem.validator == "type":
+        expected = problem.validator_value
+        names = expected if isinstance(expected, str) else " or ".join(expected)
+        message = f"expected {names}, found {type_name(problem.instance)}"
+    yield Mistake(tuple(steps), message, hint)
+
+
+def _suspects(data: Mapping[str, Any], rules: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """The document with each long list cut down to some items that do not fit, and the indexes of these."""
+    from kquota.documents.fits import compiled
+
+    few, numbers = dict(data), {}
+    for name, part in data.items():
+        rule = rules.get("properties", {}).get(name, {})
+        if isinstance(part, list) and len(part) > _LONG and "items" in rule:
+            fits = compiled({"$defs": rules.get("$defs", {}), "allOf": [rule["items"]]})
+            found = [*itertools.islice((index for index, item in enumerate(part) if not fits(item)), MOST + 1)]
+            few[name], numbers[name] = [part[index] for index in found], found
+    return few, numbers
+
+
+def _position(data: Any, steps: Iterable[Step]) -> tuple[int, ...]:
+    """Where in the document that is, for sorting: the index at each level, also of a key."""
+    position = []
+    for step in steps:
+        if isinstance(data, dict) and step in data:
+            position.append([*data].index(step))
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            position.append(step)
+            data = data[step]
+        else:
+            break
+    return tuple(position)
+
+
+def _missing(mistake: Mistake) -> str:
+    """The key that is said to be missing."""
+    match = re.fullmatch(r"'(.*)' is a required property", mistake.message)
+    return match[1] if match else ""
+
+
+def _kind(found: object) -> str:
+    """The kind that a document says it is; another text may be anything, and is not shown."""
+    is_kind = isinstance(found, str) and re.fullmatch(r"kquota\.[a-z_-]{1,40}", found)
+    return str(found) if is_kind else "another"
+
+
+def _meant(word: str, known: Collection[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return _did_you_mean(close[0]) if close else f"keys: {', '.join(known)}"
+
+
+def _did_you_mean(word: str) -> str:
+    return f"did you mean {word}?"
+
+
+def _place(steps: Iterable[Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".") or "document"

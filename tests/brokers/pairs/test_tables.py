@@ -1,0 +1,109 @@
+"""The figures of the pairs are what they are called, on counters made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.brokers.pairs.tables import (
+    Counter,
+    Figures,
+    Measured,
+    Promise,
+    Question,
+    Recommended,
+    factor,
+    page,
+    rank_correlation,
+    summary,
+)
+
+
+def counter(
+    total: float | None, real: float, *, low: float | None = None, high: float | None = None, **more: Any
+) -> Counter:
+    """A counter with a predicted total and a real one; `total` None is undetermined."""
+    told = {
+        "client_kind": "paced",
+        "verdict": "undetermined" if total is None else "throttled" if total else "not throttled",
+        "throttle_time_ms": {
+            "low": total if low is None else low,
+            "estimate": total,
+            "high": total if high is None else high,
+        },
+        "throttle_time_max_ms": {"low": 10, "estimate": 10, "high": 10},
+        "delivered_per_s": {"low": 100, "estimate": 100, "high": 100},
+    }
+    given: dict[str, Any] = {
+        "broker": "broker-1",
+        "key": "producer_byte_rate",
+        "sensor": ":a",
+        "limit": 1.0,
+        "predicted": told,
+        "open_ms": 0,
+        "total_ms": real,
+        "longest_ms": 10,
+        "throttled": int(real > 0),
+        "delivered_per_s": 100,
+        "done_ms": 1,
+        "end_ms": 2,
+        "again": None,
+    }
+    return Counter(**{**given, **more})
+
+
+def test_shares_are_of_the_counters_that_can_be_compared() -> None:
+    """One within 10 %, one twice as much, one at rest in both, one not decided."""
+    figures = summary([counter(105, 100), counter(200, 100), counter(0, 0), counter(None, 100)])
+    assert (figures.counters, figures.undetermined) == (4, 1)
+    assert (figures.total, figures.verdicts, figures.longest) == (0.5, 1.0, 1.0)
+    assert figures.factor == pytest.approx(1.525)
+
+
+def test_a_throttle_out_of_nothing_is_wrong_however_long() -> None:
+    figures = summary([counter(5, 0)])
+    assert (figures.verdicts, figures.total, figures.factor) == (0.0, 0.0, float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "held"), [(50, 95, True), (50, 90, False), (111, 120, True), (112, 120, False)]
+)
+def test_an_interval_holds_the_truth_with_a_slack(low: float, high: float, held: bool) -> None:
+    assert summary([counter(100, 100, low=low, high=high)]).coverage == held
+
+
+def test_a_total_is_cut_to_a_run_that_ended_too_early() -> None:
+    """Of 200 s that are predicted until all is done, the run saw half."""
+    asked = counter(200, 100, done_ms=None, end_ms=50)
+    assert asked.predicted is not None
+    early = replace(asked, predicted={**asked.predicted, "done_ms": {"low": 100, "estimate": 100, "high": 100}})
+    assert (early.value("throttle_time_ms"), summary([early]).total) == (100, 1.0)
+    assert replace(early, done_ms=90).value("throttle_time_ms") == 200
+
+
+def test_the_floor_is_the_second_run() -> None:
+    again = Measured(total_ms=150, longest_ms=11, delivered_per_s=104, done_ms=None)
+    figures = summary([counter(100, 100, again=again), counter(1, 100)], floor=True)
+    assert (figures.counters, figures.total, figures.longest, figures.delivered) == (1, 0.0, 1.0, 1.0)
+
+
+def test_ranks_do_not_look_at_sizes() -> None:
+    assert rank_correlation([(1, 10), (2, 1000), (3, 1001)]) == pytest.approx(1)
+    assert rank_correlation([(3, 10), (2, 1000), (1, 1001)]) == pytest.approx(-1)
+    assert rank_correlation([(1, 1), (2, 2)]) is None
+    assert factor(2, 4) == factor(4, 2) == 2
+
+
+def test_a_promise_is_kept_up_to_what_was_promised() -> None:
+    kept, broken, silent = (Promise("u", "c", "k", 1, promised, 2, 100) for promised in (0.03, 0.0, None))
+    assert (kept.kept, broken.kept, silent.kept) == (True, False, None)
+
+
+def test_the_page_shows_all_of_them() -> None:
+    question = Question("lowering", "none", "tight", (counter(105, 100, sensor="alice:app"),))
+    text = page(Figures((question,), (Recommended("none", (Promise("u", "c", "k", 1, 0.0, 0, 100),)),)))
+    assert "| none → tight | 1 | 0 | 100 % | 100 % | 1.05 |" in text
+    assert "`alice:app`" in text
+    assert "1 of 1 limits come with a promise, and 1 of these promises came true" in text

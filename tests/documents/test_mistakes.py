@@ -1,0 +1,72 @@
+"""All mistakes of a file are named at once: each with its line, in their order, and not without end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kquota.cli import main
+from kquota.documents.quotas import read_quota_file
+from kquota.documents.validation import MOST
+from kquota.errors import InputError
+
+HEAD = "kind: kquota.quotas\nversion: 1\nquotas:\n"
+ENTRIES = """\
+  - entity: {user: alice}
+    values: {producer_byte_rat: 10MB}
+  - entity: {user: bob}
+    value: {producer_byte_rate: 10MB}
+  - entity: {usr: carol}
+    values: {producer_byte_rate: 10M}
+  - entity: {user: dave}
+    values: {producer_byte_rate: null, consumer_byte_rate: [1]}
+  - entity: {user: eve}
+    values: {producer_byte_rate: 10M}
+  - entity: {user: frank}
+    values: {producer_byte_rate: 1MB}
+  - entity: {user: frank}
+    values: {producer_byte_rate: 1MB}
+"""
+WRONG = [
+    "line 4: quotas[0]: unknown quota key 'producer_byte_rat' (did you mean 'producer_byte_rate'?)",
+    "line 7: quotas[1].value: unknown key (did you mean values?)",
+    "line 8: quotas[2].entity.usr: unknown key (did you mean user?)",
+    "line 11: quotas[3].values.producer_byte_rate: expected number or string, found null",
+    "line 11: quotas[3].values.consumer_byte_rate: expected number or string, found array",
+    "line 12: quotas[4]: producer_byte_rate: unknown unit 'M' in '10M' (did you mean 10MB?)",
+    "line 16: quotas[6]: user=frank is given twice",
+]
+
+
+def test_mistakes_of_all_kinds_are_named_in_their_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Wrong shapes and wrong values, on a line of stderr each."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(HEAD + ENTRIES)
+    assert main.run(["lint", str(file)]) == 3
+    assert capfd.readouterr().err.splitlines() == [f"kquota: {file}, {each}" for each in WRONG]
+
+
+def test_many_mistakes_are_counted(tmp_path: Path) -> None:
+    """Of a list of thousands, too, and whether it is their shape or their value."""
+    file = tmp_path / "quotas.yaml"
+    for wrong, count in (("10M", MOST + 5), ("10M", 1500), ("[1]", 1500)):
+        file.write_text(
+            HEAD
+            + "".join(
+                f"  - {{entity: {{user: u{n}}}, values: {{producer_byte_rate: {wrong}}}}}\n" for n in range(count)
+            )
+        )
+        with pytest.raises(InputError, match=", line 4: quotas") as raised:
+            read_quota_file(file)
+        assert len(raised.value.others) == MOST
+        assert raised.value.others[0].startswith(f"{file}, line 5: quotas[1]")
+        assert raised.value.others[-1].endswith(" more mistakes")
+
+
+def test_a_document_of_another_kind_has_one_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text("kind: kquota.plan\nversion: 1\nchanges: []\n")
+    with pytest.raises(InputError, match=r"kind: expected kquota.quotas, found kquota.plan") as raised:
+        read_quota_file(file)
+    assert raised.value.others == ()
