@@ -2,20 +2,26 @@
 
 The public API; importing it loads nothing, each name brings its module when it is first used:
 
-    from kquota import Alteration, Entity, QuotaKey, connect
+    from kquota import apply, connect, plan, resolve
 
-    with connect(zookeeper="localhost:2181/kafka") as cluster:
+    with connect(context="prod") as cluster:
         for entity, values in cluster.describe().items():
             print(entity, dict(values))
-        cluster.alter([Alteration(Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000})])
+        report = apply(cluster, plan(cluster, {"user=alice": {"producer_byte_rate": "10MB"}}), yes=True)
+    print(resolve("quotas.yaml", user="alice", client_id="app1"))
 
-`cluster.alter` writes at once; `plan`, `apply` and `undo` are the road of the commands, with review and journal.
+Reading: `connect(...).describe`, `resolve`, `lint`. Writing: `plan`, `apply` and `undo` are the road of the commands,
+with review and journal; `cluster.alter` writes at once. Traffic: `audit` and `recommend` from recorded usage,
+`simulate` a workload, `probe` a live broker. Quotas are a cluster, a file by its path, a snapshot, or a mapping
+of texts as the command line takes them. Every error is a `KquotaError`. None of this needs the command line.
 """
 
 # Not imported from typing, which alone would load two dozen modules; type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend, connect
+    from kquota.access import connect
+    from kquota.audit.run import Usage, audit, recommend
+    from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity, Plain, Scram
     from kquota.backends.tls import Tls
     from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from kquota.core.quotas.filter import ANY, QuotaFilter
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.resolve.resolver import Resolution, resolve
+    from kquota.core.resolve.resolver import Resolution
     from kquota.errors import (
         Conflict,
         InputError,
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
         Unauthorized,
         Unreachable,
     )
+    from kquota.probe.run import ProbeResult, probe
+    from kquota.questions import lint, resolve
+    from kquota.simulations import simulate
 
 __version__ = "0.1.0"
 
@@ -62,6 +71,7 @@ __all__ = [
     "Objection",
     "Plain",
     "Plan",
+    "ProbeResult",
     "QuotaBackend",
     "QuotaFilter",
     "QuotaKey",
@@ -73,16 +83,24 @@ __all__ = [
     "Tls",
     "Unauthorized",
     "Unreachable",
+    "Usage",
     "ZooKeeperSecurity",
     "apply",
+    "audit",
     "connect",
+    "lint",
     "plan",
+    "probe",
+    "recommend",
     "resolve",
+    "simulate",
     "undo",
 ]
 
 _HOMES = {
-    "kquota.backends": ("QuotaBackend", "connect"),
+    "kquota.access": ("connect",),
+    "kquota.audit.run": ("Usage", "recommend"),
+    "kquota.backends": ("QuotaBackend",),
     "kquota.backends.kafka": ("KafkaSecurity", "Plain", "Scram"),
     "kquota.backends.tls": ("Tls",),
     "kquota.backends.zookeeper": ("ZooKeeperSecurity",),
@@ -93,10 +111,15 @@ _HOMES = {
     "kquota.core.change.plan": ("Change", "Objection", "Plan"),
     "kquota.core.quotas.quota": ("QuotaKey",),
     "kquota.core.change.report": ("ApplyReport",),
-    "kquota.core.resolve.resolver": ("Resolution", "resolve"),
+    "kquota.core.resolve.resolver": ("Resolution",),
     "kquota.core.change.review": ("Guards",),
     "kquota.core.quotas.snapshot": ("QuotaSnapshot",),
+    "kquota.probe.run": ("ProbeResult",),
+    "kquota.questions": ("lint", "resolve"),
+    "kquota.simulations": ("simulate",),
 }
+_PACKAGES = ("audit", "probe")
+"""The functions that are packages as well (`kquota.callables`)."""
 
 
 def __getattr__(name: str) -> object:
@@ -104,9 +127,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'kquota' has no attribute {name!r}")
     import importlib
 
+    if name in _PACKAGES:
+        return importlib.import_module(f"kquota.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), "kquota.errors")
     return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, "__version__"])

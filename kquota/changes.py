@@ -19,7 +19,8 @@ from kquota.core.change.review import UNSEEN, Guards, freezes, gravest_first, of
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
@@ -47,7 +48,7 @@ def now() -> int:
 
 def plan(
     cluster: QuotaBackend,
-    wish: Path | str | Mapping[Entity, Values] | Iterable[Alteration],
+    wish: Path | str | WrittenQuotas | Iterable[Alteration],
     *,
     prune: bool = False,
     overlay: str | None = None,
@@ -55,10 +56,15 @@ def plan(
 ) -> Plan:
     """What has to change on a cluster for a wish to come true, with its review in `Plan.objections`; writes nothing.
 
-    The wish is a quotas file by its path, the quotas that entities shall have, or alterations. `prune` deletes what a
+    The wish is a quotas file by its path, the quotas that entities shall have, or alterations: entities, keys and
+    values may be texts, as in `{"user=alice": {"producer_byte_rate": "10MB"}}`. `prune` deletes what a
     file or a mapping does not name; `overlay` is the cluster of a file's overlays. A file brings its guards with it;
     `guards` replaces them. Raises InputError for a wrong wish, the error of an alteration that the cluster would
     refuse, and what `QuotaBackend.describe` raises.
+
+        with connect(context="prod") as cluster:
+            planned = plan(cluster, "quotas.yaml", prune=True)
+            print(planned.changes, planned.objections)
     """
     if isinstance(wish, (str, Path)):
         file = read_quota_file(Path(wish), overlay)
@@ -67,11 +73,12 @@ def plan(
         current = cluster.describe()
         made = core_plan(current, file.desired, prune=prune, unmanaged=file.unmanaged)
     elif isinstance(wish, Mapping):
-        for entity, values in wish.items():
+        desired = quotas_of(wish)
+        for entity, values in desired.items():
             if values:
                 Alteration(entity, values)  # the rules of what an entity may carry live there
         current = cluster.describe()
-        made = core_plan(current, wish, prune=prune)
+        made = core_plan(current, desired, prune=prune)
     else:
         if prune:
             raise InputError("alterations name all that changes: nothing is left to prune")
@@ -98,6 +105,9 @@ def apply(
     Raises Refused where an objection of the plan stands: `yes` answers questions, `force` lifts refusals as well; and
     for a plan of another cluster. `expires` is when `kquota reconcile` takes it back, in ms since the epoch. Raises
     Conflict where the cluster is not as the plan found it, and what `kquota.reconcile.apply` raises.
+
+        report = apply(cluster, plan(cluster, "quotas.yaml"), yes=True)
+        print(report.outcome, report.entry)
     """
     stopped = standing(plan.objections, yes=yes, force=force)
     if stopped:
@@ -118,6 +128,8 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
     """Takes back an entry of the journal, by its id or fingerprint; without one, the last of this cluster that stands.
 
     Raises InputError where there is none, Conflict where an entity was changed since.
+
+        undo(cluster, report.entry)
     """
     book = Journal(journal or default_journal())
     here = place_of(cluster)

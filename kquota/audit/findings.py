@@ -62,6 +62,8 @@ SCHEMA = pa.schema(
         pa.field("logged_throttle_time_ms", pa.int64()),
         pa.field("logged_throttle_time_max_ms", pa.int64()),
         pa.field("estimated_events", pa.int64(), nullable=False),
+        pa.field("rebuilt_events", pa.int64(), nullable=False),
+        pa.field("rebuilt_share", pa.float64()),
         pa.field("client_count", pa.int64(), nullable=False),
         pa.field("clients", pa.list_(_CLIENT), nullable=False),
     ]
@@ -73,10 +75,13 @@ quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate`
 per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
 `peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
 the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
-broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches whose size was
-estimated. `clients` are the busiest of the `client_count` that share the counter; `value` is bytes, ns of thread time,
-partitions, or connections; their `throttled_events` and `throttle_time_ms` are null unless asked for, and where the
-counter is undetermined; so is `logged_throttled_events` where the export does not say.
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches, whose size the
+export does not hold. `rebuilt_events` counts those of them whose size follows from the data that was produced; the
+others have the size of their retry. `rebuilt_share` of the delivered fetches of the same clients and partitions come
+out to the byte by the same rules (null without `rebuilt_events`). `clients` are the busiest of the `client_count` that
+share the counter; `value` is bytes, ns of thread time, partitions, or connections; their `throttled_events` and
+`throttle_time_ms` are null unless asked for, and where the counter is undetermined; so is
+`logged_throttled_events` where the export does not say.
 
 A counter that would not have been throttled, but whose clients were while the export was recorded, is undetermined
 (`kquota.audit.held_back`): `peak_rate` is then the least that they wanted.
@@ -250,6 +255,8 @@ def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:
         row["estimated_events"],
         row["client_count"],
         tuple(Client(**client) for client in row["clients"]),
+        rebuilt_events=row["rebuilt_events"],
+        rebuilt_share=row["rebuilt_share"],
     )
 
 

@@ -445,6 +445,8 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "logged_throttle_time_ms": None,
         "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if told else None,
         "estimated_events": 0,
+        "rebuilt_events": 0,
+        "rebuilt_share": None,
         "client_count": max(judgement.clients for judgement in periods),
         "clients": [],
     }

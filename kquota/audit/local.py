@@ -93,7 +93,14 @@ def _in_this_process(
             yield split
 
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES, prefix="kquota-audit-") as file:
-        by_bucket = _by_bucket(_write(told(), settings, buckets, file, ""))
+        packed = _by_bucket(_write(told(), settings, buckets, file, ""))
+        known_sizes = [
+            place
+            for data in packed
+            if data[0].bucket >= buckets
+            for place in _rebuild((_read(file, place) for place in data), settings, buckets, file, "")
+        ]
+        by_bucket = _by_bucket(place for mine in (*packed, known_sizes) for place in mine if place.bucket < buckets)
         outputs = []
         for done, places in enumerate(by_bucket):
             progress(len(numbered) + done, known)
@@ -117,6 +124,12 @@ def _in_processes(
         ]
         try:
             places = [place for some in _finished(packed, progress, 0, buckets) for place in some]
+            rebuilt = [
+                _submit(pool, _rebuild_from, mine, settings, buckets, str(Path(folder) / f"{mine[0].bucket}.sizes"))
+                for mine in _by_bucket(place for place in places if place.bucket >= buckets)
+            ]
+            places = [place for place in places if place.bucket < buckets]
+            places += [place for each in rebuilt for place in each.result()]
             replayed = [_submit(pool, _replay, mine, settings) for mine in _by_bucket(places)]
             return [output for some in _finished(replayed, progress, len(tasks), 0) for output in some]
         except BrokenProcessPool:
@@ -177,6 +190,26 @@ def _pack(task: list[tuple[int, Split]], settings: AuditSettings, buckets: int, 
         return _write(task, settings, buckets, file, path, retell=False)
 
 
+def _rebuild_from(places: list[_Place], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
+    """The stage between, of some brokers' data; its blobs go into a file."""
+    with open(path, "wb") as file:
+        return _rebuild(_open_and_read(places), settings, buckets, file, path)
+
+
+def _rebuild(blobs: Iterable[bytes], settings: AuditSettings, buckets: int, file: IO[bytes], path: str) -> list[_Place]:
+    return _put(list(stages.rebuild_blobs(blobs, settings, buckets)), file, path)
+
+
+def _put(blobs: Iterable[stages.Blob], file: IO[bytes], path: str) -> list[_Place]:
+    """Writes blobs to the end of a file."""
+    places = []
+    file.seek(0, os.SEEK_END)
+    for blob in blobs:
+        places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
+        file.write(blob.data)
+    return places
+
+
 def _write(
     task: Iterable[tuple[int, Split]],
     settings: AuditSettings,
@@ -186,11 +219,7 @@ def _write(
     *,
     retell: bool = True,
 ) -> list[_Place]:
-    places = []
-    for blob in stages.pack_splits(task, settings, buckets, retell=retell):
-        places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
-        file.write(blob.data)
-    return places
+    return _put(stages.pack_splits(task, settings, buckets, retell=retell), file, path)
 
 
 def _replay(places: list[_Place], settings: AuditSettings) -> list[bytes]:

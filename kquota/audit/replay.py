@@ -21,7 +21,7 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA
-from kquota.audit.retries import RETRY_MS, Retries
+from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
@@ -115,7 +115,7 @@ class _Later:
                 yield Segment.loads(file.read(length))
 
 
-_COUNTS = ("events", "unsized", "hits", "logged", "longest")
+_COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
 _FLAGS = ("incomplete", "follows", "told")
 
 
@@ -152,7 +152,9 @@ class Replay:
         """Of each counter, how many of the changes were before its throttled events, where quotas change."""
         self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         """The counters that each quota governed, under each of the variants; known at the end."""
-        self._retries = Retries()
+        self._sizes, self._retries = KnownSizes(), Retries()
+        self._shares: dict[int, int] = {}
+        """Of counters with rebuilt sizes, the least share of delivered fetches that came out, in ppm."""
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
         self._logged_members: list[Int64s] = []
@@ -182,6 +184,10 @@ class Replay:
                 totals[name][:held] = old[:held]
         self._ints, self._floats, self._summaries, self._totals = ints, floats, summaries, totals
         self._room = counters
+
+    def know(self, segment: Segment) -> None:
+        """Takes the sizes of throttled fetches, whose events are still to come, as events with `detail` their share."""
+        self._sizes.add(self._numbers(segment), segment)
 
     def add(self, segment: Segment) -> None:
         """Takes the next segment; none may begin before one that was taken earlier."""
@@ -291,6 +297,8 @@ class Replay:
             if unsized:
                 # What a throttled fetch tried to read is told by its retry, which may be later than `before`.
                 retaken = part.values == UNKNOWN
+                rebuilt, shares = self._sizes.fill_in(part, retaken)
+                self._count_rebuilt(part, rebuilt, shares, before)
                 self._retries.fill_in(part)
                 if before is not None:
                     retaken = retaken[part.times < before]
@@ -299,6 +307,15 @@ class Replay:
             self._run(part, retaken)
         self._held = late
         self._held_rows = sum(map(len, late))
+
+    def _count_rebuilt(self, part: Part, rows: Int64s, shares: Int64s, before: int | None) -> None:
+        """Counts the rows with sizes from the data, those before that time; the others come again."""
+        now = np.full(len(rows), True) if before is None else part.times[rows] < before
+        numbers = part.counters[part.owners(rows[now])]
+        np.add.at(self._totals["rebuilt"], numbers, 1)
+        for number in np.unique(numbers).tolist():
+            least = int(shares[now][numbers == number].min())
+            self._shares[number] = min(least, self._shares.get(number, least))
 
     def _gather(self, segments: Sequence[Segment]) -> Part:
         numbers = [self._numbers(segment) for segment in segments]
@@ -445,6 +462,8 @@ class Replay:
                 whole(summaries["last_ms"], happened),
                 *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
                 pa.array(totals["unsized"]),
+                pa.array(totals["rebuilt"]),
+                pa.array([_share(self._shares.get(number)) for number in range(count)], pa.float64()),
                 pa.array(client_counts),
                 pa.array(clients, SCHEMA.field("clients").type),
             ],
@@ -491,6 +510,10 @@ class Replay:
         for mine in clients:
             mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
         return [mine[: self.settings.top_clients] for mine in clients], client_count
+
+
+def _share(ppm: int | None) -> float | None:
+    return None if ppm is None else ppm / 1e6
 
 
 def find(segments: Iterable[Segment], settings: AuditSettings) -> list[pa.Table]:

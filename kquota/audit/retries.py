@@ -1,8 +1,11 @@
-"""What throttled fetches tried to read: a broker sends, and logs, them empty."""
+"""What throttled fetches tried to read: a broker sends, and logs, them empty.
+
+What is known of it comes first, then the retry.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +15,66 @@ from kquota.core.enforcement.kind import FETCH
 
 if TYPE_CHECKING:
     from kquota.audit.replay import Part
+    from kquota.audit.segment import Segment
 
 RETRY_MS = 600_000
 """How long after a throttled fetch its retry is looked for. Clients retry when the throttle time is over."""
 
 PRUNE_CONNECTIONS = 100_000
 """When so many connections are remembered, the old ones are forgotten."""
+
+
+class KnownSizes:
+    """Sizes of throttled fetches that are known before the replay (`kquota.audit.rebuilt`).
+
+    A fetch goes by its counter, its connection and its time: a connection that is throttled sends no other one in that
+    millisecond.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Any, Int64s, Int64s]] = []
+        self._table: tuple[Any, Int64s, Int64s] | None = None
+
+    def add(self, numbers: Int64s, segment: Segment) -> None:
+        """Takes the fetches of a segment, whose counters have those numbers in the replay."""
+        if segment.connection is None or segment.detail is None:
+            return
+        times = segment.times.astype(np.int64) + segment.base_ms
+        keys = _keys(np.repeat(numbers, segment.counts), times, segment.connection)
+        self._parts.append((keys, segment.values.astype(np.int64), segment.detail))
+
+    def fill_in(self, part: Part, retaken: Any) -> tuple[Int64s, Int64s]:
+        """Puts sizes, in place, in those of the rows `retaken` (a mask) that are known.
+
+        Returns (those rows, the share of delivered fetches that came out by the same rules, in ppm).
+        """
+        none = np.zeros(0, np.int64)
+        rows = np.flatnonzero(retaken)
+        if not self._parts or part.connection is None or len(rows) == 0:
+            return none, none
+        if self._table is None:
+            keys, sizes, shares = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+            order = np.argsort(keys, kind="stable")
+            self._table = keys[order], sizes[order], shares[order]
+        keys, sizes, shares = self._table
+        mine = _keys(part.counters[part.owners(rows)], part.times[rows], part.connection[rows])
+        places = np.minimum(np.searchsorted(keys, mine), len(keys) - 1)
+        known = keys[places] == mine
+        rows, places = rows[known], places[known]
+        part.values[rows] = sizes[places]
+        return rows, shares[places]
+
+
+_MIXERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+def _keys(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
+    """A number for each (counter, time, connection)."""
+    mixed = connections.astype(np.uint64)
+    for column, mixer in zip((counters, times), _MIXERS, strict=True):
+        mixed = (mixed ^ column.astype(np.uint64)) * mixer
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 class Retries:

@@ -89,6 +89,13 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
 
 
 def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
+    if stages.sizes_fetches(settings):
+        # Both stages that follow read what is packed: kept, the files are read once.
+        packed = packed.persist()
+        data = packed.where(f"bucket >= {buckets}").selectExpr(f"bucket - {buckets} AS bucket", "start_ms", "data")
+        by_broker = data.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
+        sizes = by_broker.mapInArrow(_rebuilder(settings, buckets), _PACKED)
+        packed = packed.where(f"bucket < {buckets}").unionAll(sizes)
     by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
     rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
     return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
@@ -177,6 +184,15 @@ def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
             pending = []
     if pending:
         yield pa.concat_batches(pending)
+
+
+def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
+        for blob in stages.rebuild_blobs(blobs, settings, buckets):
+            yield _row(_PACKED_SCHEMA, *blob)
+
+    return run
 
 
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

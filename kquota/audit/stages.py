@@ -1,7 +1,9 @@
-"""The two stages of an audit, whatever runs them: splits → packed blobs by bucket → findings.
+"""The stages of an audit, whatever runs them: splits → packed blobs by bucket → findings.
 
 An engine (`kquota.audit.local`, `kquota.audit.spark`) gives each map task some of the splits, brings the blobs of one
-bucket together in the order of their times, gives them to one reduce task, and hands all outputs to `result`.
+bucket together in the order of their times, gives them to one reduce task, and hands all outputs to `result`. Between
+the two, where the sizes of fetches matter (`sizes_fetches`), it gives the blobs of the buckets behind the others to
+`rebuild_blobs`, and the blobs that come of it to the reduce tasks with the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.held_back import marked
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
+from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
@@ -33,10 +36,12 @@ from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
 _MEASURED, _GOVERNING, _NOTED = "measured", "governing", "noted"
-_SEGMENT, _TOPICS, _OTHER = b"s", b"t", b"o"
+_SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
@@ -77,7 +82,7 @@ def pack_splits(
     `retell`, what a task before it in this process has told in the same audit.
     """
     tally = Tally()
-    reading = replace(settings.read, addresses=limits_ips(settings.variants))
+    reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))
     events = (
         ((number, part), batch) for number, split in splits for part, batch in enumerate(read(split, reading, tally))
     )
@@ -112,6 +117,7 @@ def pack_events(
             yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _OTHER + seen)
             continue
         if isinstance(batch, DataLog):
+            yield from _data_blobs(batch, buckets)
             continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
@@ -120,6 +126,50 @@ def pack_events(
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps(account, protocol=5))
     yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((_NOTED, tally.noted), protocol=5))
+
+
+def sizes_fetches(settings: AuditSettings) -> bool:
+    """Whether the sizes of fetches matter: whether any consumer ever has a quota on bytes."""
+    key = QuotaKey.CONSUMER_BYTE_RATE
+    return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
+
+
+def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
+    """What a log shows of the data, for the task of its broker; what concerns all brokers' data for all the tasks.
+
+    Those tasks have buckets of their own, behind the others: from `buckets` to before `2 * buckets`.
+    """
+    if log.rows:
+        start_us = first_us(log)
+        data = pickle.dumps((start_us, log), protocol=5)
+        yield Blob(buckets + crc32(log.broker.encode()) % buckets, start_us // 1000, data)
+    if shared := log.shared:
+        data = pickle.dumps((None, shared), protocol=5)
+        for bucket in range(buckets, 2 * buckets):
+            yield Blob(bucket, _FIRST_MS, data)
+
+
+def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
+    """The stage between: from the data of some brokers, in the order of its times, the sizes of throttled fetches.
+
+    They are packed as their fetches were, and so go to the tasks where these are.
+    """
+    shared: list[DataLog] = []
+    brokers: dict[str, Rebuilder] = {}
+    for blob in blobs:
+        start_us, log = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
+        if start_us is None:
+            shared.append(log)
+            continue
+        if log.broker not in brokers:
+            brokers[log.broker] = Rebuilder(log.broker, shared)
+        brokers[log.broker].add(log, start_us)
+    for number, (_, rebuilder) in enumerate(sorted(brokers.items())):
+        for batch in rebuilder.finish():
+            for variant, quotas in enumerate(settings.variants):
+                packer = Packer(quotas, buckets, variant, False, settings.together)
+                for bucket, segment in packer.pack(batch, (number, 0)):
+                    yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
 
 
 KEPT_CLIENTS = 1_000_000
@@ -163,6 +213,9 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         if kind == _SEGMENT:
             first = blob
             break
+        if kind == _SIZES:
+            replayed.know(Segment.loads(data))
+            continue
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
         if kind == _TOPICS:
             topics.append(item)

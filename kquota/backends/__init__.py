@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, overload, runtime_checkable
+from types import FunctionType, TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 
 class ClosesOnExit:
-    """A context manager that is closed at its end."""
+    """A context manager that is closed at its end.
+
+    Methods of a subclass that speaks for a `seam`, such as QuotaBackend, have the docstrings of the seam, for whoever
+    asks for help on the object that `connect` returns.
+    """
+
+    def __init_subclass__(cls, seam: type | None = None) -> None:
+        super().__init_subclass__()
+        described = {} if seam is None else vars(seam)
+        for name, method in vars(cls).items():
+            if isinstance(method, FunctionType) and method.__doc__ is None and name in described:
+                method.__doc__ = described[name].__doc__
 
     def close(self) -> None:
         """Releases what is held; a second call does nothing."""
@@ -212,14 +223,6 @@ class BrokerConfigs(Protocol):
     ) -> None: ...
 
 
-@overload
-def connect(
-    *, zookeeper: str, timeout_s: float = ..., security: ZooKeeperSecurity | None = ..., patient: bool = ...
-) -> QuotaBackend: ...
-@overload
-def connect(
-    *, bootstrap_server: str, timeout_s: float = ..., security: KafkaSecurity | None = ..., patient: bool = ...
-) -> QuotaBackend: ...
 def connect(
     *,
     zookeeper: str | None = None,
@@ -235,9 +238,9 @@ def connect(
     refuses connections is an error at once; with `patient` it is waited for, as one that comes up. Raises InputError
     for a malformed address.
     """
-    if (zookeeper is None) == (bootstrap_server is None):
+    if bool(zookeeper) == bool(bootstrap_server):
         raise InputError("give either zookeeper or bootstrap_server")
-    if zookeeper is not None:
+    if zookeeper:
         from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 
         assert security is None or isinstance(security, ZooKeeperSecurity)

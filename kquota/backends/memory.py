@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kquota.backends import ClosesOnExit
+from kquota.backends import ClosesOnExit, QuotaBackend
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -12,7 +12,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
 
 
-class MemoryBackend(ClosesOnExit):
+class MemoryBackend(ClosesOnExit, seam=QuotaBackend):
     """Holds a snapshot; see `QuotaBackend` for the contract."""
 
     def __init__(self, snapshot: QuotaSnapshot | None = None) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,118 +18,35 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject, UnreadFile
     from kquota.audit.findings import AuditResult
+    from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
-    from kquota.audit.sources import Split
-
-Audit = Callable[["AuditSettings"], "AuditResult"]
-"""Audits one input on one engine, as often as it is asked to."""
 
 
-@contextlib.contextmanager
-def auditor(options: Mapping[str, Any], settings: AuditSettings, needs: str | None = None) -> Iterator[Audit]:
-    """Finds the input and the engine that `usage_options` name; yields what audits the one on the other.
+def auditor(
+    usage: Usage, settings: AuditSettings, needs: str | None = None
+) -> contextlib.AbstractContextManager[Audit]:
+    """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr."""
+    from kquota.audit import run
 
-    Raises InputError.
-
-    `needs` names what cannot be done without each request: then samples raise InputError, too.
-    """
-    table, topic, url = options["table"], options["topic"], options.get("prometheus")
-    if table is not None:
-        from kquota.audit import spark
-
-        with _on_spark(options["master"], lambda session, its: spark.audit_table(session, table, its)) as audit:
-            yield audit
-        return
-    if topic is not None:
-        from kquota.audit.sources.usage_topic import plan_topic
-
-        splits = plan_topic(topic, settings.read.kafka or {})
-        with _audits(splits, f"topic {topic}", options["engine"], options["master"]) as audit:
-            yield audit
-        return
-    from kquota.audit.sources import SAMPLED, plan_splits
-
-    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if url else contextlib.nullcontext() as folder:
-        fetched = _ask_prometheus(options, Path(folder)) if folder is not None else ()
-        # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-        splits = plan_splits((*options["paths"], *fetched), options["source"], warn_repeated)
-        what = ", ".join((*options["paths"], *([url] if url else ())))
-        if needs is not None and any(split.dialect in SAMPLED for split in splits):
-            raise InputError(f"{what}: there are samples, and {needs} needs each request")
-        with _audits(splits, what, options["engine"], options["master"]) as audit:
-            yield audit
+    if usage.prometheus is not None:
+        _warn_of_clear_text(usage.prometheus.url)
+    return run.auditor(usage, settings, needs, progress=_progress, repeated=warn_repeated)
 
 
 def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
     """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
-    from kquota.audit.sources import plan_splits
+    from kquota.audit.run import Usage
 
-    with _audits(plan_splits(paths, "auto", warn_repeated), ", ".join(paths), "auto", None) as audit:
+    with auditor(Usage(tuple(paths)), settings) as audit:
         return audit(settings)
 
 
-@contextlib.contextmanager
-def _audits(splits: Sequence[Split], what: str, engine: str, master: str | None) -> Iterator[Audit]:
-    """Audits of these splits, which errors call `what`."""
-    from kquota.audit import engines
-
-    if engines.choose(engine, splits, master) == "local":
-        from kquota.audit import local
-
-        def run(settings: AuditSettings) -> AuditResult:
-            with _progress("auditing") as show:
-                counts = [(0, 0)]
-                show(lambda: counts[-1])
-                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
-
-        yield run
-        return
-    from kquota.audit import spark
-
-    with _on_spark(master, lambda session, settings: spark.audit(session, splits, settings, what)) as audit:
-        yield audit
-
-
-@contextlib.contextmanager
-def _on_spark(master: str | None, audit: Callable[[Any, AuditSettings], AuditResult]) -> Iterator[Audit]:
-    """Audits on one session, which is started for the first of them and stopped at the end."""
-    from kquota.audit import spark
-
-    session = None
-
-    def run(settings: AuditSettings) -> AuditResult:
-        nonlocal session
-        with _progress("starting Spark") as show:
-            if session is None:
-                session = spark.open_session(master)
-            show(lambda: spark.progress(session))
-            return audit(session, settings)
-
-    try:
-        yield run
-    finally:
-        if session is not None:
-            session.stop()
-
-
-LAST_MS = 3_600_000
-"""How much of a Prometheus is audited unless `--last` says."""
-
-
-def _ask_prometheus(options: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """The files with what `--prometheus` answered."""
-    import time
-
+def _warn_of_clear_text(url: str) -> None:
     from kquota.audit.sources import prometheus_api
     from kquota.cli.security import is_clear
 
-    credentials = prometheus_api.Credentials.of(os.environ)
-    now, last, step = int(time.time()), (options["last"] or LAST_MS) // 1000, options["step"]
-    server = prometheus_api.Server(options["prometheus"], credentials, options["timeout"])
-    if credentials.header and is_clear(server.url):
+    if prometheus_api.Credentials.of(os.environ).header and is_clear(url):
         warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
-    selector = prometheus_api.selector(options["prometheus_match"])
-    return tuple(map(str, prometheus_api.fetch(server, selector, now - last, now, step and step // 1000, folder)))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,10 +24,14 @@ from kquota.core.change.broker import (
 )
 from kquota.errors import Conflict, InputError
 
+if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.cli.params import Writing
 
-def describe(broker: Broker | None, output: str, options: dict[str, Any]) -> None:
+
+def describe(broker: Broker | None, output: str, access: Access) -> None:
     """Describes one broker, or the cluster-wide default and all of them."""
-    with session.open_broker_configs(options) as configs:
+    with session.open_broker_configs(access) as configs:
         snapshot = configs.describe(broker)
     _print_snapshot(snapshot, output)
 
@@ -36,28 +40,27 @@ def alter(
     broker: Broker,
     additions: Mapping[str, str],
     deletions: list[str],
-    output: str,
-    options: dict[str, Any],
+    access: Access,
+    writing: Writing,
     *,
     strict_delete: bool,
-    dry_run: bool,
-    wait: bool,
 ) -> None:
     """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
-    named = consent.label(options)
-    with session.open_broker_configs(options) as configs:
+    named = consent.label(access)
+    dry_run = writing.dry_run
+    with session.open_broker_configs(access) as configs:
         if not dry_run:
             consent.name_cluster(named)
         result = configs.alter(alteration, validate_only=dry_run)
-        late = wait and not dry_run and not configs.wait_visible(result, timeout_s=options["timeout"])
-    _print_result(result, output, dry_run=dry_run)
+        late = writing.wait and not dry_run and not configs.wait_visible(result, timeout_s=access.timeout_s)
+    _print_result(result, writing.output, dry_run=dry_run)
     if not dry_run and dict(result.before) != dict(result.after):
         note("limits of brokers are not in the journal: 'kquota undo' does not take this back")
     if late:
         raise Conflict(
-            f"written, but not shown by the broker within {options['timeout']:g} s: {broker_text(broker)}",
+            f"written, but not shown by the broker within {access.timeout_s:g} s: {broker_text(broker)}",
             hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
         )
 

@@ -6,16 +6,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import contexts, session
+from kquota.cli import session
 from kquota.cli.streams import ask, note, quiet, warn
 from kquota.cli.text import safe
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.change.plan import Objection, Plan
 
@@ -23,11 +24,10 @@ _MOST_OF_A_KIND = 5
 """More lines of a kind would bury the other kinds."""
 
 
-def label(options: dict[str, Any]) -> str:
-    """The cluster that the options name, for people: its address, and the context that it is from."""
-    used = contexts.settings(options)[0] if "context" in options else None
-    address = session.cluster_name(options)
-    return address if used is None else f"{used.name} (context), {address}"
+def label(access: Access) -> str:
+    """A cluster for people: its address, and the context. Raises click.UsageError without an address."""
+    address = session.cluster_name(access)
+    return address if access.context is None else f"{access.context} (context), {address}"
 
 
 def check_cluster(plan: Plan, backend: QuotaBackend) -> None:

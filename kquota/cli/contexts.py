@@ -12,139 +12,168 @@ cluster decides about the rest of it, so that the credentials of one cluster nev
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from click.core import ParameterSource
 
+from kquota.access import Access, load_config
+
 if TYPE_CHECKING:
-    from kquota.documents.config import Config, Context
+    from kquota.documents.config import Context
 
 ADDRESSES = ("bootstrap_server", "bootstrap_controller", "zookeeper")
-_SETTINGS = (*ADDRESSES, "command_config", "zk_tls_config_file", "zk_jaas_file", "timeout")
+_FILES = ("command_config", "zk_tls_config_file", "zk_jaas_file")
+SETTINGS = (*ADDRESSES, *_FILES, "timeout")
+"""The parameters of the cluster options, but for `context`."""
 _VARIABLES = {"zk_jaas_file": "KQUOTA_ZOOKEEPER_JAAS_FILE"}
 """The environment variables that are not called after their option."""
 
-
-NAMED = "context_is_named"
-"""Among settled options: whether a context was named by hand, which takes nothing of the environment."""
+Value: TypeAlias = str | Path | float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting in effect: `origin` is `option`, `environment`, `context` or `default`."""
+    """A setting: `origin` is `option`, `environment`, `context` or `default`."""
 
     name: str
     """As the parameter of the option is called."""
-    value: str | Path | float | None
+    value: Value
     origin: str
     where: str | None = None
     """The option, the environment variable or the context."""
 
-
-def config_path() -> Path:
-    """Where the configuration file is, or would be."""
-    named = os.environ.get("KQUOTA_CONFIG")
-    if named:
-        return Path(named).expanduser()
-    return xdg_directory("XDG_CONFIG_HOME", "~/.config") / "kquota" / "config.yaml"
+    @property
+    def is_option(self) -> bool:
+        """Whether the command line says it."""
+        return self.origin == "option"
 
 
-def xdg_directory(variable: str, default: str) -> Path:
-    """A base directory of the XDG specification, which has relative ones ignored."""
-    value = os.environ.get(variable, "")
-    return Path(value) if os.path.isabs(value) else Path(default).expanduser()
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The cluster options of one command line, the environment and the defaults, before a context is looked at."""
 
+    settings: Mapping[str, Setting]
+    """By the name of the parameter, `context` among them."""
 
-def load_config() -> Config:
-    """The configuration; without a file an empty one. Raises InputError for what is wrong in it."""
-    from kquota.documents.config import Config, read_config
+    @classmethod
+    def of(cls, **values: Value) -> Given:
+        """Values by the names of their parameters, as the present click context has them."""
+        return cls({name: _given(name, values.get(name)) for name in ("context", *SETTINGS)})
 
-    path = config_path()
-    if not os.environ.get("KQUOTA_CONFIG") and not path.exists():
-        return Config(path)
-    return read_config(path)
+    @property
+    def names_a_cluster(self) -> bool:
+        """Whether the command line itself names one."""
+        return any(self.settings[name].is_option for name in ("context", *ADDRESSES))
 
+    @property
+    def timeout_s(self) -> float:
+        """The time-out of the command line, or its default."""
+        timeout = self.settings["timeout"].value
+        return timeout if isinstance(timeout, float | int) else 10.0
 
-def settled(options: dict[str, Any]) -> dict[str, Any]:
-    """The cluster options of a command with what the context says, and NAMED; `context` itself is gone.
+    def in_effect(self) -> tuple[Context | None, Mapping[str, Setting]]:
+        """The context that has a say, if any, and every setting but `context`.
 
-    What is settled already stays as it is. Raises InputError for an unusable configuration file or a context that is
-    not in it, click.UsageError where the cluster is ambiguous or none that the command can talk to.
-    """
-    if "context" not in options:
-        return options
-    rest = {name: value for name, value in options.items() if name != "context"}
-    return rest | {setting.name: setting.value for setting in settings(options)[1]} | {NAMED: _is_option("context")}
+        Raises InputError for an unusable configuration file or a context that is not in it, click.UsageError where
+        the environment names two clusters.
+        """
+        context = self._context()
+        given = {name: self.settings[name] for name in SETTINGS}
+        if context is None:
+            return None, given
+        # An address beside the context replaces its own: all of it, or the one of two that it is instead of.
+        replaced = len(context.addresses) == 1 and any(given[name].is_option for name in ADDRESSES)
+        left_out = ADDRESSES if replaced else ()
+        whole = self.settings["context"].is_option
+        return context, {
+            name: _of_both(setting, context, None if name in left_out else getattr(context, name), whole=whole)
+            for name, setting in given.items()
+        }
 
+    def both(self) -> Access:
+        """All the addresses that are given, for a command that needs two. Raises as `in_effect` does."""
+        context, found = self.in_effect()
+        file, text = _path, _text
+        timeout = found["timeout"].value
+        return Access(
+            text(found["bootstrap_server"]),
+            text(found["bootstrap_controller"]),
+            text(found["zookeeper"]),
+            file(found["command_config"]),
+            file(found["zk_tls_config_file"]),
+            file(found["zk_jaas_file"]),
+            timeout if isinstance(timeout, float | int) else self.timeout_s,
+            # A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
+            patient=self.settings["timeout"].is_option,
+            context=None if context is None else context.name,
+            isolated=self.settings["context"].is_option,
+        )
 
-def settings(options: dict[str, Any]) -> tuple[Context | None, list[Setting]]:
-    """The context that is used, if any, and every setting of the cluster options; raises as `settled` does."""
-    context = _used(options)
-    if context is None:
-        return None, [_given(name, options[name]) for name in _SETTINGS if name in options]
-    whole = _is_option("context")
-    # An address beside the context replaces its own: all of it, or the one of two that it is instead of.
-    replaced = len(context.addresses) == 1 and any(_is_option(name) for name in ADDRESSES)
-    addresses = () if replaced else [name for name in ADDRESSES if name in options]
-    if not replaced and not any(getattr(context, name) is not None or _is_option(name) for name in addresses):
-        (only,) = context.addresses
-        raise click.UsageError(f"context {context.name!r} has a {only}, which this command cannot use")
-    found = []
-    for name in _SETTINGS:
-        if name not in options:
-            continue
-        value = getattr(context, name) if name in addresses or name not in ADDRESSES else None
-        in_environment = _source(name) is ParameterSource.ENVIRONMENT
-        if _is_option(name) or (in_environment and not whole):
-            found.append(_given(name, options[name]))
-        elif value is not None:
-            found.append(Setting(name, value, "context", context.name))
-        else:
-            found.append(Setting(name, None if in_environment else options[name], "default"))
-    return context, found
+    def access(self) -> Access:
+        """The one cluster that is meant, without an address where none is given.
 
-
-def of_context(name: str, timeout_s: float) -> dict[str, Any]:
-    """The cluster options that a context stands for, as they are settled; its own time-out comes before `timeout_s`.
-
-    Raises InputError for one that the configuration file does not have.
-    """
-    context = load_config().context(name)
-    options = {setting: getattr(context, setting) for setting in _SETTINGS}
-    return options | {"timeout": timeout_s if context.timeout is None else context.timeout, NAMED: True}
-
-
-def _used(options: dict[str, Any]) -> Context | None:
-    """The context that has a say."""
-    named: str | None = options["context"]
-    if not _is_option("context"):
-        addressed = [name for name in ADDRESSES if options.get(name)]
-        if addressed:
-            if named is not None and not any(map(_is_option, addressed)):
+        The command line wins over the environment. Raises as `in_effect` does, and click.UsageError for two clusters.
+        """
+        access = self.both()
+        typed = {name for name in ADDRESSES if self.settings[name].is_option}
+        if access.bootstrap_controller:
+            if typed - {"bootstrap_controller"}:
                 raise click.UsageError(
-                    f"KQUOTA_CONTEXT and KQUOTA_{addressed[0].upper()} both name a cluster: unset one of them, "
-                    "or give --context"
+                    "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
                 )
-            return None
-    config = load_config()
-    name = config.current if named is None else named
-    return None if name is None else config.context(name)
+            return replace(access, bootstrap_server=None, zookeeper=None)
+        if access.bootstrap_server and access.zookeeper:
+            if not typed:
+                raise click.UsageError("two addresses are set: choose one by --bootstrap-server or --zookeeper")
+            if len(typed) != 1:
+                raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
+            return replace(access, bootstrap_server=None) if "zookeeper" in typed else replace(access, zookeeper=None)
+        return access
+
+    def _context(self) -> Context | None:
+        """The context that has a say."""
+        setting = self.settings["context"]
+        named = _text(setting)
+        if not setting.is_option:
+            addressed = [self.settings[name] for name in ADDRESSES if self.settings[name].value]
+            if addressed:
+                if named is not None and not any(address.is_option for address in addressed):
+                    raise click.UsageError(
+                        f"KQUOTA_CONTEXT and KQUOTA_{addressed[0].name.upper()} both name a cluster: unset one of "
+                        "them, or give --context"
+                    )
+                return None
+        config = load_config()
+        name = config.current if named is None else named
+        return None if name is None else config.context(name)
 
 
-def _source(name: str) -> ParameterSource | None:
-    return click.get_current_context().get_parameter_source(name)
+def _of_both(given: Setting, context: Context, of_context: Value, *, whole: bool) -> Setting:
+    """A setting of the command line or the environment, else of the context, which may be taken as a whole."""
+    in_environment = given.origin == "environment"
+    if given.is_option or (in_environment and not whole):
+        return given
+    if of_context is not None:
+        return Setting(given.name, of_context, "context", context.name)
+    return Setting(given.name, None if in_environment else given.value, "default")
 
 
-def _is_option(name: str) -> bool:
-    return _source(name) is ParameterSource.COMMANDLINE
+def _text(setting: Setting) -> str | None:
+    assert setting.value is None or isinstance(setting.value, str)
+    return setting.value or None
 
 
-def _given(name: str, value: str | Path | float | None) -> Setting:
-    source = _source(name)
+def _path(setting: Setting) -> Path | None:
+    assert setting.value is None or isinstance(setting.value, Path)
+    return setting.value
+
+
+def _given(name: str, value: Value) -> Setting:
+    source = click.get_current_context().get_parameter_source(name)
     if source is ParameterSource.COMMANDLINE:
         return Setting(name, value, "option", "--" + name.replace("_", "-"))
     if source is ParameterSource.ENVIRONMENT:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from kquota.brokers import BrokerFacts
+from kquota.cli.contexts import SETTINGS, Given, Value
+from kquota.cli.session import QuotaSource
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.core.change.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,6 +51,28 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+def collected(into: str, names: tuple[str, ...], make: Callable[..., object]) -> Callable[[F], F]:
+    """Makes one value of these parameters, and gives it to the command as its argument `into`.
+
+    This is the door: behind it, a command has typed values and no options by name.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def command(*args: Any, **given: Any) -> Any:
+            value = make(**{name: given.pop(name) for name in names})
+            return function(*args, **given, **{into: value})
+
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+def on_command_line(name: str) -> bool:
+    """Whether that option was given by hand, and not by the environment or a default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     # --entity-name and --entity-default are paired with --entity-type by their place on the command line. Click calls
     # back in the order of the command line.
@@ -53,7 +82,7 @@ def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> A
 
 
 def entity_options(function: F) -> F:
-    """`--user … --entity-default`: which entity, in the words of kafka-configs."""
+    """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
     return _stack(
         click.option(
             "--user",
@@ -105,88 +134,137 @@ def entity_options(function: F) -> F:
             expose_value=False,
             help="The default that goes with an --entity-type.",
         ),
+        collected("selection", _ENTITY_PARAMETERS, _selection),
     )(function)
 
 
-Selection = dict[EntityType, tuple[Match, ...]]
-"""Per entity type the names that were given, the default, or any."""
+_ENTITY_PARAMETERS = (
+    *("user", "user_defaults", "client", "client_defaults", "ip", "ip_defaults"),
+    *("broker", "broker_defaults", "entity_types"),
+)
 
 
-def selection(options: dict[str, Any]) -> Selection:
-    """What the entity options name: names, the default or any per entity type.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the entity options name: per entity type the names, the default or any; or brokers."""
+
+    matches: Mapping[EntityType, tuple[Match, ...]]
+    broker: Broker | Literal[AnyName.ANY] | None = None
+    """The broker, the default or all brokers; None where no broker is named."""
+
+    def __bool__(self) -> bool:
+        return bool(self.matches) or self.broker is not None
+
+    def entities(self) -> list[Entity]:
+        """The entities to alter.
+
+        Raises click.UsageError for a missing name and for brokers, InvalidRequest for an ip with others.
+        """
+        if not self:
+            raise click.UsageError(
+                "name the entity to alter: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …"
+            )
+        entities = []
+        for parts in self._combined():
+            names: dict[EntityType, Name] = {}
+            for kind, match in parts.items():
+                if match is ANY:
+                    raise click.UsageError(
+                        "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves "
+                        "the name out for the default, which Kafka never took: give --entity-default)"
+                    )
+                names[kind] = match
+            entities.append(
+                Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+            )
+        return entities
+
+    def filters(self, *, strict: bool) -> tuple[QuotaFilter, ...]:
+        """The filters that are described, one for each name that is repeated; of nothing, everything.
+
+        Raises click.UsageError for brokers.
+        """
+        return tuple(QuotaFilter(parts, strict=strict) for parts in self._combined()) if self else (QuotaFilter(),)
+
+    def filter(self, *, strict: bool) -> QuotaFilter:
+        """As `filters`, for a command that takes one name of a type. Raises click.UsageError for several."""
+        filters = self.filters(strict=strict)
+        if len(filters) > 1:
+            raise click.UsageError("this command takes one entity at a time: repeat no --user, --client or --ip")
+        return filters[0]
+
+    def _combined(self) -> list[dict[EntityType, Match]]:
+        """One choice per entity type: of several names of one type, each in turn."""
+        if self.broker is not None:
+            raise click.UsageError("brokers have no quotas: only describe and alter know them")
+        combined: list[dict[EntityType, Match]] = [{}]
+        for kind, matches in self.matches.items():
+            combined = [{**known, kind: match} for known in combined for match in matches]
+        return combined
+
+
+def _selection(
+    user: tuple[str, ...],
+    user_defaults: bool,
+    client: tuple[str, ...],
+    client_defaults: bool,
+    ip: tuple[str, ...],
+    ip_defaults: bool,
+    broker: str | None,
+    broker_defaults: bool,
+    entity_types: tuple[str, ...],
+) -> Selection:
+    """What the entity options name.
 
     Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed,
-    several users with several clients).
+    several users with several clients), InputError for a broker's id that is none.
     """
-    if _names_brokers(options):
-        raise click.UsageError("brokers have no quotas: only describe and alter know them")
-    chosen: Selection = {}
-
-    def choose(kind: EntityType, *matches: Match) -> None:
+    short: list[tuple[EntityType, tuple[Match, ...]]] = []
+    for kind, names, defaults in (
+        (EntityType.USER, user, user_defaults),
+        (EntityType.CLIENT_ID, client, client_defaults),
+        (EntityType.IP, ip, ip_defaults),
+    ):
+        short += [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
+    ordered: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    if broker is not None or broker_defaults or _BROKERS in entity_types:
+        return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short)))
+    if (entity_types or ordered) and short:
+        raise click.UsageError(_MIXED)
+    if len(ordered) > len(entity_types):
+        raise click.UsageError("More entity names specified than entity types")
+    long: list[tuple[EntityType, tuple[Match, ...]]] = [
+        (_TYPES[plural], (ordered[number] if number < len(ordered) else ANY,))
+        for number, plural in enumerate(entity_types)
+    ]
+    chosen: dict[EntityType, tuple[Match, ...]] = {}
+    for kind, matches in (*short, *long):
         if kind in chosen:
             raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural}")
         chosen[kind] = tuple(dict.fromkeys(matches))
-
-    for kind, names, defaults in (
-        (EntityType.USER, options["user"], options["user_defaults"]),
-        (EntityType.CLIENT_ID, options["client"], options["client_defaults"]),
-        (EntityType.IP, options["ip"], options["ip_defaults"]),
-    ):
-        if names:
-            choose(kind, *names)
-        if defaults:
-            choose(kind, DEFAULT)
-    types: tuple[str, ...] = options["entity_types"]
-    ordered: list[Name] = click.get_current_context().meta.get(_ORDER, [])
-    if (types or ordered) and chosen:
-        raise click.UsageError(
-            "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
-        )
-    if len(ordered) > len(types):
-        raise click.UsageError("More entity names specified than entity types")
-    for number, plural in enumerate(types):
-        choose(_TYPES[plural], ordered[number] if number < len(ordered) else ANY)
     if sum(len(matches) > 1 for matches in chosen.values()) > 1:
         raise click.UsageError(
             "several users with several clients: which pairs are meant? Name each: --entity user=NAME,client-id=NAME"
         )
-    return chosen
+    return Selection(chosen)
 
 
-def _combined(chosen: Selection) -> list[dict[EntityType, Match]]:
-    """One choice per entity type: of several names of one type, each in turn."""
-    combined: list[dict[EntityType, Match]] = [{}]
-    for kind, matches in chosen.items():
-        combined = [{**known, kind: match} for known in combined for match in matches]
-    return combined
+_MIXED = "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
 
 
-def _names_brokers(options: dict[str, Any]) -> bool:
-    return options["broker"] is not None or options["broker_defaults"] or _BROKERS in options["entity_types"]
-
-
-def selected_broker(options: dict[str, Any]) -> Broker | Literal[AnyName.ANY] | None:
-    """The broker, the default or all brokers that the options name; None where they name no broker.
-
-    Raises click.UsageError where the words cannot be meant, InputError for an id that is none.
-    """
-    if not _names_brokers(options):
-        return None
+def _broker(
+    broker: str | None, broker_defaults: bool, types: tuple[str, ...], names: list[Name], *, beside: bool
+) -> Broker | Literal[AnyName.ANY]:
+    """The broker, the default or all brokers that are named; `beside`: beside another entity."""
     from kquota.core.change.broker import parse_broker
 
-    types: tuple[str, ...] = options["entity_types"]
-    names: list[Name] = click.get_current_context().meta.get(_ORDER, [])
-    broker: str | None = options["broker"]
-    if types.count(_BROKERS) + (broker is not None) + options["broker_defaults"] > 1:
+    if types.count(_BROKERS) + (broker is not None) + broker_defaults > 1:
         raise click.UsageError(f"Duplicate entity type(s) specified: {_BROKERS}")
-    others = ("user", "client", "ip")
-    if len(types) > 1 or any(options[kind] or options[f"{kind}_defaults"] for kind in others):
+    if len(types) > 1 or beside:
         raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
     if _BROKERS not in types:
         if types or names:
-            raise click.UsageError(
-                "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
-            )
+            raise click.UsageError(_MIXED)
         return DEFAULT if broker is None else parse_broker(broker)
     if len(names) > 1:
         raise click.UsageError("More entity names specified than entity types")
@@ -200,39 +278,6 @@ def next_entity_type(ctx: click.Context) -> EntityType | None:
     types: tuple[str, ...] = ctx.params.get("entity_types") or ()
     names: list[Name] = ctx.meta.get(_ORDER, [])
     return _TYPES.get(types[len(names)]) if len(names) < len(types) else None
-
-
-def selected_entities(options: dict[str, Any]) -> list[Entity]:
-    """The entities to alter. Raises click.UsageError for a missing name, InvalidRequest for an ip with others."""
-    chosen = selection(options)
-    if not chosen:
-        raise click.UsageError("name the entity to alter: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
-    entities = []
-    for parts in _combined(chosen):
-        names: dict[EntityType, Name] = {}
-        for kind, match in parts.items():
-            if match is ANY:
-                raise click.UsageError(
-                    "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves the "
-                    "name out for the default, which Kafka never took: give --entity-default)"
-                )
-            names[kind] = match
-        entities.append(Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP)))
-    return entities
-
-
-def selected_filters(options: dict[str, Any], *, strict: bool) -> tuple[QuotaFilter, ...]:
-    """The filters that the entity options describe, one for each name that is repeated; without any, everything."""
-    chosen = selection(options)
-    return tuple(QuotaFilter(parts, strict=strict) for parts in _combined(chosen)) if chosen else (QuotaFilter(),)
-
-
-def selected_filter(options: dict[str, Any], *, strict: bool) -> QuotaFilter:
-    """As `selected_filters`, for a command that takes one name of a type. Raises click.UsageError for several."""
-    filters = selected_filters(options, strict=strict)
-    if len(filters) > 1:
-        raise click.UsageError("this command takes one entity at a time: repeat no --user, --client or --ip")
-    return filters[0]
 
 
 def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
@@ -256,7 +301,38 @@ def strict_option(function: F) -> F:
 
 
 def cluster_options(function: F) -> F:
-    """`--zookeeper` or `--bootstrap-server`, and how to get there."""
+    """`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
+    return _stack(cluster_flags, collected("access", _CLUSTER_PARAMETERS, _access))(function)
+
+
+def given_cluster_options(function: F) -> F:
+    """The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
+    return _stack(cluster_flags, collected("given", _CLUSTER_PARAMETERS, Given.of))(function)
+
+
+def quotas_options(function: F) -> F:
+    """`--quotas FILE` and the same options: where quotas are read from, as the argument `source`."""
+    return _stack(quotas_flag, cluster_flags, source_of_quotas)(function)
+
+
+_CLUSTER_PARAMETERS = ("context", *SETTINGS)
+
+
+def source_of_quotas(function: F) -> F:
+    """Makes the argument `source` of `--quotas` and the cluster options, wherever these stand."""
+    return collected("source", ("quotas", *_CLUSTER_PARAMETERS), _source)(function)
+
+
+def _access(**given: Value) -> Access:
+    return Given.of(**given).access()
+
+
+def _source(quotas: Path | None, **given: Value) -> QuotaSource:
+    return QuotaSource(quotas, Given.of(**given))
+
+
+def cluster_flags(function: F) -> F:
+    """The cluster options alone, for a command that makes its own value of them."""
     return _stack(
         click.option(
             "--context",
@@ -366,8 +442,8 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 DURATION = _Duration()
 
 
-def quotas_option(function: F) -> F:
-    """`--quotas FILE`: a quotas document instead of the live cluster."""
+def quotas_flag(function: F) -> F:
+    """`--quotas` alone, for a command that makes its own value of it."""
     return click.option(
         "--quotas",
         type=click.Path(path_type=Path),
@@ -376,8 +452,8 @@ def quotas_option(function: F) -> F:
     )(function)
 
 
-def server_properties_option(function: F) -> F:
-    """`--server-properties FILE`: a broker's static configuration."""
+def server_properties_flag(function: F) -> F:
+    """`--server-properties` alone."""
     return click.option(
         "--server-properties",
         type=click.Path(path_type=Path),
@@ -386,11 +462,24 @@ def server_properties_option(function: F) -> F:
     )(function)
 
 
-def kafka_version_option(function: F) -> F:
-    """`--kafka-version VERSION`."""
+def kafka_version_flag(function: F) -> F:
+    """`--kafka-version` alone."""
     return click.option(
         "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
     )(function)
+
+
+def broker_options(function: F) -> F:
+    """`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are, as the argument `facts`."""
+    return _stack(
+        server_properties_flag,
+        kafka_version_flag,
+        collected("facts", ("server_properties", "kafka_version"), _facts),
+    )(function)
+
+
+def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
+    return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
@@ -417,8 +506,20 @@ def entity_text_option(function: F) -> F:
     )(function)
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How alter and delete write, and what they print."""
+
+    yes: bool
+    force: bool
+    dry_run: bool
+    wait: bool
+    journal: Path
+    output: str
+
+
 def alter_options(function: F) -> F:
-    """How alter and delete write, where, and what they print."""
+    """How alter and delete write, as the argument `writing`, and where, as `access`."""
     return _stack(
         click.option(
             "--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."
@@ -431,4 +532,5 @@ def alter_options(function: F) -> F:
         journal_option,
         cluster_options,
         output_option("table", "json", "yaml", "csv"),
+        collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
     )(function)

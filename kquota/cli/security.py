@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota import access
 from kquota.cli.streams import warn_once
 from kquota.errors import InputError
-from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
-_USERNAME, _PASSWORD, _PASSWORD_FILE, _SCHEME = (
-    f"KQUOTA_ZOOKEEPER_{name}" for name in ("USERNAME", "PASSWORD", "PASSWORD_FILE", "SCHEME")
-)
 _JVM_JAAS_FILE = "-Djava.security.auth.login.config="
 
 
@@ -89,19 +86,7 @@ def zookeeper_security(
     tls_file: Path | None, jaas_file: Path | None, environment: Mapping[str, str]
 ) -> ZooKeeperSecurity:
     """What those files and KQUOTA_ZOOKEEPER_* of that environment say. Raises InputError, MissingDependency."""
-    from kquota.backends import clientprops
-
-    username, password = environment.get(_USERNAME) or None, environment.get(_PASSWORD)
-    if password is None and (secret := environment.get(_PASSWORD_FILE)):
-        password = _content(Path(secret))
-    return clientprops.zookeeper_security(
-        tls_file,
-        username,
-        password,
-        scheme=environment.get(_SCHEME) or "sasl",
-        jaas_file=jaas_file,
-        ask=ask,
-    )
+    return access.zookeeper_security(tls_file, jaas_file, environment, ask)
 
 
 def jvm_jaas_file() -> Path | None:
@@ -116,12 +101,3 @@ def jvm_jaas_file() -> Path | None:
         return None
     files = [Path(word.removeprefix(_JVM_JAAS_FILE)) for word in words if word.startswith(_JVM_JAAS_FILE)]
     return files[-1] if files and clientprops.has_zookeeper_login(files[-1]) else None
-
-
-def _content(path: Path) -> str:
-    try:
-        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: it is not text") from None

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from kquota.cli.contexts import ADDRESSES, NAMED, settled
 from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.backends import BrokerConfigs, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
+    from kquota.brokers import BrokerFacts
+    from kquota.cli.contexts import Given
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
@@ -31,41 +33,10 @@ if TYPE_CHECKING:
     from kquota.documents.quotas import QuotaFile
 
 
-def open_backend(options: dict[str, Any]) -> QuotaBackend:
-    """The backend that the cluster options or the context name.
-
-    Raises click.UsageError when they name none, or two; InputError for what is wrong with the configuration file.
-    """
-    from kquota.backends import connect
-
-    options = settled(options)
-    controller = _controller(options)
-    if controller:
-        from kquota.backends.kafka.controller import ControllerBackend
-
-        login = _kafka_security(options)
-        return ControllerBackend(controller, timeout_s=options["timeout"], security=login, patient=_patient())
-    zookeeper, bootstrap_server = _cluster(options)
-    if bootstrap_server:
-        return connect(
-            bootstrap_server=bootstrap_server,
-            timeout_s=options["timeout"],
-            security=_kafka_security(options),
-            patient=_patient(),
-        )
-    if zookeeper:
-        security = _zookeeper_security(options)
-        return connect(zookeeper=zookeeper, timeout_s=options["timeout"], security=security, patient=_patient())
-    raise click.UsageError(_NO_CLUSTER)
-
-
-def _patient() -> bool:
-    """Whether a server that is not up yet is waited for: where the command line says how long.
-
-    A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
-    """
-    context = click.get_current_context(silent=True)
-    return context is not None and context.get_parameter_source("timeout") is ParameterSource.COMMANDLINE
+def open_backend(access: Access) -> QuotaBackend:
+    """The quotas of a cluster. Raises click.UsageError without an address, InputError for an unusable login."""
+    cluster_name(access)
+    return access.open(_security(access))
 
 
 _NO_CLUSTER = (
@@ -74,147 +45,128 @@ _NO_CLUSTER = (
 )
 
 
-def open_broker_configs(options: dict[str, Any]) -> BrokerConfigs:
-    """The brokers of the cluster that the options name. Raises click.UsageError when they name none, or two."""
-    options = settled(options)
-    if _controller(options):
+def open_broker_configs(access: Access) -> BrokerConfigs:
+    """The brokers of a cluster. Raises click.UsageError without an address that they answer at."""
+    if access.bootstrap_controller:
         raise click.UsageError("a broker tells its own configs: give --bootstrap-server")
-    zookeeper, bootstrap_server = _cluster(options)
-    timeout_s = options["timeout"]
-    if bootstrap_server:
-        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-
-        return KafkaBrokerConfigs(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(options))
-    if zookeeper:
-        from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
-
-        security = _zookeeper_security(options)
-        return ZooKeeperBrokerConfigs(zookeeper, timeout_s=timeout_s, security=security)
-    raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+    if access.address is None:
+        raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+    return access.open_broker_configs(_security(access))
 
 
-def open_brokers(options: dict[str, Any]) -> tuple[str, KafkaSecurity]:
-    """The bootstrap servers that settled options name, and how to log in. Raises click.UsageError when they do not."""
+def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:
+    """The bootstrap servers of a cluster, and how to log in. Raises click.UsageError where there are none."""
     from kquota.backends.kafka import KafkaSecurity
 
-    zookeeper, bootstrap_server = _cluster(options)
-    if _controller(options) or zookeeper or not bootstrap_server:
+    if access.bootstrap_controller or access.is_zookeeper or not access.bootstrap_server:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return bootstrap_server, _kafka_security(options) or KafkaSecurity()
+    return access.bootstrap_server, _kafka_security(access) or KafkaSecurity()
 
 
-def open_migration(options: dict[str, Any]) -> tuple[MigrationSource, MigratedQuotas]:
-    """Both sides of a migration: its settled options name each."""
+def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tuple[MigrationSource, MigratedQuotas]:
+    """Both sides of a migration, with the logins and the time-out of `access`."""
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper.source import MigrationSource
 
-    timeout_s = options["timeout"]
-    source = MigrationSource(options["zookeeper"], timeout_s=timeout_s, security=_zookeeper_security(options))
-    security = _kafka_security(options)
-    return source, MigratedQuotas(options["bootstrap_server"], timeout_s=timeout_s, security=security)
+    timeout_s = access.timeout_s
+    source = MigrationSource(zookeeper, timeout_s=timeout_s, security=_zookeeper_security(access))
+    return source, MigratedQuotas(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(access))
 
 
-def _controller(options: dict[str, Any]) -> str | None:
-    """The controllers that the command line names; they win over what the environment names."""
-    controller: str | None = options.get("bootstrap_controller")
-    if controller and (on_command_line("zookeeper") or on_command_line("bootstrap_server")):
-        raise click.UsageError(
-            "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"
-        )
-    return controller
+def _security(access: Access) -> KafkaSecurity | ZooKeeperSecurity | None:
+    return _zookeeper_security(access) if access.is_zookeeper else _kafka_security(access)
 
 
-def _cluster(options: dict[str, Any]) -> tuple[str | None, str | None]:
-    """(zookeeper, bootstrap server), of which at most one is given; the command line wins over the environment."""
-    given = {name: options[name] or None for name in ("zookeeper", "bootstrap_server")}
-    if all(given.values()):
-        typed = {name for name in given if on_command_line(name)}
-        if not typed:
-            raise click.UsageError("two addresses are set: choose one by --bootstrap-server or --zookeeper")
-        if len(typed) != 1:
-            raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
-        given = {name: value if name in typed else None for name, value in given.items()}
-    return given["zookeeper"], given["bootstrap_server"]
+def _zookeeper_security(access: Access) -> ZooKeeperSecurity | None:
+    from kquota.cli.security import ask, warn_of_digest
+
+    security = access.zookeeper_security(ask)
+    if security is not None:
+        warn_of_digest(security, access.zookeeper or "")
+    return security
 
 
-def cluster_name(options: dict[str, Any]) -> str:
-    """The cluster's address as the journal names it."""
-    options = settled(options)
-    controller = _controller(options)
-    if controller:
-        return f"controller://{controller}"
-    zookeeper, bootstrap_server = _cluster(options)
-    if bootstrap_server:
-        return f"kafka://{bootstrap_server}"
-    if zookeeper:
-        return f"zookeeper://{zookeeper}"
-    raise click.UsageError(_NO_CLUSTER)
+def _kafka_security(access: Access) -> KafkaSecurity | None:
+    from kquota.cli.security import ask, warn_of_clear_text
+
+    security = access.kafka_security(ask)
+    if security is not None:
+        warn_of_clear_text(security, access.bootstrap_controller or access.bootstrap_server or "")
+    return security
 
 
-def names_quotas(options: dict[str, Any]) -> bool:
-    """Whether the options, the environment or a context say where quotas are."""
-    if options["quotas"] is not None:
-        return True
-    options = settled(options)
-    return bool(_controller(options)) or any(_cluster(options))
+def cluster_name(access: Access) -> str:
+    """The cluster's address as the journal names it. Raises click.UsageError without one."""
+    if access.address is None:
+        raise click.UsageError(_NO_CLUSTER)
+    return access.address
 
 
-def is_zookeeper(options: dict[str, Any]) -> bool:
-    """Whether the quotas come from a live ZooKeeper."""
-    if options.get("quotas") is not None:
-        return False
-    options = settled(options)
-    return not _controller(options) and bool(_cluster(options)[0])
+@dataclass(frozen=True)
+class QuotaSource:
+    """Where quotas are read from: the file of `--quotas`, else the live cluster that the cluster options name."""
+
+    file: Path | None
+    cluster: Given
+
+    @functools.cached_property
+    def access(self) -> Access | None:
+        """The live cluster; None for a file, and where no cluster is named. Raises as `Given.access` does."""
+        if self.file is not None:
+            return None
+        access = self.cluster.access()
+        return None if access.address is None else access
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the options, the environment or a context say where quotas are."""
+        return self.file is not None or self.access is not None
+
+    @property
+    def live(self) -> QuotaSource:
+        """The live cluster, whatever the file."""
+        return QuotaSource(None, self.cluster)
 
 
-def on_command_line(name: str) -> bool:
-    """Whether that option was given by hand, and not by the environment or a default."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE
-
-
-def load_quotas(options: dict[str, Any], wanted: QuotaFilter | None = None) -> QuotaSnapshot:
-    """The quotas of `--quotas FILE`, else of the live cluster; its problems become warnings on stderr.
+def load_quotas(source: QuotaSource, wanted: QuotaFilter | None = None) -> QuotaSnapshot:
+    """The quotas of a file, else of the live cluster; their problems become warnings on stderr.
 
     A filter is the cluster's to apply; a file is read as a whole.
     """
-    file: Path | None = options["quotas"]
-    if file is not None:
-        _only_a_file()
+    if source.file is not None:
+        _only_a_file(source)
         from kquota.documents.quotas import read_quotas
 
-        snapshot = read_quotas(file)
+        snapshot = read_quotas(source.file)
         warn_problems(snapshot)
         return snapshot
-    with _open_live(options) as backend:
+    with _open_live(source) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
     warn_problems(snapshot)
     return snapshot
 
 
-def _only_a_file() -> None:
+def _only_a_file(source: QuotaSource) -> None:
     """Raises click.UsageError when the command line names a cluster too."""
-    if any(map(on_command_line, ("context", *ADDRESSES))):
+    if source.cluster.names_a_cluster:
         raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
 
 
-def load_history(options: dict[str, Any], *, only_a_file: bool = True) -> QuotaHistory:
-    """As `load_quotas`, but the file may be a history, and `--quotas-journal` leads back from what is given.
+def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool = True) -> QuotaHistory:
+    """As `load_quotas`, but the file may be a history, and a journal's folder leads back from what is given.
 
     `only_a_file`: whether a cluster must not be given beside the file.
     """
     from kquota.core.change.history import QuotaHistory
 
-    file: Path | None = options["quotas"]
-    folder: Path | None = options["quotas_journal"]
     here = None
-    if file is None:
-        snapshot, _, here = (load_quotas(options), None, None) if folder is None else load_quotas_and_brokers(options)
+    if source.file is None:
+        snapshot, _, here = (load_quotas(source), None, None) if folder is None else load_quotas_and_brokers(source)
         history = QuotaHistory.of(snapshot)
     else:
         if only_a_file:
-            _only_a_file()
-        history = read_history_file(file)
+            _only_a_file(source)
+        history = read_history_file(source.file)
     if folder is None:
         return history
     if history.changes_ms:
@@ -241,7 +193,7 @@ def read_history_file(file: Path) -> QuotaHistory:
     return history
 
 
-def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int | None, Cluster | None]:
+def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | None, Cluster | None]:
     """What `load_quotas` reads, how many brokers the live cluster has, and which cluster it is; None for a file.
 
     (An ensemble that no broker is registered at does not say how many there are.)
@@ -249,10 +201,10 @@ def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int
     from kquota.backends import KnowsBrokers, cluster_of
     from kquota.errors import KquotaError
 
-    if options["quotas"] is not None:
-        return load_quotas(options), None, None
+    if source.file is not None:
+        return load_quotas(source), None, None
     brokers = None
-    with _open_live(options) as backend:
+    with _open_live(source) as backend:
         snapshot = backend.describe()
         cluster = cluster_of(backend)
         if isinstance(backend, KnowsBrokers):
@@ -262,42 +214,22 @@ def load_quotas_and_brokers(options: dict[str, Any]) -> tuple[QuotaSnapshot, int
     return snapshot, brokers, cluster
 
 
-def _open_live(options: dict[str, Any]) -> QuotaBackend:
-    options = settled(options)
-    if not _controller(options) and not any(_cluster(options)):
+def _open_live(source: QuotaSource) -> QuotaBackend:
+    access = source.access
+    if access is None:
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
-    return open_backend(options)
+    return open_backend(access)
 
 
-def load_broker_settings(options: dict[str, Any]) -> BrokerSettings | None:
+def load_broker_settings(brokers: BrokerFacts) -> BrokerSettings | None:
     """What `--server-properties FILE` says to brokers of `--kafka-version`; None without a file.
 
     Its problems become warnings on stderr.
     """
-    from kquota.core.quotas.version import parse_version
-
-    version = parse_version(options["kafka_version"])
-    file: Path | None = options["server_properties"]
-    if file is None:
-        return None
-    from kquota.backends.serverprops import read_server_properties
-
-    settings = read_server_properties(file, version)
-    warn_problems(settings)
+    settings = brokers.settings()
+    if settings is not None:
+        warn_problems(settings)
     return settings
-
-
-def enforced_by_brokers(
-    options: dict[str, Any], settings: BrokerSettings | None = None
-) -> Callable[[QuotaSnapshot], QuotaSnapshot]:
-    """Makes of quotas the part that brokers of `--kafka-version` enforce; with settings, their static defaults too."""
-    from kquota.core.quotas.enforced import enforced
-    from kquota.core.quotas.static import NO_STATIC_QUOTAS
-    from kquota.core.quotas.version import parse_version
-
-    version = parse_version(options["kafka_version"])
-    static = NO_STATIC_QUOTAS if settings is None else settings.static
-    return lambda snapshot: enforced(snapshot, version, static)
 
 
 def warn_approximations(kafka_version: str) -> None:
@@ -322,18 +254,17 @@ def warn_ignored(ignored: Iterable[Ignored]) -> None:
         warn(f"{key} of {', '.join(names[:3])}{more}: {reason}")
 
 
-def live_brokers(options: dict[str, Any]) -> BrokerSnapshot:
+def live_brokers(access: Access | None) -> BrokerSnapshot:
     """The configs of the live cluster's brokers; empty for ZooKeeper, which does not know those of their files.
 
     What keeps the brokers from answering becomes a warning on stderr.
     """
     from kquota.errors import KquotaError
 
-    options = settled(options)
-    if options.get("quotas") is not None or _controller(options) or not _cluster(options)[1]:
+    if access is None or access.bootstrap_controller or not access.bootstrap_server:
         return {}
     try:
-        with open_broker_configs(options) as configs:
+        with open_broker_configs(access) as configs:
             return configs.describe()
     except KquotaError as error:
         warn(f"the configs of the brokers are not known: {error.message}")
@@ -388,27 +319,3 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
         close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
             note(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?")
-
-
-def _zookeeper_security(options: dict[str, Any]) -> ZooKeeperSecurity | None:
-    tls_file: Path | None = options["zk_tls_config_file"]
-    jaas_file: Path | None = options["zk_jaas_file"]
-    environment: Mapping[str, str] = {} if options.get(NAMED) else os.environ
-    if tls_file is None and jaas_file is None and not environment.get("KQUOTA_ZOOKEEPER_USERNAME"):
-        return None
-    from kquota.cli.security import warn_of_digest, zookeeper_security
-
-    security = zookeeper_security(tls_file, jaas_file, environment)
-    warn_of_digest(security, options["zookeeper"] or "")
-    return security
-
-
-def _kafka_security(options: dict[str, Any]) -> KafkaSecurity | None:
-    file: Path | None = options["command_config"]
-    if file is None:
-        return None
-    from kquota.cli.security import kafka_security, warn_of_clear_text
-
-    security = kafka_security(file)
-    warn_of_clear_text(security, options.get("bootstrap_controller") or options["bootstrap_server"] or "")
-    return security

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 
+from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
-from kquota.errors import InputError, MissingDependency
+from kquota.cli.contexts import SETTINGS, Given, Value
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.audit.run import Engine, Usage
     from kquota.audit.settings import AuditSettings
     from kquota.core.change.history import QuotaHistory
-    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +50,7 @@ _WHAT = (
         metavar="NAME",
         help="Instead of files: a topic of usage records in JSON, on --bootstrap-server, up to its end of now.",
     ),
-    params.quotas_option,
+    params.quotas_flag,
     click.option(
         "--quotas-journal",
         type=click.Path(path_type=Path, file_okay=False),
@@ -99,8 +103,8 @@ _HOW = (
     click.option(
         "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
     ),
-    params.kafka_version_option,
-    params.server_properties_option,
+    params.kafka_version_flag,
+    params.server_properties_flag,
     click.option(
         "--quota-window-num",
         type=click.IntRange(min=1),
@@ -139,14 +143,24 @@ _HOW = (
         help="What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input.",
     ),
     click.option("--master", metavar="URL", help="The Spark master; else local[*], or what spark-submit says."),
-    params.cluster_options,
+    params.cluster_flags,
 )
 
 
+_PARAMETERS = (
+    *("paths", "table", "topic", "quotas", "quotas_journal", "source", "broker", "log_timezone"),
+    *("kafka_version", "server_properties", "quota_window_num", "quota_window_size_seconds", "num_partitions"),
+    *("quarantine", "engine", "master", "context", *SETTINGS),
+)
+_OF_PROMETHEUS = ("prometheus", "prometheus_match", "last", "step", "in_force")
+
+
 def usage_options(*, samples: bool) -> Callable[[F], F]:
-    """The argument and the options that `settings_of` and `kquota.cli.auditing` take; with those of samples, or not."""
+    """The argument and the options that say what is audited, as the argument `asked`; with those of samples, or not."""
 
     def decorate(function: F) -> F:
+        parameters = (*_PARAMETERS, *_OF_PROMETHEUS) if samples else _PARAMETERS
+        function = params.collected("asked", parameters, Asked.of)(function)
         for each in reversed((*_WHAT, *(_OF_SAMPLES if samples else _OF_EVENTS), *_HOW)):
             function = each(function)
         return function
@@ -154,110 +168,171 @@ def usage_options(*, samples: bool) -> Callable[[F], F]:
     return decorate
 
 
-def settings_of(options: dict[str, Any]) -> AuditSettings:
-    """What the options ask for; `--against` where the command has it. Raises InputError, and click.UsageError."""
-    from zoneinfo import ZoneInfo
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command is asked to audit: the usage, the quotas to try on it, and the brokers that enforce them."""
 
-    _check_input(options)
-    if options["table"] is not None and options["engine"] == "local":
-        raise click.UsageError("--table is Spark's: it needs --engine spark")
-    try:
-        ZoneInfo(options["log_timezone"])
-    except (ValueError, KeyError, OSError):
-        raise InputError(
-            f"unknown time zone {options['log_timezone']!r}", hint="an IANA name such as UTC or Europe/Berlin"
-        ) from None
-    from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.quotas.version import parse_version
+    paths: tuple[str, ...]
+    table: str | None
+    topic: str | None
+    prometheus: str | None
+    prometheus_match: str | None
+    last_ms: int | None
+    step_ms: int | None
+    in_force: bool
+    dialect: str
+    engine: Engine
+    master: str | None
+    quotas: session.QuotaSource
+    journal: Path | None
+    facts: BrokerFacts
+    windows: tuple[int | None, int | None]
+    """quota.window.num and quota.window.size.seconds, where they are given."""
+    broker: str | None
+    log_timezone: str
+    num_partitions: int
+    quarantine: Path
+    takes_samples: bool
 
-    generation = Generation.for_version(options["kafka_version"])
-    broker = session.load_broker_settings(options)
-    windows = QuotaWindows() if broker is None else broker.windows
-    kafka = None if options["topic"] is None else _topic_client(options)
-    quotas, against = _quotas(options)
-    enforced = session.enforced_by_brokers(options, broker)
-    quotas = quotas.each(enforced)
-    against = against.each(enforced) if against is not None else None
-    snapshots = (*quotas.snapshots, *(against.snapshots if against is not None else ()))
-    session.warn_approximations(options["kafka_version"])
-    session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
-    try:
-        from kquota.audit.settings import AuditSettings
-        from kquota.audit.sources import ReadSettings
-    except ImportError as error:
-        raise MissingDependency(f"the audit needs {error.name}", extra="audit") from None
-    return AuditSettings(
-        quotas=quotas,
-        generation=generation,
-        windows=QuotaWindows(
-            options["quota_window_num"] or windows.samples,
-            options["quota_window_size_seconds"] or windows.window_seconds,
-        ),
-        controller_windows=QuotaWindows() if broker is None else broker.controller_windows,
-        against=against,
-        in_force=options.get("in_force", False),
-        recorded_under=recorded_under(options, enforced),
-        read=ReadSettings(
-            options["broker"],
-            options["log_timezone"],
-            options["num_partitions"],
-            kafka,
-            parse_version(options["kafka_version"]),
-        ),
-    )
+    @classmethod
+    def of(
+        cls,
+        *,
+        quotas: Path | None,
+        quotas_journal: Path | None,
+        source: str,
+        kafka_version: str,
+        server_properties: Path | None,
+        quota_window_num: int | None,
+        quota_window_size_seconds: int | None,
+        paths: tuple[str, ...],
+        table: str | None,
+        topic: str | None,
+        broker: str | None,
+        log_timezone: str,
+        num_partitions: int,
+        quarantine: Path,
+        engine: Engine,
+        master: str | None,
+        in_force: bool | None = None,
+        prometheus: str | None = None,
+        prometheus_match: str | None = None,
+        last: int | None = None,
+        step: int | None = None,
+        **cluster: Value,
+    ) -> Asked:
+        """The value of the options of a command; those of samples are None where it has none."""
+        return cls(
+            paths,
+            table,
+            topic,
+            prometheus,
+            prometheus_match,
+            last,
+            step,
+            bool(in_force),
+            source,
+            engine,
+            master,
+            session.QuotaSource(quotas, Given.of(**cluster)),
+            quotas_journal,
+            BrokerFacts(kafka_version, server_properties, params.on_command_line("kafka_version")),
+            (quota_window_num, quota_window_size_seconds),
+            broker,
+            log_timezone,
+            num_partitions,
+            quarantine,
+            in_force is not None,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """What is read, and what runs over it."""
+        from kquota.audit.run import LAST_MS, Prometheus, Usage
+
+        prometheus = None
+        if self.prometheus is not None:
+            timeout_s = self.quotas.cluster.timeout_s
+            last_ms = self.last_ms or LAST_MS
+            prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step_ms, timeout_s)
+        return Usage(self.paths, self.table, self.topic, prometheus, self.dialect, self.engine, self.master)
+
+    def settings(self, against: str | None = None, recorded_under: str | None = None) -> AuditSettings:
+        """What the audit is asked to do; `against` is a file of other quotas, or `live`.
+
+        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`.
+
+        Raises InputError, click.UsageError, and MissingDependency without the libraries of the audit.
+        """
+        self._check_input()
+        if self.table is not None and self.engine == "local":
+            raise click.UsageError("--table is Spark's: it needs --engine spark")
+        try:
+            ZoneInfo(self.log_timezone)
+        except (ValueError, KeyError, OSError):
+            raise InputError(
+                f"unknown time zone {self.log_timezone!r}", hint="an IANA name such as UTC or Europe/Berlin"
+            ) from None
+        from kquota.audit.run import settings_of
+
+        broker = session.load_broker_settings(self.facts)
+        kafka = None if self.topic is None else self._topic_client()
+        quotas, other = self._quotas(against)
+        settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)
+        session.warn_approximations(self.facts.kafka_version)
+        snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
+        session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
+        read = replace(
+            settings.read,
+            broker=self.broker,
+            zone=self.log_timezone,
+            num_partitions=self.num_partitions,
+            kafka=kafka,
+        )
+        recorded = recorded_quotas(recorded_under)
+        return replace(settings, in_force=self.in_force, recorded_under=recorded, read=read)
+
+    def _check_input(self) -> None:
+        """Raises click.UsageError unless one thing is named to be audited."""
+        asked = self.prometheus is not None
+        files = ["files" if self.paths else "--prometheus"] if self.paths or asked else []
+        tables = {"--table": self.table, "--topic": self.topic}
+        named = files + [name for name, value in tables.items() if value is not None]
+        if not named:
+            or_ask = "--prometheus URL, " if self.takes_samples else ""
+            raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
+        if len(named) > 1:
+            raise click.UsageError(f"what to audit: {' and '.join(named)} are too much, give one of them")
+        how = {"--prometheus-match": self.prometheus_match, "--last": self.last_ms, "--step": self.step_ms}
+        for name, value in how.items():
+            if value is not None and not asked:
+                raise click.UsageError(f"{name} is of --prometheus URL: give that, too")
+
+    def _topic_client(self) -> dict[str, Any]:
+        """How librdkafka connects to the cluster with the topic."""
+        from kquota.backends.kafka.librdkafka import settings_of
+
+        return settings_of(*session.open_brokers(self.quotas.cluster.access()), "kquota-audit")
+
+    def _quotas(self, against: str | None) -> tuple[QuotaHistory, QuotaHistory | None]:
+        """The quotas to audit, and those that they are compared with."""
+        if against == "live":
+            if self.quotas.file is None or self.journal is not None:
+                raise click.UsageError(
+                    "--against live compares the cluster with the quotas of --quotas FILE: give only that"
+                )
+            file = session.read_history_file(self.quotas.file)
+            return file, session.load_history(self.quotas.live, None)
+        # With a topic, the options of a cluster say where that is.
+        quotas = session.load_history(self.quotas, self.journal, only_a_file=self.topic is None)
+        return quotas, None if against is None else session.read_history_file(Path(against))
 
 
-def recorded_under(
-    options: Mapping[str, Any], enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
-) -> QuotaHistory | None:
-    """The quotas that `--recorded-under` says were in force, as brokers enforce them; None where it is not given.
-
-    Raises InputError.
-    """
+def recorded_quotas(named: str | None) -> QuotaHistory | None:
+    """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
     from kquota.core.change.history import QuotaHistory
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
-    said: str | None = options.get("recorded_under")
-    if said is None:
+    if named is None:
         return None
-    return (
-        QuotaHistory.of(QuotaSnapshot({})) if said == "none" else session.read_history_file(Path(said)).each(enforced)
-    )
-
-
-def _check_input(options: Mapping[str, Any]) -> None:
-    """Raises click.UsageError unless one thing is named to be audited."""
-    asked = options.get("prometheus") is not None
-    files = ["files" if options["paths"] else "--prometheus"] if options["paths"] or asked else []
-    named = files + [f"--{name}" for name in ("table", "topic") if options[name] is not None]
-    if not named:
-        or_ask = "--prometheus URL, " if "prometheus" in options else ""
-        raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
-    if len(named) > 1:
-        raise click.UsageError(f"what to audit: {' and '.join(named)} are too much, give one of them")
-    for name in ("prometheus_match", "last", "step"):
-        if options.get(name) is not None and not asked:
-            raise click.UsageError(f"--{name.replace('_', '-')} is of --prometheus URL: give that, too")
-
-
-def _topic_client(options: dict[str, Any]) -> dict[str, Any]:
-    """How to connect to the cluster with the topic."""
-    from kquota.backends.kafka.librdkafka import settings_of as librdkafka_settings
-    from kquota.cli.contexts import settled
-
-    return librdkafka_settings(*session.open_brokers(settled(options)), "kquota-audit")
-
-
-def _quotas(options: dict[str, Any]) -> tuple[QuotaHistory, QuotaHistory | None]:
-    """The quotas to audit, and those that they are compared with."""
-    against: str | None = options.get("against")
-    if against == "live":
-        if options["quotas"] is None or options["quotas_journal"] is not None:
-            raise click.UsageError(
-                "--against live compares the cluster with the quotas of --quotas FILE: give only that"
-            )
-        file = session.read_history_file(options["quotas"])
-        return file, session.load_history({**options, "quotas": None})
-    # With a topic, the options of a cluster say where that is.
-    quotas = session.load_history(options, only_a_file=options["topic"] is None)
-    return quotas, None if against is None else session.read_history_file(Path(against))
+    return QuotaHistory.of(QuotaSnapshot({})) if named == "none" else session.read_history_file(Path(named))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult
+    from kquota.brokers import BrokerFacts
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _STYLES = {
@@ -71,18 +72,18 @@ def usage_text(result: AuditResult) -> str:
 
 
 def replay(
-    usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, options: dict[str, Any]
+    usage: Sequence[str],
+    before: QuotaSnapshot,
+    after: QuotaSnapshot,
+    facts: BrokerFacts,
+    recorded_under: str | None = None,
 ) -> tuple[Comparison, AuditResult]:
-    """What changes for the clients of the usage in those files, and the replay under the quotas of `after`.
-
-    `options` are those of `--kafka-version` and `--server-properties`. Raises InputError.
-    """
+    """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
     from kquota.cli import auditing, session
     from kquota.cli.text import many
-    from kquota.cli.usage import recorded_under
+    from kquota.cli.usage import recorded_quotas
     from kquota.core.change.history import QuotaHistory
-    from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.quotas.version import parse_version
+    from kquota.core.enforcement.generation import QuotaWindows
 
     try:
         from kquota.audit.held_back import audited
@@ -91,21 +92,20 @@ def replay(
         from kquota.audit.whatif import compare
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
-    broker = session.load_broker_settings(options)
-    enforced = session.enforced_by_brokers(options, broker)
-    before, after = enforced(before), enforced(after)
-    session.warn_approximations(options["kafka_version"])
+    broker = session.load_broker_settings(facts)
+    before, after = facts.enforced(before, broker), facts.enforced(after, broker)
+    session.warn_approximations(facts.kafka_version)
     session.warn_ignored((*before.ignored, *after.ignored))
     settings = AuditSettings(
         QuotaHistory.of(after),
-        Generation.for_version(options["kafka_version"]),
+        facts.generation,
         QuotaWindows() if broker is None else broker.windows,
         QuotaWindows() if broker is None else broker.controller_windows,
         against=QuotaHistory.of(before),
         top_clients=None,
         per_client=True,
-        recorded_under=recorded_under(options, enforced),
-        read=ReadSettings(version=parse_version(options["kafka_version"])),
+        recorded_under=recorded_quotas(recorded_under),
+        read=ReadSettings(version=facts.version),
     )
     result = audited(lambda asked: auditing.audit_files(usage, asked), settings)
     auditing.say_recorded_under(result, settings)

@@ -100,6 +100,7 @@ def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
         "first_throttled_ms": found.first_throttled_ms,
         "last_throttled_ms": found.last_throttled_ms,
         "estimated_events": found.estimated_events,
+        "sizes_from": _sizes_from(found),
         "logged": None
         if logged is None
         else {
@@ -136,6 +137,17 @@ def _recorded_under(found: Finding, source: Source) -> RecordedUnder:
     return RecordedUnder(
         source, None, found.held_back or (found.logged is not None and found.logged.throttled_events > 0)
     )
+
+
+def _sizes_from(found: Finding) -> Document | None:
+    """Where the sizes of throttled fetches come from; None where there were none."""
+    if not found.estimated_events:
+        return None
+    return {
+        "batches": found.rebuilt_events,
+        "retry": found.estimated_events - found.rebuilt_events,
+        "reproduced_share": found.rebuilt_share,
+    }
 
 
 def _who(key: QuotaKey, client: Client) -> Document:

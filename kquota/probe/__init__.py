@@ -3,5 +3,12 @@
 - `load`: how much, how fast and how long, with bounds that no run exceeds.
 - `client`: produces, fetches, asks, creates and deletes by librdkafka; the only module that knows confluent_kafka.
 - `connections`: opens connections.
+- `run`: one probe from its preparation to the comparison with the prediction.
 - `requestlog`: the thread time of a probe's requests from a broker's request log.
+
+The package is a function as well: `kquota.probe(...)` is `kquota.probe.run.probe`.
 """
+
+from kquota.callables import make_callable
+
+make_callable(__name__)

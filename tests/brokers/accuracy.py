@@ -26,8 +26,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from types import MappingProxyType
 
+from kquota.audit.batch import Tally
+from kquota.audit.rebuilt import Rebuilder, first_us
+from kquota.audit.sources import ReadSettings, plan_splits, read
+from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
+from kquota.audit.sources.request_fast import connection_id
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -111,15 +117,46 @@ class Limits:
         return None if found.limit is None else (found.sensor, float(found.limit))
 
 
-def estimate_fetches(events: Sequence[UsageEvent]) -> list[int]:
+Sizes = Mapping[tuple[int, int], int]
+"""The bytes of throttled fetches by (connection, time)."""
+
+
+def rebuilt_sizes(logs: Mapping[str, Path]) -> dict[str, Sizes]:
+    """What follows from the data that was produced, by broker."""
+    found: dict[str, list[DataLog]] = {}
+    for broker, path in logs.items():
+        for split in plan_splits([str(path)], "request-log"):
+            pieces = read(split, ReadSettings(broker, data=True), Tally())
+            found.setdefault(broker, []).extend(piece for piece in pieces if isinstance(piece, DataLog))
+    shared = [log.shared for mine in found.values() for log in mine]
+    sizes: dict[str, Sizes] = {}
+    for broker, mine in found.items():
+        rebuilder = Rebuilder(broker, shared)
+        for log in mine:
+            rebuilder.add(log, first_us(log))
+        sizes[broker] = {
+            (connection, time_ms): size
+            for batch in rebuilder.finish()
+            if batch.connection is not None
+            for connection, time_ms, size in zip(
+                batch.connection.tolist(), batch.time_ms.tolist(), batch.bytes.tolist(), strict=True
+            )
+        }
+    return sizes
+
+
+def estimate_fetches(events: Sequence[UsageEvent], known: Sizes = MappingProxyType({})) -> list[int]:
     """The bytes of each event of one sensor, in order of time.
 
-    A throttled fetch gets the bytes of the next fetch that succeeded on its connection at the same position; without
-    one, those of the next that succeeded there at all; without that, those of the one before. The client asks again for
-    what it did not get, but clients rotate the partitions, and a full response holds the first ones only: the very next
-    success is often that of another partition.
+    A throttled fetch whose size is not known gets the bytes of the next fetch that succeeded on its connection at the
+    same position; without one, those of the next that succeeded there at all; without that, those of the one before.
+    The client asks again for what it did not get, but clients rotate the partitions, and a full response holds the
+    first ones only: the very next success is often that of another partition.
     """
-    sizes = [event.bytes for event in events]
+    sizes = [
+        known.get((connection_id(event.connection), event.time_ms), UNKNOWN) if event.bytes == UNKNOWN else event.bytes
+        for event in events
+    ]
     following: dict[str, int] = {}
     same: dict[tuple[str, int], int] = {}
     for index in range(len(events) - 1, -1, -1):
@@ -139,9 +176,11 @@ def estimate_fetches(events: Sequence[UsageEvent]) -> list[int]:
     return sizes
 
 
-def predict(events: Sequence[UsageEvent], limits: Sequence[float], open_loop: bool) -> list[int]:
+def predict(
+    events: Sequence[UsageEvent], limits: Sequence[float], open_loop: bool, known: Sizes = MappingProxyType({})
+) -> list[int]:
     """The predicted delay in ms of each event of one sensor under its own limit, in order of time; at least 0."""
-    sizes = estimate_fetches(events)
+    sizes = estimate_fetches(events, known)
     times: list[int] = []
     values: list[float] = []
     checked: list[bool] = []
@@ -168,8 +207,8 @@ def predict(events: Sequence[UsageEvent], limits: Sequence[float], open_loop: bo
     return [max(delays[place], 0) for place in places]
 
 
-def measure(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accuracy]:
-    """Replays every limited counter of a log."""
+def measure(events: Iterable[UsageEvent], history: QuotaHistory, known: Sizes = MappingProxyType({})) -> list[Accuracy]:
+    """Replays every limited counter of a log; `known` are sizes of throttled fetches."""
     events = list(events)
     limits = {api: Limits(history, key) for api, key in KEYS.items()}
     requests = Limits(history, QuotaKey.REQUEST_PERCENTAGE)
@@ -187,7 +226,7 @@ def measure(events: Iterable[UsageEvent], history: QuotaHistory) -> list[Accurac
         logged = [event.throttle_ms or 0 for event in charged]
         also = any(requests.of(event, event.time_ms) is not None for event in charged)
         for open_loop in (False, True) if api == "fetch" else (True,):
-            delays = predict(charged, bounds, open_loop)
+            delays = predict(charged, bounds, open_loop, known)
             result.append(_compare(api, sensor, bounds, charged, logged, delays, NOTABLE_MS, also, open_loop))
     return result + measure_mutations(events, history)
 
@@ -258,7 +297,9 @@ def _compare(
 def measure_all(folder: Path) -> Mapping[str, list[Accuracy]]:
     """The counters of each broker of a recording."""
     history = read_history(folder / "quotas.json")
-    return {broker: measure(read_events(log), history) for broker, log in logs_of(folder).items()}
+    logs = logs_of(folder)
+    sizes = rebuilt_sizes(logs)
+    return {broker: measure(read_events(log), history, sizes[broker]) for broker, log in logs.items()}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
+from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
@@ -96,9 +97,8 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
         return audit_files(paths, settings)
 
     monkeypatch.setattr(auditing, "audit_files", kept)
-    options = {"kafka_version": "4.0", "server_properties": tmp_path / "server.properties"}
     before, after = (read_quotas(tmp_path / name) for name in ("current.json", "planned.json"))
-    whatif.replay([str(tmp_path / "usage.csv")], before, after, options)
+    whatif.replay([str(tmp_path / "usage.csv")], before, after, BrokerFacts("4.0", tmp_path / "server.properties"))
 
     assert [(each.windows.samples, each.controller_windows.samples) for each in audited] == [(11, 2)]
 

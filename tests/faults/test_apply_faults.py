@@ -47,7 +47,7 @@ class Cluster:
     folder: Path
 
     def open(self) -> QuotaBackend:
-        return connect(timeout_s=30, **self.options)  # type: ignore[call-overload,no-any-return]
+        return connect(timeout_s=30, **self.options)  # type: ignore[arg-type]
 
     def apply(self, rate: int) -> subprocess.Popen[str]:
         """Starts to give all entities that rate."""

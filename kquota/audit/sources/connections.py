@@ -152,6 +152,8 @@ def _row(broker: str, ip: str, periods: list[_Period]) -> dict[str, Any]:
         "logged_throttle_time_ms": None,
         "logged_throttle_time_max_ms": None,
         "estimated_events": 0,
+        "rebuilt_events": 0,
+        "rebuilt_share": None,
         "client_count": 1,
         "clients": [{**client, "throttled_events": None, "throttle_time_ms": None}],
     }

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Int64s
+from kquota.audit.sizes import FETCH_VERSIONS
 
 DATA_APIS: Final = frozenset({"PRODUCE", "FETCH", "METADATA", "CREATE_TOPICS", "END_TXN"})
 """The APIs whose lines show something of the data."""
@@ -183,14 +184,18 @@ class DataLog:
                     self.ids.setdefault((topic["name"] + "", topic_id + ""), done_us)
 
     def _topic(self, fields: Mapping[str, Any], name: str) -> int:
-        key = fields[name] if name in fields else _ID + fields["topicId"]
+        key = fields.get(name)
+        if key is None:
+            key = _ID + fields["topicId"]
         code = self.topics.get(key)
-        return self.topics.setdefault(key, len(self.topics)) if code is None else code
+        return self.topics.setdefault(key + "", len(self.topics)) if code is None else code
 
     def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int) -> None:
         request, response = fields["request"], fields["response"]
         text = request.get("transactionalId")
-        transaction = NO_TRANSACTION if text is None else self.transactions.setdefault(text, len(self.transactions))
+        transaction = NO_TRANSACTION
+        if text is not None:
+            transaction = self.transactions.setdefault(text + "", len(self.transactions))
         topics = request["topicData"]
         answers = _answers(topics, response) if request["acks"] and response else None
         rows, pack = b"", _APPENDED.pack
@@ -203,7 +208,7 @@ class DataLog:
                     if answer["errorCode"] != _NONE:
                         continue
                     offset = answer["baseOffset"]
-                if size:
+                if size and size > 0:
                     rows += pack(begun_us, done_us, code, index, size, offset, transaction)
         self._appended += rows
 
@@ -219,6 +224,8 @@ class DataLog:
     def _add_fetched(
         self, fields: Mapping[str, Any], version: int, read_us: int, coarse: bool, who: tuple[str, str, int, int]
     ) -> None:
+        if version not in FETCH_VERSIONS:
+            raise ValueError(f"fetch version {version!r} is not known")
         request, response = fields["request"], fields["response"]
         user, client, connection, time_ms = who
         pack, parts = _PART.pack, b""

@@ -130,9 +130,13 @@ class _Connections(dict[str, int]):
         client_address(connection)
         if self.log is not None:
             self.fresh.append(connection)
-        digest = blake2b(connection.encode(), digest_size=8).digest()
-        self[connection] = int.from_bytes(digest, "little", signed=True)
+        self[connection] = connection_id(connection)
         return self[connection]
+
+
+def connection_id(connection: str) -> int:
+    """The number of a connection in a batch."""
+    return int.from_bytes(blake2b(connection.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class _Seconds(dict[bytes, float]):

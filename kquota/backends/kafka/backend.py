@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kquota.backends import ClosesOnExit, wire
+from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
@@ -35,7 +35,7 @@ _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
 
 
-class KafkaBackend(ClosesOnExit):
+class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
     """Reads and writes quotas through the brokers of a cluster; see `QuotaBackend` for the contract.
 
     `bootstrap` is `host:port[,host:port]`; one server is enough, the others are tried in turn when it cannot be

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from kquota.backends import ClosesOnExit, wire
+from kquota.backends import BrokerConfigs, ClosesOnExit, wire
 from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
@@ -59,7 +59,7 @@ class Endpoint:
     settings: BrokerSettings
 
 
-class KafkaBrokerConfigs(ClosesOnExit):
+class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
     """Reads and writes the limits of brokers; see `BrokerConfigs` for the contract.
 
     `bootstrap` is `host:port[,host:port]`; every broker must be reachable where it says that clients of that listener

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn, TypeVar
 
-from kquota.backends import ClosesOnExit, wire
+from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
@@ -30,7 +30,7 @@ _ALTERED: Final = wire.AlterClientQuotasResponse
 R = TypeVar("R", bound=wire.Response)
 
 
-class ControllerBackend(ClosesOnExit):
+class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
     """Writes quotas through a controller; see `QuotaBackend`, of which `describe` and `wait_visible` raise Rejected.
 
     `bootstrap` is `host:port[,host:port]` of controllers, active or not. Each wait is at most `timeout_s` seconds; with

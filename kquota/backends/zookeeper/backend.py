@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kquota.backends import ClosesOnExit, znode
+from kquota.backends import ClosesOnExit, QuotaBackend, znode
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
@@ -19,7 +19,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 
-class ZooKeeperBackend(ClosesOnExit):
+class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
 
     `connect` is `host:port[,host:port][/chroot]`, as in the brokers' zookeeper.connect. Connects at the first use;

@@ -6,7 +6,7 @@ Kafka 2.8 writes there only while the broker is down. Source: `kafka.admin.Confi
 
 from __future__ import annotations
 
-from kquota.backends import ClosesOnExit
+from kquota.backends import BrokerConfigs, ClosesOnExit
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
@@ -32,7 +32,7 @@ _ALIVE = "/brokers/ids"
 _CONFIGS = "/config/brokers"
 
 
-class ZooKeeperBrokerConfigs(ClosesOnExit):
+class ZooKeeperBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
     """Reads the dynamic configs of brokers; see `BrokerConfigs`. What server.properties say is not known here.
 
     `connect` is `host:port[,host:port][/chroot]`. Connects at the first use; each wait is at most `timeout_s` seconds.

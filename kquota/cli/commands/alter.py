@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
-from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
@@ -22,6 +21,7 @@ from kquota.core.quotas.quota import QuotaKey, Value, humanize, parse_value
 from kquota.errors import Conflict, InputError, Uncertain
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.changes import Altered
     from kquota.core.change.broker import Broker
     from kquota.core.change.plan import Objection
@@ -57,12 +57,14 @@ if TYPE_CHECKING:
 )
 @params.alter_options
 def command(
+    selection: params.Selection,
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
     strict_delete: bool,
     entities: tuple[str, ...],
     file: Path | None,
-    **options: Any,
+    access: Access,
+    writing: params.Writing,
 ) -> int:
     """Set and delete quotas.
 
@@ -94,19 +96,18 @@ def command(
       kquota alter --file quotas.yaml
       kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
-    broker = params.selected_broker(options)
-    if broker is not None:
-        _alter_broker(broker, entities, file, add_config, delete_config, strict_delete, options)
+    if selection.broker is not None:
+        if entities or file is not None:
+            raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+        _alter_broker(selection.broker, add_config, delete_config, access, writing, strict_delete=strict_delete)
         return ExitCode.OK
     guards, everything = None, False
     if file is not None:
-        if entities or add_config or delete_config or params.selection(options):
+        if entities or add_config or delete_config or selection:
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
         alterations, guards = _from_file(file)
     else:
-        chosen = [Entity.parse(text) for text in entities]
-        if not chosen or params.selection(options):
-            chosen += params.selected_entities(options)
+        chosen = chosen_entities(entities, selection)
         _check_changes(add_config, delete_config)
         additions = _additions(add_config)
         everything = _ALL in _items(delete_config)
@@ -120,12 +121,19 @@ def command(
             )
             for entity in chosen
         ]
-    return carry_out(alterations, options, guards=guards, everything=everything)
+    return carry_out(alterations, access, writing, guards=guards, everything=everything)
+
+
+def chosen_entities(texts: Iterable[str], selection: params.Selection) -> list[Entity]:
+    """The entities of `--entity`, and those that the other options name. Raises click.UsageError for none."""
+    chosen = [Entity.parse(text) for text in texts]
+    return chosen + selection.entities() if selection or not chosen else chosen
 
 
 def carry_out(
     alterations: Sequence[Alteration],
-    options: dict[str, Any],
+    access: Access,
+    writing: params.Writing,
     *,
     guards: Guards | None = None,
     everything: bool = False,
@@ -140,10 +148,9 @@ def carry_out(
     from kquota.cli.commands.apply import says_what_may_be_written
     from kquota.documents.journal import Journal
 
-    named = consent.label(options)
-    options = settled(options)
-    dry_run, wait, output = options["dry_run"], options["wait"], options["output"]
-    if wait and options["bootstrap_controller"]:
+    named = consent.label(access)
+    dry_run, wait = writing.dry_run, writing.wait
+    if wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     agreed: set[Objection] = set()
     rounds: list[Rehearsal] = []
@@ -152,8 +159,8 @@ def carry_out(
         new = [each for each in rehearsal.plan.objections if each not in agreed]
         consent.heed(
             new,
-            yes=options["yes"],
-            force=options["force"],
+            yes=writing.yes,
+            force=writing.force,
             question=f"Alter {named} all the same?",
             done="altered",
         )
@@ -166,16 +173,16 @@ def carry_out(
     stops: list[Stop] = []
 
     @contextlib.contextmanager
-    def writing() -> Iterator[Stop]:
+    def stopping() -> Iterator[Stop]:
         # Not while somebody is asked: there, Ctrl-C means no.
         with stoppable() as stop:
             stops.append(stop)
             yield stop
 
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            consent.heed(rehearsal.plan.objections, yes=True, force=options["force"])
+            consent.heed(rehearsal.plan.objections, yes=True, force=writing.force)
             altered = Altered(rehearsal.results, plan=rehearsal.plan)
         else:
             with says_what_may_be_written(begun):
@@ -183,10 +190,10 @@ def carry_out(
                     backend,
                     alterations,
                     consent=agree,
-                    journal=Journal(options["journal"]),
-                    cluster=session.cluster_name(options),
+                    journal=Journal(writing.journal),
+                    cluster=session.cluster_name(access),
                     guards=guards,
-                    writing=writing,
+                    writing=stopping,
                     begun=begun.append,
                     command=command,
                 )
@@ -198,7 +205,7 @@ def carry_out(
         if isinstance(results[0].error, Uncertain):
             _note_way_back(altered)
         raise results[0].error
-    print_results(altered, output, dry_run=dry_run)
+    print_results(altered, writing.output, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
@@ -251,15 +258,13 @@ def _absent_keys(
 
 def _alter_broker(
     broker: Broker | AnyName,
-    entities: tuple[str, ...],
-    file: Path | None,
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
+    access: Access,
+    writing: params.Writing,
+    *,
     strict_delete: bool,
-    options: dict[str, Any],
 ) -> None:
-    if entities or file is not None:
-        raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
     if broker is ANY:
         raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
     _check_changes(add_config, delete_config)
@@ -269,11 +274,9 @@ def _alter_broker(
         broker,
         brokers.parse_additions(_items(add_config)),
         _items(delete_config),
-        options["output"],
-        options,
+        access,
+        writing,
         strict_delete=strict_delete,
-        dry_run=options["dry_run"],
-        wait=options["wait"],
     )
 
 

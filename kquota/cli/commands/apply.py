@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
 
 if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.backends import QuotaBackend
     from kquota.cli.commands.plan import Labels
     from kquota.core.change.plan import Plan
     from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Entry
+    from kquota.documents.journal import Command, Entry
     from kquota.documents.quotas import QuotaFile
 
 
@@ -65,8 +68,8 @@ def command(
     duration: int | None,
     no_rollback: bool,
     journal: Path,
+    access: Access,
     output: str,
-    **options: Any,
 ) -> int:
     """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
 
@@ -90,7 +93,7 @@ def command(
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.plan import is_plan, read_plan
 
-    named = consent.label(options)
+    named = consent.label(access)
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -100,7 +103,7 @@ def command(
         planned = read_plan(file)
     else:
         quota_file = session.load_quota_file(file, cluster)
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         current = backend.describe()
         session.warn_problems(current)
         guards = Guards(max_deleted / 100, max_changed / 100)
@@ -112,39 +115,43 @@ def command(
         consent.check_cluster(planned, backend)
         return carry_out(
             with_review(replace(planned, existing=len(current)), current, guards),
-            backend=backend,
-            labels=quota_file.labels if quota_file is not None else {},
-            cluster=session.cluster_name(options),
-            named=named,
-            journal=journal,
-            yes=yes,
-            force=force,
-            rollback=not no_rollback,
-            expires=None if duration is None else now() + duration,
-            output=output,
+            backend,
+            Terms(
+                session.cluster_name(access),
+                named,
+                journal,
+                output,
+                yes=yes,
+                force=force,
+                rollback=not no_rollback,
+                expires=None if duration is None else now() + duration,
+            ),
+            quota_file.labels if quota_file is not None else {},
         )
 
 
-def carry_out(
-    planned: Plan,
-    *,
-    backend: Any,
-    labels: Labels,
-    cluster: str,
-    named: str,
-    journal: Path,
-    yes: bool,
-    force: bool,
-    rollback: bool,
-    output: str,
-    command: Any = "apply",
-    expires: int | None = None,
-    undoes: str | None = None,
-) -> int:
-    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
-    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people.
+    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
+    entry that is taken back, and `expires` when this one is, in ms since the epoch.
     """
+
+    cluster: str
+    named: str
+    journal: Path
+    output: str
+    yes: bool = False
+    force: bool = False
+    rollback: bool = True
+    command: Command = "apply"
+    expires: int | None = None
+    undoes: str | None = None
+
+
+def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels) -> int:
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
     from kquota.changes import now
     from kquota.cli import consent
     from kquota.cli.commands.plan import print_plan, summary
@@ -152,38 +159,38 @@ def carry_out(
     from kquota.documents.journal import Journal
     from kquota.reconcile import apply
 
-    consent.refuse(planned.objections, force=force)
-    if output == "table":
+    consent.refuse(planned.objections, force=terms.force)
+    if terms.output == "table":
         print_plan(planned, labels, "table")
     if not planned:
-        if output == "json":
+        if terms.output == "json":
             _print_json(ApplyReport(), planned)
         return ExitCode.OK
-    consent.heed(planned.objections, yes=yes, force=force)
-    if not yes:
-        ask(f"Apply to {named} ({summary(planned)})?", done="applied", yes="applies")
-    consent.name_cluster(named)
+    consent.heed(planned.objections, yes=terms.yes, force=terms.force)
+    if not terms.yes:
+        ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
+    consent.name_cluster(terms.named)
     begun: list[Entry] = []
     bar = _progress()
     with bar as progress, stoppable() as stop, says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
-            journal=Journal(journal),
-            cluster=cluster,
+            journal=Journal(terms.journal),
+            cluster=terms.cluster,
             clock=now,
-            command=command,
-            expires=expires,
-            undoes=undoes,
-            rollback=rollback,
+            command=terms.command,
+            expires=terms.expires,
+            undoes=terms.undoes,
+            rollback=terms.rollback,
             progress=progress,
             stop=stop,
-            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=rollback),
+            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
             begun=begun.append,
         )
-    if output == "json":
+    if terms.output == "json":
         _print_json(report, planned)
-    return _conclude(report, stop.exit_code, expires)
+    return _conclude(report, stop.exit_code, terms.expires)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -72,13 +72,14 @@ _CALLED = "kquota.audit.called"
 def command(
     out: Path | None,
     report: Path | None,
-    quarantine: Path,
+    asked: usage.Asked,
+    against: str | None,
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
     top: int,
     show_all: bool,
     closed_loop: bool,
     output: str,
-    **options: Any,
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
@@ -121,22 +122,23 @@ def command(
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
-    if options["against"] is None and "newly-throttled" in fail_on:
+    if against is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
     if closed_loop:
-        _check_closed_loop(options)
+        _check_closed_loop(asked)
+        asked = replace(asked, engine="local")
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(options, top, reported=report is not None)
+    settings = _settings(asked, against, recorded_under, top, reported=report is not None)
     from kquota.audit.held_back import audited
 
-    with auditing.auditor(options, settings, "--closed-loop" if closed_loop else None) as run:
+    with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
         # First, as it says at once when there is too much for it.
-        closed = _closed_loop(options, settings) if closed_loop else ()
+        closed = _closed_loop(asked, settings) if closed_loop else ()
         result = replace(audited(run, settings), closed_loop=closed)
-    auditing.keep_rejects(result, quarantine)
+    auditing.keep_rejects(result, asked.quarantine)
     auditing.say_recorded_under(result, settings)
     comparison = None
     if settings.against is not None:
@@ -147,30 +149,30 @@ def command(
     if out is not None:
         result.write(out)
     if report is not None:
-        _write_report(report, result, settings, comparison, quarantine)
+        _write_report(report, result, settings, comparison, asked.quarantine)
     if comparison is None or output == "json":
         print_result(result, settings, output, comparison, show_all=show_all)
     else:
-        _print_comparison(comparison, result, output, options)
+        _print_comparison(comparison, result, output, asked.quotas.file, against)
     if set(fail_on) & _answers(result, comparison):
         return ExitCode.DIFFERENT
     return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
 
 
-def _check_closed_loop(options: dict[str, Any]) -> None:
-    """Says what the closed loop cannot be replayed of; sets the engine that it needs. Raises click.UsageError."""
-    for name in ("table", "topic", "prometheus", "master"):
-        if options[name] is not None:
+def _check_closed_loop(asked: usage.Asked) -> None:
+    """Raises click.UsageError for what the closed loop cannot be replayed of, and for another engine."""
+    others = {"table": asked.table, "topic": asked.topic, "prometheus": asked.prometheus, "master": asked.master}
+    for name, value in others.items():
+        if value is not None:
             raise click.UsageError(f"--closed-loop reads files, on this machine: it cannot go with --{name}")
-    if options["engine"] == "spark":
+    if asked.engine == "spark":
         raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
-    options["engine"] = "local"
 
 
-def _closed_loop(options: dict[str, Any], settings: AuditSettings) -> tuple[ClosedLoop, ...]:
+def _closed_loop(asked: usage.Asked, settings: AuditSettings) -> tuple[ClosedLoop, ...]:
     from kquota.audit.closed_loop import replay_files
 
-    return replay_files(options["paths"], options["source"], settings)
+    return replay_files(asked.paths, asked.dialect, settings)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
@@ -188,10 +190,12 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     return {answer for answer, true in answers.items() if true}
 
 
-def _settings(options: dict[str, Any], top: int, *, reported: bool) -> AuditSettings:
+def _settings(
+    asked: usage.Asked, against: str | None, recorded_under: str | None, top: int, *, reported: bool
+) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    settings = usage.settings_of(options)
+    settings = asked.settings(against, recorded_under)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
@@ -225,7 +229,9 @@ def _write_report(
     wrote(path)
 
 
-def _print_comparison(comparison: Comparison, result: AuditResult, output: str, options: dict[str, Any]) -> None:
+def _print_comparison(
+    comparison: Comparison, result: AuditResult, output: str, file: Path | None, against: str | None
+) -> None:
     """Prints what changes."""
     from kquota.cli import whatif
     from kquota.cli.text import code
@@ -234,12 +240,13 @@ def _print_comparison(comparison: Comparison, result: AuditResult, output: str, 
         whatif.print_comparison_csv(comparison)
         _note_quotas(result, counts=False)
     elif output == "markdown":
-        file, against = options["quotas"], options["against"]
         live = "the live quotas"
         whatif.print_comparison_markdown(
             comparison,
             whatif.Replayed(
-                live if against == "live" else code(against), code(file) if file else live, whatif.usage_text(result)
+                live if against in (None, "live") else code(against),
+                code(file) if file else live,
+                whatif.usage_text(result),
             ),
         )
         _print_closed_loop(result)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
+from kquota.access import config_path, load_config
 from kquota.cli import contexts, params
 from kquota.cli.streams import Group, note, warn
 from kquota.errors import InputError
@@ -48,7 +48,7 @@ def command() -> None:
 @params.output_option("table", "json")
 def get_contexts(output: str) -> None:
     """List the contexts; an asterisk marks the current one."""
-    config = contexts.load_config()
+    config = load_config()
     current = os.environ.get("KQUOTA_CONTEXT") or config.current
     if output == "json":
         from kquota.documents.config import contexts_document
@@ -125,7 +125,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     seconds = settings.get("timeout")
     if isinstance(seconds, float) and seconds.is_integer():
         settings["timeout"] = int(seconds)
-    path = contexts.config_path()
+    path = config_path()
     new = set_context(path, name, settings, current=use)
     note(f"{'created' if new else 'changed'} context {name} in {path}")
     if use:
@@ -161,7 +161,7 @@ def rename_context(name: str, new: str) -> None:
 
 def _existing() -> Path:
     """The path of the configuration file. Raises InputError where there is none."""
-    path = contexts.config_path()
+    path = config_path()
     if not path.exists():
         raise InputError(f"{path}: no such file", hint="'kquota config set-context' makes it")
     return path
@@ -179,7 +179,7 @@ def current_context() -> None:
     """Print the name of the current context; exits with 3 when there is none."""
     from kquota.cli.text import safe
 
-    config = contexts.load_config()
+    config = load_config()
     name = os.environ.get("KQUOTA_CONTEXT") or config.current
     if name is None:
         raise InputError(f"no current context in {config.path}", hint="kquota config use-context NAME")
@@ -188,13 +188,13 @@ def current_context() -> None:
 
 @command.command("view")
 @click.option("--show-origin", is_flag=True, help="Also where each setting comes from.")
-@params.cluster_options
+@params.given_cluster_options
 @params.output_option("table", "json")
-def view(show_origin: bool, output: str, **options: Any) -> None:
+def view(show_origin: bool, given: contexts.Given, output: str) -> None:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
-    context, found = contexts.settings(options)
-    file = contexts.config_path()
-    shown = [(setting.name.replace("_", "-"), setting) for setting in found if setting.value is not None]
+    context, found = given.in_effect()
+    file = config_path()
+    shown = [(setting.name.replace("_", "-"), setting) for setting in found.values() if setting.value is not None]
     if output == "json":
         from kquota.documents.config import settings_document
         from kquota.documents.encoding import to_json

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params
+from kquota.cli.commands import alter
 from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
+
+if TYPE_CHECKING:
+    from kquota.access import Access
 
 
 @click.command("delete")
 @params.entity_options
 @params.entity_text_option
 @params.alter_options
-def command(entities: tuple[str, ...], **options: Any) -> int:
+def command(selection: params.Selection, entities: tuple[str, ...], access: Access, writing: params.Writing) -> int:
     """Delete all quotas of entities.
 
     The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,
@@ -27,12 +30,8 @@ def command(entities: tuple[str, ...], **options: Any) -> int:
       kquota delete --user alice --client app1 --dry-run
       kquota delete --entity user=alice --entity user=bob,client-id=app1
     """
-    from kquota.cli.commands import alter
-
-    if params.selected_broker(options) is not None:
+    if selection.broker is not None:
         raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
-    chosen = [Entity.parse(text) for text in entities]
-    if not chosen or params.selection(options):
-        chosen += params.selected_entities(options)
+    chosen = alter.chosen_entities(entities, selection)
     alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in chosen]
-    return alter.carry_out(alterations, options, everything=True, command="delete")
+    return alter.carry_out(alterations, access, writing, everything=True, command="delete")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import ANY
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.filter import QuotaFilter
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @params.strict_option
 @params.cluster_options
 @params.output_option("table", "wide", "json", "yaml", "csv", "name")
-def command(strict: bool, output: str, **options: Any) -> None:
+def command(selection: params.Selection, strict: bool, access: Access, output: str) -> None:
     """Show the quotas that are set.
 
     Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
@@ -48,14 +49,13 @@ def command(strict: bool, output: str, **options: Any) -> None:
       kquota describe -o yaml > quotas.yaml
       kquota describe --broker 1 --bootstrap-server localhost:9092
     """
-    broker = params.selected_broker(options)
-    if broker is not None:
+    if selection.broker is not None:
         from kquota.cli import brokers
 
-        brokers.describe(None if broker is ANY else broker, output, options)
+        brokers.describe(None if selection.broker is ANY else selection.broker, output, access)
         return
-    filters = params.selected_filters(options, strict=strict)
-    with session.open_backend(options) as backend:
+    filters = selection.filters(strict=strict)
+    with session.open_backend(access) as backend:
         parts = [backend.describe(wanted) for wanted in filters]
         mechanisms: dict[Entity, Sequence[str]] = {}
         if output == "wide":

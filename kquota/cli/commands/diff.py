@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from kquota.access import Access, load_config
 from kquota.cli import params, session
 from kquota.cli.commands.plan import Labels, Words, print_plan
-from kquota.cli.contexts import ADDRESSES, load_config, of_context
 from kquota.cli.exit_codes import ExitCode
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.cli.contexts import Given
     from kquota.core.change.diff import Side
     from kquota.core.quotas.selector import Selector
     from kquota.documents.quotas import QuotaFile
@@ -30,9 +31,9 @@ _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 @click.argument("b")
 @click.option("--cluster", metavar="NAME", help="The cluster of the files' overlays that is meant.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference.")
-@params.cluster_options
+@params.given_cluster_options
 @params.output_option("table", "json", "markdown")
-def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, **options: Any) -> int:
+def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, given: Given) -> int:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
     A and B are each 'live' (the cluster of the options or of the current context), 'context:NAME', a quotas file, or a
@@ -52,13 +53,11 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, *
     from kquota.core.change.diff import difference
 
     operands = [_Operand.parse(text) for text in (a, b)]
-    if _LIVE not in {operand.kind for operand in operands} and any(
-        map(session.on_command_line, ("context", *ADDRESSES))
-    ):
+    if _LIVE not in {operand.kind for operand in operands} and given.names_a_cluster:
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    one, other = (_side(operand, files, options) for operand in operands)
+    one, other = (_side(operand, files, given) for operand in operands)
     found = difference(one, other, files.unmanaged)
     print_plan(found, files.labels, output, words=_WORDS)
     return ExitCode.DIFFERENT if exit_code and found else ExitCode.OK
@@ -127,18 +126,20 @@ def _hint(path: Path) -> str | None:
     return None if path.exists() else "a file, context:NAME, or live: the cluster of the options"
 
 
-def _side(operand: _Operand, files: _Files, options: dict[str, Any]) -> Side:
+def _side(operand: _Operand, files: _Files, given: Given) -> Side:
     if operand.kind == _FILE:
         return files.sides[Path(operand.name)]
     if operand.kind == _CONTEXT:
-        options = of_context(operand.name, options["timeout"])
-        if options["zookeeper"] and options["bootstrap_server"]:
+        access = Access.of_context(load_config().context(operand.name), given.timeout_s)
+        if access.zookeeper and access.bootstrap_server:
             raise InputError(
                 f"context {operand.name!r} has two addresses", hint=f"'live' with --context {operand.name} takes one"
             )
-        if options["bootstrap_controller"]:
+        if access.bootstrap_controller:
             raise InputError(f"context {operand.name!r} has controllers only, which do not show quotas")
-    with session.open_backend(options) as backend:
+    else:
+        access = given.access()
+    with session.open_backend(access) as backend:
         snapshot = backend.describe()
     session.warn_problems(snapshot)
     return snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,9 +31,16 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 )
 @click.option("--cluster", metavar="NAME", help="With --update: the cluster of the file's overlays that this one is.")
 @click.option("--keep", is_flag=True, help="With --update: leave in the file what the cluster has not.")
-@params.quotas_option
-@params.cluster_options
-def command(strict: bool, format_: str, update: Path | None, cluster: str | None, keep: bool, **options: Any) -> int:
+@params.quotas_options
+def command(
+    selection: params.Selection,
+    strict: bool,
+    format_: str,
+    update: Path | None,
+    cluster: str | None,
+    keep: bool,
+    source: session.QuotaSource,
+) -> int:
     """Write the quotas of a cluster as a quotas file, or as another tool's.
 
     'kquota plan' of what it writes changes nothing. --update edits a file in place: values that are right keep their
@@ -47,7 +54,7 @@ def command(strict: bool, format_: str, update: Path | None, cluster: str | None
       kquota export --format kafka-configs > quotas.sh
       kquota export --quotas quotas.yaml --format terraform > quotas.tf
     """
-    wanted = params.selected_filter(options, strict=strict)
+    wanted = selection.filter(strict=strict)
     if update is None and (cluster is not None or keep):
         raise click.UsageError("--cluster and --keep say how a file is updated: give --update FILE")
     if update is not None and format_ != FORMATS[0]:
@@ -55,7 +62,7 @@ def command(strict: bool, format_: str, update: Path | None, cluster: str | None
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
     session.warn_misnomers(wanted.components)
-    everything = session.load_quotas(options, wanted)
+    everything = session.load_quotas(source, wanted)
     snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if wanted.matches(entity)})
     if update is not None:
         from kquota.documents.update import updated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note
 
 if TYPE_CHECKING:
+    from kquota.cli.contexts import Given
     from kquota.core.change.lint import Facts, Finding
     from kquota.documents.lint import Line
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     type=click.Choice(["note", "warning", "error"]),
     help="Exit with 1 when there is a finding so bad, or worse.",
 )
-@params.cluster_options
+@params.given_cluster_options
 @params.output_option("table", "json", "sarif", "github")
 def command(
     file: Path | None,
@@ -59,8 +60,8 @@ def command(
     callback: str | None,
     kafka_version: str | None,
     fail_on: str | None,
+    given: Given,
     output: str,
-    **options: Any,
 ) -> int:
     """Find quotas that do not do what they look like, in FILE or on the live cluster.
 
@@ -87,11 +88,12 @@ def command(
     version = None if kafka_version is None else parse_version(kafka_version)
     facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
     if file is None:
-        with session.open_backend(options) as backend:
+        access = given.access()
+        with session.open_backend(access) as backend:
             snapshot = backend.describe()
         session.warn_problems(snapshot)
         if threads is None or callback is None:
-            brokers = session.live_brokers(options)
+            brokers = session.live_brokers(access)
             threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)
             facts = replace(facts, threads=threads, callback=callback)
         findings: Sequence[Finding] = lint(snapshot, facts)

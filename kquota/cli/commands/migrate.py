@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
-from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import Group, note
 
 if TYPE_CHECKING:
+    from kquota.cli.contexts import Given
     from kquota.core.change.migration import Finding
 
 
@@ -34,9 +34,9 @@ def command() -> None:
     type=click.Choice(["differences"]),
     help="Exit with 1 when anything was found.",
 )
-@params.cluster_options
+@params.given_cluster_options
 @params.output_option("table", "json", "yaml")
-def check(strict: bool, fail_on: str | None, output: str, **options: Any) -> int:
+def check(selection: params.Selection, strict: bool, fail_on: str | None, given: Given, output: str) -> int:
     """Compare the quotas in ZooKeeper with those of the migrated brokers.
 
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
@@ -51,14 +51,14 @@ def check(strict: bool, fail_on: str | None, output: str, **options: Any) -> int
       kquota migrate check --user alice --no-strict --zookeeper zk:2181 --bootstrap-server broker:9092
       kquota migrate check --fail-on differences -o json --zookeeper zk:2181 --bootstrap-server broker:9092
     """
-    wanted = params.selected_filter(options, strict=strict)
-    options = settled(options)
-    zookeeper, bootstrap_server = options["zookeeper"], options["bootstrap_server"]
-    if not zookeeper or not bootstrap_server or options["bootstrap_controller"]:
+    wanted = selection.filter(strict=strict)
+    access = given.both()
+    zookeeper, bootstrap_server = access.zookeeper, access.bootstrap_server
+    if not zookeeper or not bootstrap_server or access.bootstrap_controller:
         raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")
     from kquota.core.change.migration import compare
 
-    source, migrated = session.open_migration(options)
+    source, migrated = session.open_migration(zookeeper, bootstrap_server, access)
     with source, migrated:
         kraft, nameless = migrated.read()
         snapshot = source.describe()

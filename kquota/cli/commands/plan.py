@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from kquota.cli.streams import note, wrote
 from kquota.cli.usage import recorded_under_option
 
 if TYPE_CHECKING:
+    from kquota.brokers import BrokerFacts
     from kquota.cli.whatif import Replayed
     from kquota.core.change.lint import Finding
     from kquota.core.change.plan import Objection, Plan
@@ -74,10 +75,8 @@ _PLAN = Words(
     help="Exit with 1 when a client of --usage would be newly throttled, or when that cannot be told of a client or a"
     " quota that changes. May be given several times.",
 )
-@params.kafka_version_option
-@params.server_properties_option
-@params.quotas_option
-@params.cluster_options
+@params.broker_options
+@params.quotas_options
 @params.output_option("table", "json", "markdown")
 def command(
     file: Path,
@@ -87,9 +86,11 @@ def command(
     exit_code: bool,
     brokers: int | None,
     usage: tuple[str, ...],
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
+    facts: BrokerFacts,
+    source: session.QuotaSource,
     output: str,
-    **options: Any,
 ) -> int:
     """Show what would change so that the cluster has the quotas of FILE.
 
@@ -112,7 +113,7 @@ def command(
 
     if fail_on and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
-    if options["recorded_under"] is not None and not usage:
+    if recorded_under is not None and not usage:
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
     from kquota.cli import consent
     from kquota.core.change.lint import Facts, concerning, lint
@@ -121,7 +122,7 @@ def command(
     from kquota.core.quotas.selector import selected
 
     quota_file = session.load_quota_file(file, cluster)
-    current, alive, where = session.load_quotas_and_brokers(options)
+    current, alive, where = session.load_quotas_and_brokers(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     planned = replace(planned, cluster=where)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
@@ -136,7 +137,8 @@ def command(
     if not prune:
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
-    review = Review(brokers or alive, concerning(findings, named), _under(usage, planned, current, options), unnamed)
+    under = _under(usage, planned, current, source.file, facts, recorded_under)
+    review = Review(brokers or alive, concerning(findings, named), under, unnamed)
     print_plan(planned, quota_file.labels, output, review)
     consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
@@ -145,7 +147,12 @@ def command(
 
 
 def _under(
-    usage: Sequence[str], planned: Plan, current: QuotaSnapshot, options: dict[str, Any]
+    usage: Sequence[str],
+    planned: Plan,
+    current: QuotaSnapshot,
+    file: Path | None,
+    facts: BrokerFacts,
+    recorded_under: str | None,
 ) -> tuple[Comparison, Replayed] | None:
     """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
     if not usage or not (current or planned):
@@ -153,8 +160,7 @@ def _under(
     from kquota.cli.text import code
     from kquota.cli.whatif import Replayed, replay, usage_text
 
-    comparison, result = replay(usage, current, planned.applied_to(current), options)
-    file: Path | None = options["quotas"]
+    comparison, result = replay(usage, current, planned.applied_to(current), facts, recorded_under)
     before = "the live quotas" if file is None else code(file)
     unread = bool(result.quality.unread_files)
     return comparison, Replayed(before, "this plan", usage_text(result), unread)

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
-from kquota.cli.contexts import settled
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, warn
-from kquota.errors import InputError, Refused, Unauthorized
+from kquota.errors import InputError, Refused
 
 if TYPE_CHECKING:
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.kafka.brokers import Endpoint
-    from kquota.core.findings.probe import Comparison, Exchange, Limits, Opening, Probe
+    from kquota.access import Access
+    from kquota.brokers import BrokerFacts
+    from kquota.core.findings.probe import Probe
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.resolve.resolver import Resolution
-    from kquota.probe.client import Partition
-    from kquota.probe.load import Load, Pace
+    from kquota.probe.load import Load
+    from kquota.probe.run import Listener, ProbeRequest, ProbeResult
 
 PROBES = ("produce", "fetch", "request", "mutation", "connection")
-_RATES = {"produce": "1MB", "fetch": "1MB", "request": "20", "mutation": "2", "connection": "5"}
-_SIZES = {"produce": 10_000, "fetch": 50_000, "mutation": 1}
+_SIZED = ("produce", "fetch", "mutation")
 _ON_TOPIC = PROBES[:3]
 _PARTITIONS_OF_A_TOPIC = 100
 """More than this would be a mistake."""
@@ -72,11 +66,30 @@ _PARTITIONS_OF_A_TOPIC = 100
     help="The broker's own JSON request log, for the thread time of a request probe.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
-@params.server_properties_option
-@params.kafka_version_option
+@params.broker_options
 @params.cluster_options
 @params.output_option("table", "json", "csv")
-def command(probe: str, output: str, **options: Any) -> int:
+def command(
+    probe: str,
+    topic: str | None,
+    partition: int,
+    create_topic: bool,
+    prefix: str | None,
+    broker: int | None,
+    rate: str | None,
+    size: str | None,
+    duration: int,
+    client_id: str,
+    user: str | None,
+    max_bytes: str,
+    max_count: int,
+    max_duration: int,
+    request_log: Path | None,
+    yes: bool,
+    facts: BrokerFacts,
+    access: Access,
+    output: str,
+) -> int:
     """Load a live broker a little, and compare how it throttles with the prediction.
 
     Sends requests of one kind, one at a time, waits out every throttle as clients do, and prints the throttle times
@@ -105,14 +118,37 @@ def command(probe: str, output: str, **options: Any) -> int:
     if probe != "connection":
         rdkafka.require()
     kind = Probe(probe)
-    load = _load(kind, options)
-    _check(kind, options)
-    options = settled(options)
-    bootstrap, security = session.open_brokers(options)
-    _ask(kind, load, bootstrap, options)
-    run = _Run(kind, load, bootstrap, security, options)
+    if duration > max_duration:
+        raise Refused(f"--duration is longer than {max_duration / 1000:g} s", hint="--max-duration is the bound")
+    load = _load(kind, rate, size, duration / 1000, max_bytes, max_count)
+    _check(kind, topic, prefix)
+    if create_topic and partition:
+        raise click.UsageError("a topic of --create-topic has partition 0 only")
+    bootstrap, security = session.open_brokers(access)
+    from kquota.probe.run import ProbeRequest, run
+
+    request = ProbeRequest(
+        kind,
+        load,
+        client_id,
+        user,
+        topic,
+        partition,
+        create_topic,
+        prefix,
+        broker,
+        request_log,
+        facts,
+        access.timeout_s,
+    )
+    if not yes:
+        _ask(request, bootstrap)
     with _interrupted_by_sigterm():
-        return run.report(run.execute(), output)
+        result = run(request, bootstrap, security, _listener())
+        _print(result, output)
+    if result.ended_by == "bound":
+        warn(f"ended by --max-{'bytes' if kind.unit == 'bytes' else 'count'}")
+    return ExitCode.INTERRUPTED if result.ended_by == "interrupt" else ExitCode.OK
 
 
 @contextmanager
@@ -130,9 +166,27 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check(kind: Probe, options: dict[str, Any]) -> None:
-    """Raises click.UsageError for options that do not go together, Refused for what is never touched."""
-    topic, prefix = options["topic"], options["prefix"]
+def _listener() -> Listener:
+    from kquota.probe.run import Listener
+
+    class Listening(Listener):
+        """Warns on stderr."""
+
+        def warn(self, text: str) -> None:
+            warn(text)
+
+        def read(self, snapshot: QuotaSnapshot) -> None:
+            session.warn_problems(snapshot)
+            session.warn_ignored(snapshot.ignored)
+
+        def ending(self) -> None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
+
+    return Listening()
+
+
+def _check(kind: Probe, topic: str | None, prefix: str | None) -> None:
+    """Raises click.UsageError for options that do not go together."""
     if kind.value in _ON_TOPIC and not topic:
         raise click.UsageError(f"which topic? A {kind.value} probe needs --topic NAME")
     if kind.value == "mutation" and not prefix:
@@ -144,55 +198,48 @@ def _check(kind: Probe, options: dict[str, Any]) -> None:
         "prefix": ("mutation",),
         "broker": ("connection",),
         "request_log": ("request",),
-        "size": tuple(_SIZES),
+        "size": _SIZED,
         "max_bytes": ("produce", "fetch"),
         "max_count": ("request", "mutation", "connection"),
     }.items():
-        if session.on_command_line(name) and kind.value not in allowed:
+        if params.on_command_line(name) and kind.value not in allowed:
             raise click.UsageError(f"--{name.replace('_', '-')} is for {' and '.join(allowed)} probes")
-    for name in (topic, prefix):
-        if name is not None and name.startswith("__"):
-            raise Refused(f"{name}: topics that begin with __ are Kafka's own")
-    if options["create_topic"] and options["partition"]:
-        raise click.UsageError("a topic of --create-topic has partition 0 only")
 
 
-def _load(kind: Probe, options: dict[str, Any]) -> Load:
-    from kquota.core.quotas.quota import QuotaKey, parse_value
+def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, max_bytes: str, max_count: int) -> Load:
     from kquota.probe.load import Load
+    from kquota.probe.run import USUAL
 
-    duration_ms, longest_ms = options["duration"], options["max_duration"]
-    if duration_ms > longest_ms:
-        raise Refused(f"--duration is longer than {longest_ms / 1000:g} s", hint="--max-duration is the bound")
     in_bytes = kind.unit == "bytes"
-
-    def number(name: str, text: str, *, as_bytes: bool) -> float:
-        try:
-            if as_bytes:
-                return float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, text))
-            value = float(text)
-        except (InputError, ValueError):
-            raise InputError(f"--{name}: {text!r} is not a number above 0") from None
-        if not 0 < value < float("inf"):
-            raise InputError(f"--{name}: {text!r} is not a number above 0")
-        return value
-
-    size = int(number("size", options["size"] or str(_SIZES.get(kind.value, 1)), as_bytes=True))
-    most = int(number("max-bytes", options["max_bytes"], as_bytes=True)) if in_bytes else options["max_count"]
-    if in_bytes and size > most:
+    usual = USUAL[kind]
+    amount = usual.size if size is None else int(_number("size", size, as_bytes=True))
+    most = int(_number("max-bytes", max_bytes, as_bytes=True)) if in_bytes else max_count
+    if in_bytes and amount > most:
         raise Refused(f"--size is more than {most} bytes", hint="--max-bytes is the bound")
-    if kind.unit == "partitions" and size > _PARTITIONS_OF_A_TOPIC:
-        raise Refused(f"a topic of {size} partitions", hint=f"--size is at most {_PARTITIONS_OF_A_TOPIC} there")
-    rate = number("rate", options["rate"] or _RATES[kind.value], as_bytes=in_bytes)
-    return Load(rate=rate, size=size, duration_s=duration_ms / 1000, most=most)
+    if kind.unit == "partitions" and amount > _PARTITIONS_OF_A_TOPIC:
+        raise Refused(f"a topic of {amount} partitions", hint=f"--size is at most {_PARTITIONS_OF_A_TOPIC} there")
+    speed = usual.rate if rate is None else _number("rate", rate, as_bytes=in_bytes)
+    return Load(rate=speed, size=amount, duration_s=duration_s, most=most)
 
 
-def _ask(kind: Probe, load: Load, bootstrap: str, options: dict[str, Any]) -> None:
-    if options["yes"]:
-        return
+def _number(name: str, text: str, *, as_bytes: bool) -> float:
+    """The number of an option, in bytes with a unit. Raises InputError."""
+    from kquota.core.quotas.quota import QuotaKey, parse_value
+
+    try:
+        value = float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, text) if as_bytes else text)
+    except (InputError, ValueError):
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InputError(f"--{name}: {text!r} is not a number above 0")
+    return value
+
+
+def _ask(request: ProbeRequest, bootstrap: str) -> None:
     from kquota.cli.text import amount_text, rate_text, safe
 
-    where = options["topic"] or (f"topics {options['prefix']}…" if options["prefix"] else "")
+    kind, load = request.kind, request.load
+    where = request.topic or (f"topics {request.prefix}…" if request.prefix else "")
     ask(
         f"{kind.value.capitalize()} on {safe(f'{where} of kafka://{bootstrap}'.removeprefix(' of '))}: "
         f"{rate_text(load.rate, f'{kind.unit}/s')} for {load.duration_s:g} s, "
@@ -202,218 +249,18 @@ def _ask(kind: Probe, load: Load, bootstrap: str, options: dict[str, Any]) -> No
     )
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where the load goes, and what governs it there."""
-
-    broker: int
-    partition: Partition | None
-    endpoint: Endpoint | None
-    resolution: Resolution
-    limits: Limits
-
-
-class _Run:
-    """One probe: prepared, run, cleaned up, and printed whatever ended it."""
-
-    def __init__(
-        self, kind: Probe, load: Load, bootstrap: str, security: KafkaSecurity, options: dict[str, Any]
-    ) -> None:
-        self._kind, self._load, self._bootstrap, self._security = kind, load, bootstrap, security
-        self._options = options
-        self._exchanges: list[Exchange] = []
-        self._openings: list[Opening] = []
-        self._before: list[float] = []
-        self._ip: str | None = None
-        self._ended_by = "duration"
-        self._is_named = kind.value != "connection"
-        self._user = self._principal() if self._is_named else None
-
-    def _principal(self) -> str:
-        """The user that the broker takes us for."""
-        user: str | None = self._options["user"]
-        if user is not None:
-            return user
-        if self._security.sasl is not None:
-            return str(getattr(self._security.sasl, "username", ""))
-        if self._security.tls is not None and self._security.tls.identity is not None:
-            raise InputError("the user of a certificate is the broker's to say", hint="--user NAME")
-        return "ANONYMOUS"
-
-    def execute(self) -> _Target:
-        """Reads what governs the client, runs the load, and deletes what was created."""
-        from kquota.probe import client as rdkafka
-
-        timeout_s = self._options["timeout"]
-        if not self._is_named:
-            target = self._prepared(None)
-            self._guarded(lambda pace: self._connect(target, pace))
-            return target
-        from kquota.backends.kafka.librdkafka import settings_of
-
-        settings = settings_of(self._bootstrap, self._security, self._options["client_id"])
-        control = rdkafka.Control(settings, timeout_s)
-        created: list[str] = []
-        try:
-            topic: str | None = self._options["topic"]
-            if self._options["create_topic"]:
-                assert topic is not None
-                control.create(topic, created)
-            partition = None if topic is None else control.partition(topic, self._options["partition"])
-            target = self._prepared(partition)
-            self._guarded(lambda pace: self._drive(settings, partition, pace, created))
-        finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
-            left = control.delete(created) if created else []
-            if left:
-                warn(f"not deleted: {', '.join(left)}")
-        return target
-
-    def _prepared(self, partition: Partition | None) -> _Target:
-        """Reads the quotas and the broker's settings."""
-        from kquota.backends.kafka import KafkaBackend
-        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-
-        timeout_s = self._options["timeout"]
-        self._before.append(time.time() * 1000)
-        with KafkaBackend(self._bootstrap, timeout_s=timeout_s, security=self._security) as backend:
-            snapshot = backend.describe()
-        session.warn_problems(snapshot)
-        with KafkaBrokerConfigs(self._bootstrap, timeout_s=timeout_s, security=self._security) as configs:
-            self._before.append(time.time() * 1000)
-            broker = partition.leader if partition is not None else self._options["broker"]
-            if broker is None:
-                broker = min(configs.addresses())
-            endpoint = self._endpoint(configs, broker)
-            self._before.append(time.time() * 1000)
-        if not self._is_named:
-            from kquota.probe.connections import local_ip
-
-            assert endpoint is not None
-            self._ip = local_ip(endpoint.server)
-        resolution = self._resolution(snapshot)
-        return _Target(broker, partition, endpoint, resolution, self._limits(endpoint, resolution))
-
-    def _endpoint(self, configs: Any, broker: int) -> Endpoint | None:
-        from kquota.core.quotas.version import parse_version
-
-        try:
-            endpoint: Endpoint = configs.endpoint(broker, parse_version(self._options["kafka_version"]))
-        except Unauthorized as error:
-            if not self._is_named:
-                raise
-            warn(f"broker {broker} does not tell its settings: {error.message}")
-            return None
-        return endpoint
-
-    def _resolution(self, snapshot: QuotaSnapshot) -> Resolution:
-        from kquota.core.quotas.quota import QuotaKey, humanize
-        from kquota.core.resolve.resolver import resolve, resolve_ip
-
-        snapshot = session.enforced_by_brokers(self._options)(snapshot)
-        session.warn_ignored(snapshot.ignored)
-        if not self._is_named:
-            assert self._ip is not None
-            return resolve_ip(snapshot, self._ip)
-        assert self._user is not None
-        found = {each.key: each for each in resolve(snapshot, self._user, self._options["client_id"])}
-        other = found[QuotaKey.REQUEST_PERCENTAGE]
-        if self._kind.key is not other.key and other.limit is not None:
-            warn(
-                f"{other.key} ({humanize(other.key, other.limit)}) throttles this client as well: "
-                "what it does is observed and not predicted"
-            )
-        return found[self._kind.key]
-
-    def _limits(self, endpoint: Endpoint | None, resolution: Resolution) -> Limits:
-        from kquota.core.enforcement import Generation
-        from kquota.core.enforcement.settings import BrokerSettings
-        from kquota.core.findings.probe import Limits
-
-        told = session.load_broker_settings(self._options) or (
-            BrokerSettings() if endpoint is None else endpoint.settings
-        )
-        windows = told.controller_windows if self._kind.value == "mutation" else told.windows
-        generation = Generation.for_version(self._options["kafka_version"])
-        limits = Limits(resolution.limit, windows, generation)
-        if self._is_named or endpoint is None:
-            return limits
-        live = endpoint.settings
-        if endpoint.listener is None:
-            raise InputError(f"broker {endpoint.server} does not tell which of its listeners that is")
-        return replace(
-            limits,
-            listener=endpoint.listener,
-            listeners=dict(live.listeners),
-            inter_broker=live.inter_broker_listener,
-            broker=live.connection_rate,
-        )
-
-    def _guarded(self, run: Callable[[Pace], None]) -> None:
-        """Runs the load; Ctrl-C and SIGTERM end it."""
-        from kquota.probe.load import Pace
-
-        pace = Pace(self._load)
-        try:
-            run(pace)
-        except KeyboardInterrupt:
-            self._ended_by = "interrupt"
-        else:
-            self._ended_by = "bound" if pace.exhausted else "duration"
-
-    def _connect(self, target: _Target, pace: Pace) -> None:
-        from kquota.probe.connections import open_connections
-
-        assert target.endpoint is not None
-        server = target.endpoint.server
-        open_connections(server, self._security, pace, self._options["timeout"], self._openings.append)
-
-    def _drive(self, settings: dict[str, Any], partition: Partition | None, pace: Pace, created: list[str]) -> None:
-        from kquota.probe import client as rdkafka
-
-        if partition is None:
-            prefix = f"{self._options['prefix']}{secrets.token_hex(4)}-"
-            rdkafka.mutate(settings, prefix, pace, self._exchanges, created)
-            return
-        drive = {"produce": rdkafka.produce, "fetch": rdkafka.fetch, "request": rdkafka.request}[self._kind.value]
-        drive(settings, partition, pace, self._exchanges)
-
-    def _compared(self, target: _Target) -> Comparison:
-        from kquota.core.findings.probe import compare, compare_connections
-
-        if self._ip is not None:
-            return compare_connections(self._openings, self._before, self._ip, target.limits)
-        log: Path | None = self._options["request_log"]
-        handled = None
-        if log is not None:
-            from kquota.probe.requestlog import handler_ms
-
-            handled = handler_ms(log, self._options["client_id"], self._exchanges)
-        return compare(self._kind, self._exchanges, target.limits, handled)
-
-    def report(self, target: _Target, output: str) -> int:
-        """Prints what was seen, and returns the exit code."""
-        result = self._compared(target)
-        client = (self._user, self._options["client_id"] if self._is_named else None, self._ip)
-        if output == "json":
-            from kquota.documents.encoding import to_json
-            from kquota.documents.probe import probe_document
-
-            document = probe_document(
-                self._kind, client, target.broker, target.resolution, target.limits, result, self._ended_by
-            )
-            click.echo(to_json(document), nl=False)
-        else:
-            _print(self._kind, target, result, output)
-        if self._ended_by == "bound":
-            name = "bytes" if self._kind.unit == "bytes" else "count"
-            warn(f"ended by --max-{name}")
-        return ExitCode.INTERRUPTED if self._ended_by == "interrupt" else ExitCode.OK
-
-
-def _print(kind: Probe, target: _Target, result: Comparison, output: str) -> None:
+def _print(found: ProbeResult, output: str) -> None:
     from kquota.cli.text import Column, amount_text, duration, print_csv, print_table, range_text
 
+    kind, result = found.kind, found.comparison
+    if output == "json":
+        from kquota.documents.encoding import to_json
+        from kquota.documents.probe import probe_document
+
+        client = (found.user, found.client_id, found.ip)
+        document = probe_document(kind, client, found.broker, found.resolution, found.limits, result, found.ended_by)
+        click.echo(to_json(document), nl=False)
+        return
     if output == "csv":
         print_csv(
             (
@@ -423,9 +270,9 @@ def _print(kind: Probe, target: _Target, result: Comparison, output: str) -> Non
             [
                 (
                     kind.value,
-                    target.broker,
-                    target.resolution.sensor,
-                    target.resolution.limit,
+                    found.broker,
+                    found.resolution.sensor,
+                    found.resolution.limit,
                     result.events,
                     result.charged,
                     result.duration_ms,
@@ -455,8 +302,8 @@ def _print(kind: Probe, target: _Target, result: Comparison, output: str) -> Non
         ],
         [
             (
-                (f"observed on broker {target.broker}", target.resolution.sensor),
-                _limit_texts(kind, target),
+                (f"observed on broker {found.broker}", found.resolution.sensor),
+                _limit_texts(found),
                 (sent, charged),
                 seen.count,
                 duration(seen.total_ms),
@@ -484,12 +331,12 @@ _VERDICTS = {
 }
 
 
-def _limit_texts(kind: Probe, target: _Target) -> tuple[str, ...]:
+def _limit_texts(found: ProbeResult) -> tuple[str, ...]:
     from kquota.core.quotas.quota import humanize
 
-    limit = target.resolution.limit
-    texts = ["unlimited" if limit is None else humanize(kind.key, limit)]
-    limits = target.limits
+    limit = found.resolution.limit
+    texts = ["unlimited" if limit is None else humanize(found.kind.key, limit)]
+    limits = found.limits
     if limits.broker is not None:
         texts.append(f"broker {limits.broker}/s")
     of_listener = limits.listeners.get(limits.listener)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +99,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
 @params.output_option("table", "yaml", "json")
 def command(
-    quarantine: Path,
+    asked: usage.Asked,
     scope: str,
     only: tuple[str, ...],
     keys: tuple[str, ...],
@@ -111,7 +110,6 @@ def command(
     confidence: float,
     lower: bool,
     output: str,
-    **options: Any,
 ) -> int:
     """Recommend quotas from recorded usage, as a file that plan reads.
 
@@ -127,7 +125,7 @@ def command(
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
     """
-    settings = usage.settings_of(options)
+    settings = asked.settings()
     from kquota.audit.recommend import Wanted, recommendations
     from kquota.core.findings.recommendation import Policy, Scope
 
@@ -139,9 +137,9 @@ def command(
         only,
         Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
     )
-    with auditing.auditor(options, settings, "a recommendation") as run:
+    with auditing.auditor(asked.usage, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
-    auditing.keep_rejects(measured, quarantine)
+    auditing.keep_rejects(measured, asked.quarantine)
     if output == "json":
         from kquota.documents.encoding import to_json
         from kquota.documents.recommendation import recommendation_document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +11,14 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import say
 
+if TYPE_CHECKING:
+    from kquota.access import Access
+
 
 @click.command("reconcile")
 @params.journal_option
 @params.cluster_options
-def command(journal: Path, **options: Any) -> int:
+def command(journal: Path, access: Access) -> int:
     """Take back what 'kquota apply --for' did, when its time is over.
 
     For cron or a systemd timer, once for each cluster, by any of its addresses. What cannot be taken back, because
@@ -32,7 +35,7 @@ def command(journal: Path, **options: Any) -> int:
     from kquota.documents.journal import Journal
     from kquota.errors import KquotaError, Unauthorized, Unreachable
 
-    named = consent.label(options)
+    named = consent.label(access)
     pages, time = Journal(journal).read(), now()
     warn_unreadable(pages)
     due = [
@@ -44,7 +47,7 @@ def command(journal: Path, **options: Any) -> int:
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
         return worst
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         here = place_of(backend)
         for entry in reversed(due):
             if not entry.is_of(here):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +20,7 @@ from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from kquota.brokers import BrokerFacts
     from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.resolve.caveat import Caveat
@@ -74,10 +75,8 @@ if TYPE_CHECKING:
     help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
     " one controller counts).",
 )
-@params.quotas_option
-@params.server_properties_option
-@params.kafka_version_option
-@params.cluster_options
+@params.broker_options
+@params.quotas_options
 @params.output_option("table", "tree", "json", "yaml", "csv")
 def command(
     user: str | None,
@@ -88,8 +87,9 @@ def command(
     clients: Path | None,
     max_clients: int,
     brokers: int | None,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
     output: str,
-    **options: Any,
 ) -> None:
     """Explain which quota governs a client, or which clients a quota governs.
 
@@ -120,18 +120,18 @@ def command(
     if who is not None or all_pairs:
         _refuse_for_many(ip, brokers, output)
         if who is None:
-            _resolve_all(user, client, max_clients, output, options)
+            _resolve_all(user, client, max_clients, output, facts, source)
         elif all_pairs or user is not None or client is not None:
             raise click.UsageError("--who goes with neither --all nor --user nor --client")
         else:
-            _resolve_who(Entity.parse(who), clients, max_clients, output, options)
+            _resolve_who(Entity.parse(who), clients, max_clients, output, facts, source)
         return
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
     session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
-    settings, static, snapshot = _load(options)
+    settings, static, snapshot = _load(facts, source)
     resolutions: tuple[Resolution, ...]
     caveats: Sequence[Caveat] = ()
     if user is None and client is None:
@@ -143,23 +143,23 @@ def command(
         if output not in ("table", "csv"):
             callback = None if settings is None else settings.callback
             if callback is None and output == "tree":
-                callback = callback_of(session.live_brokers(options))
-            caveats = _caveats(snapshot, user, client, static, callback, options)
+                callback = callback_of(session.live_brokers(source.access))
+            caveats = _caveats(snapshot, user, client, static, callback, facts)
         if output == "table":  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
     if all(each.level is None for each in resolutions):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in ("table", "csv"):
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
-    print_resolutions(user, client, ip, resolutions, output, brokers, caveats, _paths(options, output))
+    print_resolutions(user, client, ip, resolutions, output, brokers, caveats, _paths(source, output))
 
 
-def _paths(options: dict[str, Any], output: str) -> Callable[[Entity], str | None]:
+def _paths(source: session.QuotaSource, output: str) -> Callable[[Entity], str | None]:
     """The paths of znodes, for a ZooKeeper.
 
     A file can be of any cluster: programs get the paths that its quotas would have, people do not.
     """
-    wanted = session.is_zookeeper(options) or (options["quotas"] is not None and output != "table")
+    wanted = output != "table" if source.access is None else source.access.is_zookeeper
     return znode_path if wanted else _no_path
 
 
@@ -175,9 +175,9 @@ def _note_assumptions(
     from kquota.cli.text import safe
     from kquota.core.resolve.reach import OTHER, Client, Reach
 
-    if not session.on_command_line("user"):
+    if not params.on_command_line("user"):
         note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
-    if session.on_command_line("client"):
+    if params.on_command_line("client"):
         return
     reach = Reach(snapshot, static)
     by_key = {each.key: each for each in reach.resolve(Client(user, OTHER))}
@@ -192,20 +192,19 @@ def _note_assumptions(
 
 
 def _caveats(
-    snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, options: dict[str, Any]
+    snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, facts: BrokerFacts
 ) -> Sequence[Caveat]:
-    from kquota.core.quotas.version import parse_version
     from kquota.core.resolve.caveat import caveats
 
     # What old brokers do is said only where somebody says that they are old.
-    version = parse_version(options["kafka_version"]) if session.on_command_line("kafka_version") else None
+    version = facts.version if facts.is_named else None
     return caveats(snapshot, user, client, static=static, version=version, callback=callback)
 
 
-def _load(options: dict[str, Any]) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
-    settings = session.load_broker_settings(options)
+def _load(facts: BrokerFacts, source: session.QuotaSource) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
+    settings = session.load_broker_settings(facts)
     static = NO_STATIC_QUOTAS if settings is None else settings.static
-    return settings, static, session.enforced_by_brokers(options)(session.load_quotas(options))
+    return settings, static, facts.enforced(session.load_quotas(source))
 
 
 def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
@@ -216,22 +215,36 @@ def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
         raise click.UsageError("--ip is for one client")
 
 
-def _resolve_all(user: str | None, client: str | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
+def _resolve_all(
+    user: str | None,
+    client: str | None,
+    max_clients: int,
+    output: str,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
+) -> None:
     from kquota.cli import reach
 
-    _, static, snapshot = _load(options)
+    _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
-    reach.print_all(snapshot, static, user, client, max_clients, output, _paths(options, output))
+    reach.print_all(snapshot, static, user, client, max_clients, output, _paths(source, output))
 
 
-def _resolve_who(entity: Entity, clients: Path | None, max_clients: int, output: str, options: dict[str, Any]) -> None:
+def _resolve_who(
+    entity: Entity,
+    clients: Path | None,
+    max_clients: int,
+    output: str,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
+) -> None:
     from kquota.cli import reach
 
-    _, static, snapshot = _load(options)
+    _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
         session.note_slips(snapshot, dict(entity.parts))
-    reach.print_governed(snapshot, static, entity, clients, max_clients, output, _paths(options, output))
+    reach.print_governed(snapshot, static, entity, clients, max_clients, output, _paths(source, output))
 
 
 def print_resolutions(

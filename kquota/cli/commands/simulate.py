@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, session
-from kquota.cli.contexts import ADDRESSES
+from kquota.brokers import BrokerFacts
+from kquota.cli import auditing, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import console, shows_progress, warn, wrote
-from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.simulation import Brokers, Workload
-    from kquota.documents.workload import WorkloadFile
-
-COMPILED_FROM = 1_000_000
-"""Requests from which the fast kernel pays: the first time on a machine it is compiled for half a minute."""
+    from kquota.core.simulation import Workload
+    from kquota.simulations import Traffic
 
 
 @click.command("simulate")
@@ -36,8 +30,8 @@ COMPILED_FROM = 1_000_000
     metavar="FILE",
     help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
 )
-@params.quotas_option
-@params.server_properties_option
+@params.quotas_flag
+@params.server_properties_flag
 @click.option(
     "--kafka-version",
     metavar="VERSION",
@@ -77,11 +71,13 @@ COMPILED_FROM = 1_000_000
     help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
 )
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
-@params.cluster_options
+@params.cluster_flags
+@params.source_of_quotas
 @params.output_option("table", "json", "csv")
 def command(
     workload_file: Path | None,
     event_files: tuple[str, ...],
+    server_properties: Path | None,
     kafka_version: str | None,
     quota_window_num: int | None,
     quota_window_size_seconds: int | None,
@@ -89,8 +85,8 @@ def command(
     charts: int | None,
     plot: Path | None,
     fail_on: str | None,
+    source: session.QuotaSource,
     output: str,
-    **options: Any,
 ) -> int:
     """Show what brokers would do to a workload.
 
@@ -135,47 +131,27 @@ def command(
 
             print_vectors(vectors, output)
             return ExitCode.OK
-    from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-    from kquota.core.quotas.version import parse_version
-    from kquota.core.simulation import enforced_workload, expected_events, simulate, widened
+    from kquota.simulations import planned_traffic, ready, recorded_traffic
 
-    version = kafka_version or "4.0"
-    settings: BrokerSettings | None = None
-
-    def configured(brokers: Brokers, version_of_file: str | None) -> Brokers:
-        nonlocal version, settings
-        version = options["kafka_version"] = kafka_version or version_of_file or version
-        settings = session.load_broker_settings(options)
-        return brokers if settings is None else _configured(brokers, settings)
-
-    workload: Workload
-    spread: Workload | None = None
-    partial = False
+    facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     if workload_file is not None:
-        from kquota.documents.workload import read_workload
-
-        file = read_workload(workload_file, configured)
-        workload = file.workload
-        quotas = _quotas(file, options)
+        traffic = planned_traffic(workload_file, facts)
+        quotas = _quotas(traffic, source)
     else:
-        quotas = session.load_quotas(options)
-        workload, spread, partial = _recorded(event_files, quota_window_size_seconds or 1, quotas)
-        workload = replace(workload, brokers=configured(workload.brokers, None))
-    generation = Generation.for_version(version)
-    quotas = session.enforced_by_brokers(options, settings)(quotas)
-    _warn_of_rates(workload.brokers, version)
-    workload, left_out = enforced_workload(workload, parse_version(version))
-    session.warn_approximations(version)
-    session.warn_ignored((*quotas.ignored, *left_out))
-    windows = workload.brokers.windows
-    windows = QuotaWindows(quota_window_num or windows.samples, quota_window_size_seconds or windows.window_seconds)
-    workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
-    using = kernel(Mode.AUTO if expected_events(workload) >= COMPILED_FROM else Mode.PLAIN)
+        quotas = session.load_quotas(source)
+        seconds = quota_window_size_seconds or 1
+        traffic = recorded_traffic(event_files, facts, quotas, window_seconds=seconds, repeated=auditing.warn_repeated)
+    if traffic.settings is not None:
+        session.warn_problems(traffic.settings)
+    auditing.warn_unread(traffic.unread)
+    planned = ready(traffic, quotas, quota_window_num, quota_window_size_seconds)
+    for text in (*traffic.notes, *planned.notes):
+        warn(text)
+    session.warn_approximations(traffic.facts.kafka_version)
+    session.warn_ignored(planned.ignored)
+    workload, quotas = planned.workload, planned.quotas
     with _progress() as report:
-        result = simulate(workload, quotas, generation=generation, using=using, progress=report)
-        if spread is not None:
-            spread = replace(spread, brokers=workload.brokers)
-            result = widened(result, simulate(spread, quotas, generation=generation, using=using))
+        result = planned.run(report)
     _warn(workload, quotas)
     if plot is not None:
         from kquota.cli.plot import write_plot
@@ -184,54 +160,26 @@ def command(
         wrote(plot)
     from kquota.cli.simulation import print_result
 
-    print_result(result, workload, generation, output, top=top, charts=charts)
+    print_result(result, workload, planned.generation, output, top=top, charts=charts)
     throttled = any(client.throttled for client in result.clients)
     if fail_on == "throttled" and throttled:
         return ExitCode.DIFFERENT
-    return ExitCode.PARTIAL if partial else ExitCode.OK
+    return ExitCode.PARTIAL if traffic.unread else ExitCode.OK
 
 
-def _configured(brokers: Brokers, settings: BrokerSettings) -> Brokers:
-    """The brokers with what their server.properties says."""
-    return replace(
-        brokers,
-        windows=settings.windows,
-        controller_windows=settings.controller_windows,
-        connection_rate=settings.connection_rate,
-        listeners=settings.listeners,
-        inter_broker=settings.inter_broker_listener,
-    )
-
-
-def _warn_of_rates(brokers: Brokers, version: str) -> None:
-    """Says where a workload limits connections on brokers that do not know such limits."""
-    from kquota.core.quotas.version import CONNECTION_RATES, format_version, parse_version
-
-    number = parse_version(version)
-    if number < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
-        warn(
-            f"max.connection.creation.rate: not enforced by Kafka {format_version(number)}: since "
-            f"{format_version(CONNECTION_RATES)} (KIP-612)"
-        )
-
-
-def _quotas(file: WorkloadFile, options: dict[str, Any]) -> QuotaSnapshot:
+def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
     """The quotas of the workload's own file, unless the command line names others.
 
     Connections to brokers that limit them need none.
     """
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.simulation.workload import CONNECT_API
 
-    named = any(map(session.on_command_line, ("quotas", "context", *ADDRESSES)))
-    if file.quotas is not None and not named:
-        return file.quotas
-    brokers = file.workload.brokers
-    limited = any((brokers.connection_rate, *brokers.listeners.values()))
-    connects = all(client.api == CONNECT_API for client in file.workload.clients)
-    if limited and connects and not session.names_quotas(options):
+    named = source.file is not None or source.cluster.names_a_cluster
+    if traffic.quotas is not None and not named:
+        return traffic.quotas
+    if traffic.needs_no_quotas and not source.is_named:
         return QuotaSnapshot()
-    return session.load_quotas(options)
+    return session.load_quotas(source)
 
 
 def _vectors(path: Path) -> dict[str, Any] | None:
@@ -254,37 +202,6 @@ def _vectors(path: Path) -> dict[str, Any] | None:
         # Not there, or not one JSON document: whoever reads usage says so.
         return None
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
-
-
-def _recorded(
-    paths: Sequence[str], window_seconds: int, quotas: QuotaSnapshot
-) -> tuple[Workload, Workload | None, bool]:
-    """The recorded workload, for a coarse export the same spread over its bins, and whether files cannot be read."""
-    try:
-        from kquota.audit.events import read_events, spread_events
-        from kquota.audit.sources import ReadSettings
-    except ImportError as error:
-        raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
-    from kquota.cli import auditing
-    from kquota.core.quotas.quota import QuotaKey
-    from kquota.core.simulation import Brokers
-
-    recording = read_events(paths, "auto", ReadSettings(), Brokers(), auditing.warn_repeated)
-    auditing.warn_unread(recording.unread_files)
-    if recording.rejected:
-        warn(f"records that cannot be read, and are left out: {recording.rejected}")
-    if recording.unsized:
-        warn(f"requests of unknown size, left out: {recording.unsized}")
-    if not recording.complete and any(QuotaKey.REQUEST_PERCENTAGE in values for values in quotas.values()):
-        warn(
-            "the usage lacks thread time (a request log that of network threads): what comes of a "
-            "request_percentage is a lower bound"
-        )
-    partial = bool(recording.unread_files)
-    if recording.grid_ms < 1000 * window_seconds:
-        return recording.workload, None, partial
-    warn(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
-    return recording.workload, spread_events(recording.workload, recording.grid_ms, window_seconds), partial
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from kquota.cli import params, session
 from kquota.cli.streams import warn
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.documents.journal import Command, Entry, Pages
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.cluster_options
 @params.output_option("table", "json")
-def command(id: str | None, yes: bool, journal: Path, output: str, **options: Any) -> int:
+def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
     """Take back what an apply or an alter did.
 
     ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
@@ -37,10 +38,10 @@ def command(id: str | None, yes: bool, journal: Path, output: str, **options: An
     from kquota.cli import consent
     from kquota.documents.journal import Journal
 
-    named = consent.label(options)
+    named = consent.label(access)
     pages = Journal(journal).read()
     warn_unreadable(pages)
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         entry = to_undo(pages, id, place_of(backend))
         return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
 
@@ -62,7 +63,7 @@ def take_back(
     from kquota.backends import describe_entities
     from kquota.changes import now, with_freezes
     from kquota.cli import consent
-    from kquota.cli.commands.apply import carry_out
+    from kquota.cli.commands.apply import Terms, carry_out
     from kquota.core.change.review import related
     from kquota.documents.journal import Journal
 
@@ -80,17 +81,5 @@ def take_back(
             undoes=entry.id,
         )
     around = [each for change in back.changes for each in related(change.entity)]
-    return carry_out(
-        with_freezes(back, describe_entities(backend, around)),
-        backend=backend,
-        labels={},
-        cluster=entry.cluster,
-        named=named,
-        journal=journal,
-        yes=yes,
-        force=False,
-        rollback=True,
-        output=output,
-        command=command,
-        undoes=entry.id,
-    )
+    terms = Terms(entry.cluster, named, journal, output, yes=yes, command=command, undoes=entry.id)
+    return carry_out(with_freezes(back, describe_entities(backend, around)), backend, terms, {})

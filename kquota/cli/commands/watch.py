@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from kquota.errors import KquotaError, Unauthorized
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kquota.access import Access
     from kquota.backends import QuotaWatch
     from kquota.core.change.plan import Change
     from kquota.core.quotas.quota import QuotaKey
@@ -37,7 +38,7 @@ _TURN_S = 0.5
 @click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
 @params.cluster_options
 @params.output_option("text", "json")
-def command(interval: float, count: int | None, for_ms: int | None, output: str, **options: Any) -> None:
+def command(interval: float, count: int | None, for_ms: int | None, access: Access, output: str) -> None:
     """Follow the changes of quotas.
 
     A line for every key that is set, changed or deleted from now on: when it was seen (in UTC), the entity, the key,
@@ -56,13 +57,13 @@ def command(interval: float, count: int | None, for_ms: int | None, output: str,
     from kquota.backends import TellsChanges, watch
 
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
-    with session.open_backend(options) as backend:
+    with session.open_backend(access) as backend:
         watching = watch(backend, interval)
         snapshot = watching.start()
         session.warn_problems(snapshot)
         how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
-        note(f"watching {session.cluster_name(options)} ({count_text}), {how}")
+        note(f"watching {session.cluster_name(access)} ({count_text}), {how}")
         for number, (change, key) in enumerate(_changes(watching, end), 1):
             print_change(time.time_ns() // 1_000_000, change, key, output)
             if number == count:

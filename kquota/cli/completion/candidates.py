@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
-from kquota.cli import contexts, params
+from kquota.access import load_config
+from kquota.cli import params
 from kquota.cli.completion.names import known_names
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
@@ -22,20 +23,21 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
     """The contexts of the configuration file."""
     return [
         CompletionItem(context.name, help=context.comment or ", ".join(context.addresses.values()))
-        for context in contexts.load_config().contexts.values()
+        for context in load_config().contexts.values()
         if context.name.startswith(incomplete)
     ]
 
 
 def journal_ids(ctx: click.Context, incomplete: str) -> Items:
     """The entries of the journal, the newest first, for undo those of its cluster; and their fingerprints."""
-    from kquota.cli import session
+    from kquota.cli.contexts import SETTINGS, Given
     from kquota.documents.journal import Journal
 
     cluster = None
     with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
         if "zookeeper" in ctx.params:
-            cluster = session.cluster_name(dict(ctx.params))
+            given = Given.of(**{name: ctx.params.get(name) for name in ("context", *SETTINGS)})
+            cluster = given.access().address
     ids = Journal(ctx.params.get("journal") or params.journal_folder()).ids(cluster)
     prints = dict.fromkeys(id.split("-")[1] for id in ids) if incomplete else {}
     return [CompletionItem(word) for word in (*ids, *prints) if word.startswith(incomplete)]

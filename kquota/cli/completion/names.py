@@ -15,14 +15,17 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
-from kquota.cli import contexts, session
+from kquota.access import Access, xdg_directory
+from kquota.cli import session
 from kquota.cli.completion import seconds_left
+from kquota.cli.contexts import SETTINGS, Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 
 FRESH_S: Final = 60
@@ -41,9 +44,9 @@ def known_names(ctx: click.Context) -> Names:
     Empty when they are not to be had in time.
     """
     with ctx.scope(cleanup=False):
-        options = contexts.settled(_options(ctx))
-        cache = _cache_file(options)
-        return _remembered(cache) or _fetched(lambda deliver: _ask(options, deliver), cache) or {}
+        source = _source(_options(ctx))
+        cache = _cache_file(source)
+        return _remembered(cache) or _fetched(lambda deliver: _ask(source, deliver), cache) or {}
 
 
 def _options(ctx: click.Context) -> dict[str, Any]:
@@ -58,22 +61,27 @@ def _options(ctx: click.Context) -> dict[str, Any]:
     return options
 
 
-_FILES = ("command_config", "zk_tls_config_file", "zk_jaas_file")
+def _source(options: dict[str, Any]) -> session.QuotaSource:
+    """Where the command that is being completed reads quotas from."""
+    return session.QuotaSource(
+        options.get("quotas"), Given.of(**{name: options.get(name) for name in ("context", *SETTINGS)})
+    )
 
 
-def _cache_file(options: dict[str, Any]) -> Path:
+def _cache_file(source: session.QuotaSource) -> Path:
     """Where the names of that cluster, as seen by that user of it, are remembered."""
     import hashlib
 
-    quotas: Path | None = options.get("quotas")
+    quotas, access = source.file, source.access or Access()
+    files = (access.command_config, access.zk_tls_config_file, access.zk_jaas_file)
     identity = [
-        *(str(options.get(name)) for name in (*contexts.ADDRESSES, *_FILES)),
-        None if options.get(contexts.NAMED) else os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"),
+        *map(str, (access.address, *files)),
+        None if access.isolated else os.environ.get("KQUOTA_ZOOKEEPER_USERNAME"),
         None if quotas is None else f"{quotas.resolve()} {quotas.stat().st_mtime_ns}",
-        os.getcwd() if any(map(options.get, _FILES)) else None,
+        os.getcwd() if any(files) else None,
     ]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-    return contexts.xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota" / f"names-{digest}.json"
+    return xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota" / f"names-{digest}.json"
 
 
 def _remembered(cache: Path) -> Names | None:
@@ -138,13 +146,14 @@ def _detach(keep: int) -> None:
     signal.alarm(_FETCH_S)
 
 
-def _ask(options: dict[str, Any], deliver: Callable[[Names], None]) -> None:
-    if options.get("quotas") is not None:
+def _ask(source: session.QuotaSource, deliver: Callable[[Names], None]) -> None:
+    if source.file is not None:
         from kquota.documents.quotas import read_quotas
 
-        deliver(_names(read_quotas(options["quotas"])))
+        deliver(_names(read_quotas(source.file)))
         return
-    with session.open_backend(options | {"timeout": min(options["timeout"], _CONNECT_S)}) as backend:
+    access = source.access or Access()
+    with session.open_backend(replace(access, timeout_s=min(access.timeout_s, _CONNECT_S))) as backend:
         # The shell does not wait for the good-bye.
         deliver(_names(backend.describe()))
 

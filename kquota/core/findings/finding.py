@@ -90,6 +90,10 @@ class Finding:
     estimated_events: int
     client_count: int
     clients: tuple[Client, ...] = ()
+    rebuilt_events: int = 0
+    """Of the estimated fetches, those whose size follows from the data that was produced."""
+    rebuilt_share: float | None = None
+    """The share of delivered fetches that come out to the byte by the same rules; None without rebuilt ones."""
     prediction: Prediction | None = None
     """What the clients will meet; None where the recording does not hold each request."""
 

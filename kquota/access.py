@@ -1,0 +1,245 @@
+"""How a cluster is reached: its address, the files to log in with, the time-out, and the context that says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota.errors import InputError
+from kquota.files import read_bytes
+
+if TYPE_CHECKING:
+    from kquota.backends import BrokerConfigs, QuotaBackend
+    from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.documents.config import Config, Context
+
+Ask = Callable[[str], str]
+"""Asks a person for a secret, which it names."""
+
+USERNAME, PASSWORD, PASSWORD_FILE, SCHEME = (
+    f"KQUOTA_ZOOKEEPER_{name}" for name in ("USERNAME", "PASSWORD", "PASSWORD_FILE", "SCHEME")
+)
+"""The environment variables that log in to ZooKeeper."""
+
+
+def ask_nobody(what: str) -> str:
+    """For programs without a terminal. Raises InputError."""
+    raise InputError(f"the {what} is missing")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one cluster is reached. Of several addresses the controllers come first, then the brokers.
+
+    Paths are those of files that Kafka's own tools read. `patient` waits for servers that are not up yet. `isolated`
+    takes no credentials from the environment, as a context does that was chosen by its name.
+    """
+
+    bootstrap_server: str | None = None
+    bootstrap_controller: str | None = None
+    zookeeper: str | None = None
+    command_config: Path | None = None
+    zk_tls_config_file: Path | None = None
+    zk_jaas_file: Path | None = None
+    timeout_s: float = 10.0
+    patient: bool = False
+    context: str | None = None
+    """The name of the context that the settings are from."""
+    isolated: bool = False
+
+    @classmethod
+    def of_context(cls, context: Context, timeout_s: float = 10.0) -> Access:
+        """What a context stands for; its own time-out comes before `timeout_s`."""
+        return cls(
+            context.bootstrap_server,
+            context.bootstrap_controller,
+            context.zookeeper,
+            context.command_config,
+            context.zk_tls_config_file,
+            context.zk_jaas_file,
+            timeout_s if context.timeout is None else context.timeout,
+            context=context.name,
+            isolated=True,
+        )
+
+    @property
+    def address(self) -> str | None:
+        """The address as the journal knows it, such as `kafka://HOST:PORT`; None where there is none."""
+        if self.bootstrap_controller:
+            return f"controller://{self.bootstrap_controller}"
+        if self.bootstrap_server:
+            return f"kafka://{self.bootstrap_server}"
+        return f"zookeeper://{self.zookeeper}" if self.zookeeper else None
+
+    @property
+    def is_zookeeper(self) -> bool:
+        """Whether a ZooKeeper answers."""
+        return bool(self.zookeeper) and not self.bootstrap_controller and not self.bootstrap_server
+
+    def kafka_security(self, ask: Ask = ask_nobody) -> KafkaSecurity | None:
+        """How to log in to brokers; None without a `command_config`. Raises InputError, MissingDependency."""
+        if self.command_config is None:
+            return None
+        from kquota.backends import clientprops
+
+        return clientprops.kafka_security(self.command_config, ask)
+
+    def zookeeper_security(self, ask: Ask = ask_nobody) -> ZooKeeperSecurity | None:
+        """How to log in to ZooKeeper, by the files or KQUOTA_ZOOKEEPER_*; None where neither says.
+
+        Raises InputError, MissingDependency.
+        """
+        environment: Mapping[str, str] = {} if self.isolated else os.environ
+        if self.zk_tls_config_file is None and self.zk_jaas_file is None and not environment.get(USERNAME):
+            return None
+        return zookeeper_security(self.zk_tls_config_file, self.zk_jaas_file, environment, ask)
+
+    def security(self, ask: Ask = ask_nobody) -> KafkaSecurity | ZooKeeperSecurity | None:
+        """How to log in to whoever answers."""
+        return self.zookeeper_security(ask) if self.is_zookeeper else self.kafka_security(ask)
+
+    def open(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> QuotaBackend:
+        """The quotas of the cluster. Raises InputError for an address that is malformed, or missing."""
+        if self.bootstrap_controller:
+            from kquota.backends.kafka import KafkaSecurity
+            from kquota.backends.kafka.controller import ControllerBackend
+
+            assert security is None or isinstance(security, KafkaSecurity)
+            return ControllerBackend(
+                self.bootstrap_controller, timeout_s=self.timeout_s, security=security, patient=self.patient
+            )
+        from kquota import backends
+
+        return backends.connect(
+            zookeeper=self.zookeeper if self.is_zookeeper else None,
+            bootstrap_server=self.bootstrap_server,
+            timeout_s=self.timeout_s,
+            security=security,
+            patient=self.patient,
+        )
+
+    def open_broker_configs(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerConfigs:
+        """The configs of the cluster's brokers. Raises InputError for an address that is malformed, or missing."""
+        if self.is_zookeeper:
+            from kquota.backends.zookeeper import ZooKeeperSecurity
+            from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
+
+            assert self.zookeeper is not None
+            assert security is None or isinstance(security, ZooKeeperSecurity)
+            return ZooKeeperBrokerConfigs(self.zookeeper, timeout_s=self.timeout_s, security=security)
+        from kquota.backends.kafka import KafkaSecurity
+        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+
+        assert security is None or isinstance(security, KafkaSecurity)
+        if not self.bootstrap_server:
+            raise InputError("no brokers: give bootstrap_server, zookeeper or context")
+        return KafkaBrokerConfigs(self.bootstrap_server, timeout_s=self.timeout_s, security=security)
+
+
+def zookeeper_security(
+    tls_file: Path | None, jaas_file: Path | None, environment: Mapping[str, str], ask: Ask = ask_nobody
+) -> ZooKeeperSecurity:
+    """How those files and KQUOTA_ZOOKEEPER_* of that environment log in. Raises InputError, MissingDependency."""
+    from kquota.backends import clientprops
+
+    username, password = environment.get(USERNAME) or None, environment.get(PASSWORD)
+    if password is None and (secret := environment.get(PASSWORD_FILE)):
+        password = _content(Path(secret))
+    return clientprops.zookeeper_security(
+        tls_file,
+        username,
+        password,
+        scheme=environment.get(SCHEME) or "sasl",
+        jaas_file=jaas_file,
+        ask=ask,
+    )
+
+
+def _content(path: Path) -> str:
+    try:
+        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: it is not text") from None
+
+
+def config_path() -> Path:
+    """Where the configuration file is, or would be."""
+    named = os.environ.get("KQUOTA_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    return xdg_directory("XDG_CONFIG_HOME", "~/.config") / "kquota" / "config.yaml"
+
+
+def xdg_directory(variable: str, default: str) -> Path:
+    """A base directory of the XDG specification, which has relative ones ignored."""
+    value = os.environ.get(variable, "")
+    return Path(value) if os.path.isabs(value) else Path(default).expanduser()
+
+
+def load_config() -> Config:
+    """The configuration; without a file an empty one. Raises InputError for what is wrong in it."""
+    from kquota.documents.config import Config, read_config
+
+    path = config_path()
+    if not os.environ.get("KQUOTA_CONFIG") and not path.exists():
+        return Config(path)
+    return read_config(path)
+
+
+def connect(
+    *,
+    bootstrap_server: str | None = None,
+    zookeeper: str | None = None,
+    context: str | None = None,
+    command_config: Path | str | None = None,
+    zk_tls_config_file: Path | str | None = None,
+    zk_jaas_file: Path | str | None = None,
+    security: ZooKeeperSecurity | KafkaSecurity | None = None,
+    timeout_s: float | None = None,
+    patient: bool = False,
+) -> QuotaBackend:
+    """The quotas of a cluster, as a context manager with `describe`, `alter` and `close`.
+
+    Exactly one of these names the cluster:
+
+    - `bootstrap_server`: its brokers, `host:port[,host:port]`, Kafka 2.6 and later.
+    - `zookeeper`: its ZooKeeper, `host:port[,host:port][/chroot]`.
+    - `context`: a name in kquota's configuration file (`kquota config get-contexts`), login and time-out included.
+
+    `command_config` is a client.properties of Kafka's own tools, `zk_tls_config_file` and `zk_jaas_file` are their
+    files for ZooKeeper; `security` replaces them. Of the environment nothing is used but KQUOTA_CONFIG, which names the
+    configuration file.
+
+    The connection is made when it is first needed. Each wait for the cluster is at most `timeout_s` seconds (10, or
+    those of the context). A server that refuses connections is an error at once; `patient` waits for one that comes
+    up. Raises InputError for a malformed address, an unknown context or an unusable file.
+
+        with connect(context="prod") as cluster:
+            print(cluster.describe())
+    """
+    if sum(given is not None for given in (bootstrap_server, zookeeper, context)) != 1:
+        raise InputError("give exactly one of bootstrap_server, zookeeper and context")
+    access = Access(bootstrap_server, zookeeper=zookeeper, isolated=True)
+    if context is not None:
+        access = Access.of_context(load_config().context(context))
+        if access.zookeeper and access.bootstrap_server:
+            raise InputError(f"context {context!r} has two addresses", hint="give one of them instead of the context")
+    access = replace(
+        access,
+        command_config=_file(command_config) or access.command_config,
+        zk_tls_config_file=_file(zk_tls_config_file) or access.zk_tls_config_file,
+        zk_jaas_file=_file(zk_jaas_file) or access.zk_jaas_file,
+        timeout_s=access.timeout_s if timeout_s is None else timeout_s,
+        patient=patient,
+    )
+    return access.open(access.security() if security is None else security)
+
+
+def _file(path: Path | str | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -1,0 +1,290 @@
+"""An audit from its input to its findings: which files, which engine, and what was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kquota.brokers import BrokerFacts
+from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.errors import InputError, MissingDependency
+from kquota.inputs import Quotas, history_of
+
+if TYPE_CHECKING:
+    from kquota.audit.findings import AuditResult
+    from kquota.audit.recommend import Wanted
+    from kquota.audit.settings import AuditSettings
+    from kquota.audit.sources import Split
+    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.findings.recommendation import Recommendations
+
+Audit = Callable[["AuditSettings"], "AuditResult"]
+"""Audits one input on one engine, as often as it is asked to."""
+Poll = Callable[[], tuple[int, int]]
+"""How far an audit is: what is done, and what is known so far."""
+Progress = Callable[[str], AbstractContextManager[Callable[[Poll], None]]]
+"""Shows a text, and from then on what the poll that it is given answers."""
+Engine = Literal["auto", "local", "spark"]
+
+LAST_MS = 3_600_000
+"""How much of a Prometheus is audited unless somebody says."""
+
+
+@contextlib.contextmanager
+def silent(_first: str) -> Iterator[Callable[[Poll], None]]:
+    """Shows no progress."""
+    yield lambda poll: None
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """Which samples to ask a Prometheus for; `match` are the matchers of the series besides their names.
+
+    `step_ms` asks for one value in each step, and for every sample without it.
+    """
+
+    url: str
+    match: str | None = None
+    last_ms: int = LAST_MS
+    step_ms: int | None = None
+    timeout_s: float = 10.0
+
+    def fetch(self, folder: Path) -> tuple[str, ...]:
+        """Writes the answers of the last `last_ms` to files in that folder. Raises InputError, Unreachable."""
+        from kquota.audit.sources import prometheus_api
+
+        now = int(time.time())
+        server = prometheus_api.Server(self.url, prometheus_api.Credentials.of(os.environ), self.timeout_s)
+        step = self.step_ms and self.step_ms // 1000
+        selector = prometheus_api.selector(self.match)
+        return tuple(map(str, prometheus_api.fetch(server, selector, now - self.last_ms // 1000, now, step, folder)))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Recorded usage, and what runs over it.
+
+    The usage is files or folders by their paths or URIs, beside them what a Prometheus answers; or a table of Spark's
+    catalogue; or a topic of usage records. `dialect` is what the files are (`kquota.audit.sources.DIALECTS`), `auto`
+    looks. `master` is the Spark master.
+    """
+
+    paths: tuple[str, ...] = ()
+    table: str | None = None
+    topic: str | None = None
+    prometheus: Prometheus | None = None
+    dialect: str = "auto"
+    engine: Engine = "auto"
+    master: str | None = None
+
+
+@contextlib.contextmanager
+def auditor(
+    usage: Usage,
+    settings: AuditSettings,
+    needs: str | None = None,
+    *,
+    progress: Progress = silent,
+    repeated: Callable[[str], None] = lambda path: None,
+) -> Iterator[Audit]:
+    """Finds the input and the engine; yields the audit of the one on the other.
+
+    `needs` names an analysis that cannot be made without each request. `repeated` is called with a file that is given
+    twice, and read once. Raises InputError for an unusable input, and for samples where each request is needed.
+    """
+    if usage.table is not None:
+        from kquota.audit import spark
+
+        table = usage.table
+        with _on_spark(usage.master, lambda session, its: spark.audit_table(session, table, its), progress) as audit:
+            yield audit
+        return
+    if usage.topic is not None:
+        from kquota.audit.sources.usage_topic import plan_topic
+
+        splits = plan_topic(usage.topic, settings.read.kafka or {})
+        with _audits(splits, f"topic {usage.topic}", usage, progress) as audit:
+            yield audit
+        return
+    from kquota.audit.sources import SAMPLED, plan_splits
+
+    asked = usage.prometheus
+    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if asked else contextlib.nullcontext() as folder:
+        fetched = asked.fetch(Path(folder)) if asked is not None and folder is not None else ()
+        # What is wrong with the input is said at once, not after ten seconds of starting Spark.
+        splits = plan_splits((*usage.paths, *fetched), usage.dialect, repeated)
+        what = ", ".join((*usage.paths, *([asked.url] if asked is not None else ())))
+        if needs is not None and any(split.dialect in SAMPLED for split in splits):
+            raise InputError(f"{what}: there are samples, and {needs} needs each request")
+        with _audits(splits, what, usage, progress) as audit:
+            yield audit
+
+
+@contextlib.contextmanager
+def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress) -> Iterator[Audit]:
+    """Audits of these splits, which errors call `what`."""
+    from kquota.audit import engines
+
+    if engines.choose(usage.engine, splits, usage.master) == "local":
+        from kquota.audit import local
+
+        def run(settings: AuditSettings) -> AuditResult:
+            with progress("auditing") as show:
+                counts = [(0, 0)]
+                show(lambda: counts[-1])
+                return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
+
+        yield run
+        return
+    from kquota.audit import spark
+
+    with _on_spark(usage.master, lambda session, its: spark.audit(session, splits, its, what), progress) as audit:
+        yield audit
+
+
+@contextlib.contextmanager
+def _on_spark(
+    master: str | None, audit: Callable[[Any, AuditSettings], AuditResult], progress: Progress
+) -> Iterator[Audit]:
+    """Audits on one session, which is started for the first of them and stopped at the end."""
+    from kquota.audit import spark
+
+    session = None
+
+    def run(settings: AuditSettings) -> AuditResult:
+        nonlocal session
+        with progress("starting Spark") as show:
+            if session is None:
+                session = spark.open_session(master)
+            show(lambda: spark.progress(session))
+            return audit(session, settings)
+
+    try:
+        yield run
+    finally:
+        if session is not None:
+            session.stop()
+
+
+def audit(
+    usage: str | Path | Sequence[str | Path] | Usage,
+    quotas: Quotas | QuotaHistory,
+    *,
+    against: Quotas | QuotaHistory | None = None,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    quota_window_num: int | None = None,
+    quota_window_size_seconds: int | None = None,
+    broker: str | None = None,
+    log_timezone: str = "UTC",
+    num_partitions: int = 1,
+    in_force: bool = False,
+    top: int | None = 5,
+) -> AuditResult:
+    """Who would be throttled, when, by which quota and how long: recorded usage replayed as brokers enforce quotas.
+
+    `usage` are files or folders (request logs, usage tables, samples of metrics; URIs too), or a `Usage` for tables,
+    topics, Prometheus and the engine. `quotas` are those to try, a file of them may be a history; `against` others to
+    replay in the same pass. `kafka_version`, `server_properties` and the two windows are those of the brokers;
+    `broker` names the one that wrote the files. `in_force` takes the quotas for those that were in force.
+
+    The result has `findings`, a row per counter in a pyarrow Table (times in ms, rates in the unit of the key per
+    broker); `quotas`, one verdict for each quota that is set; `quality`, what was read; and `rejects`, the records that
+    could not be. Raises InputError for a wrong input, and MissingDependency without the libraries of the audit.
+
+        result = audit("kafka-request.log", {"user=alice": {"producer_byte_rate": "10MB"}})
+        print(result.throttled, result.findings.to_pandas())
+    """
+    asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
+    given = (quota_window_num, quota_window_size_seconds)
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    settings = settings_of(quotas, facts, given, against=against)
+    settings = replace(
+        settings,
+        top_clients=top,
+        in_force=in_force,
+        read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
+    )
+    with auditor(asked, settings) as run:
+        return run(settings)
+
+
+def recommend(
+    usage: str | Path | Sequence[str | Path] | Usage,
+    quotas: Quotas | QuotaHistory,
+    wanted: Wanted | None = None,
+    *,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    quota_window_num: int | None = None,
+    quota_window_size_seconds: int | None = None,
+) -> Recommendations:
+    """The smallest quotas under which clients are rarely throttled, with headroom, by recorded usage.
+
+    `usage` and the brokers' settings are as for `audit`; samples are not enough. `quotas` are those that were in force.
+    `wanted` (`kquota.audit.recommend.Wanted`) says for whom, which keys and what is acceptable; by default all users,
+    throttled for at most 1 % of their active time, with 20 % headroom.
+
+    The result has `quotas`, a Recommendation each (`value` in the unit of its key, per broker, and its interval), and
+    what was left out and why. Raises InputError for a wrong input, and MissingDependency without the libraries of the
+    audit.
+
+        for each in recommend("kafka-request.log", "quotas.yaml").quotas:
+            print(each.entity, each.key, each.value)
+    """
+    given = (quota_window_num, quota_window_size_seconds)
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    settings = settings_of(quotas, facts, given)
+    from kquota.audit.recommend import Wanted, recommendations
+
+    asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
+    with auditor(asked, settings, "a recommendation") as run:
+        found, _ = recommendations(run, settings, wanted or Wanted())
+    return found
+
+
+def settings_of(
+    quotas: Quotas | QuotaHistory,
+    facts: BrokerFacts,
+    windows: tuple[int | None, int | None] = (None, None),
+    *,
+    against: Quotas | QuotaHistory | None = None,
+    broker: BrokerSettings | None = None,
+) -> AuditSettings:
+    """An audit of quotas as brokers of these facts enforce them.
+
+    `windows` are quota.window.num and quota.window.size.seconds, where they are not those of the server.properties;
+    `broker` is what that says, where it is read already. Raises InputError, MissingDependency.
+    """
+    try:
+        from kquota.audit.settings import AuditSettings
+        from kquota.audit.sources import ReadSettings
+    except ImportError as error:
+        raise MissingDependency(f"the audit needs {error.name}", extra="audit") from None
+    known = facts.settings() if broker is None else broker
+    own = QuotaWindows() if known is None else known.windows
+    samples, seconds = windows
+
+    def enforced(given: Quotas | QuotaHistory) -> QuotaHistory:
+        return history_of(given).each(lambda snapshot: facts.enforced(snapshot, known))
+
+    return AuditSettings(
+        quotas=enforced(quotas),
+        generation=facts.generation,
+        windows=QuotaWindows(samples or own.samples, seconds or own.window_seconds),
+        controller_windows=QuotaWindows() if known is None else known.controller_windows,
+        against=None if against is None else enforced(against),
+        read=ReadSettings(version=facts.version),
+    )
+
+
+def _paths(usage: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    return (str(usage),) if isinstance(usage, str | Path) else tuple(map(str, usage))
