@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Events, Generation, Kernel, Mode, QuotaWindows, kernel
 from kquota.core.enforcement.kind import PRODUCE
 from tests.differential.oracle import RELEASES, kafka_classes
 
@@ -82,12 +82,18 @@ def started(generation: Generation, times: Any, sizes: Any) -> Iterator[Kafka]:
 
 def replay(using: Kernel, generation: Generation, windows: QuotaWindows, quota: int, times: Any, sizes: Any) -> Any:
     """(CPU seconds, delays) of the kernel; its columns are ready, as the audit has them."""
-    columns = using.column(times, "int64"), using.column(sizes, "float64")
-    delays = using.column(times * 0, "int64")
-    started_at = time.thread_time()
-    using.replay_sensor(
-        using.new_rate(windows, generation), 0, len(times), *columns, PRODUCE, float(quota), None, delays
+    column, delays = using.column, using.column(times * 0, "int64")
+    events = Events(
+        column([0], "int64"),
+        column([PRODUCE], "int8"),
+        column([float(quota)], "float64"),
+        column([0, len(times)], "int64"),
+        column(times, "int64"),
+        column(sizes, "float64"),
     )
+    counters, out = using.new_counters(1, windows, generation), using.new_summaries(1)
+    started_at = time.thread_time()
+    using.replay_many(counters, events, out, None, None, delays)
     return time.thread_time() - started_at, np.asarray(delays)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kquota.core.enforcement import replay
-from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement import Events
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
@@ -138,27 +137,15 @@ def _replay(counter: Any, time_ms: Any, size: Any, fetched: Any, limit: Any) -> 
     count = len(starts)
     windows, generation = QuotaWindows(), Generation.N_PLUS_1_BY_LAST
     using = kernel(Mode.COMPILED)
-    ints, floats = replay.state_size(generation.slots(windows.samples))
-    state = using.table(count, ints, "int64")
-    for row in state:
-        row[replay.RECORDED] = LONG_MAX
     summaries = using.new_summaries(count)
     column: Any = using.column
-    using.replay_many(
-        using.new_rate(windows, generation),
-        using.new_token_bucket(windows),
+    events = Events(
         column(np.arange(count), "int64"),
+        column(np.where(fetched[starts], FETCH, PRODUCE), "int8"),
+        column(limit[starts], "float64"),
         column(np.append(starts, len(counter)), "int64"),
         column(time_ms, "int64"),
         column(size, "float64"),
-        column(np.where(fetched[starts], FETCH, PRODUCE), "int8"),
-        column(limit[starts], "float64"),
-        None,
-        None,
-        None,
-        None,
-        state,
-        using.table(count, floats, "float64"),
-        summaries,
     )
+    using.replay_many(using.new_counters(count, windows, generation), events, summaries)
     return int(np.sum(summaries.throttled)), int(np.sum(summaries.total_ms))

@@ -25,12 +25,15 @@ from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.support.browser import Browser
 from tests.support.costs import Costs
+from tests.support.processes import QUICK_SPARK
 from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
 from tests.support.warm import Forks
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Spark's JVMs live for seconds here: what the optimizing compiler takes does not come back.
+os.environ.update(QUICK_SPARK)
 
 ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()

@@ -43,6 +43,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
+from tests.support.processes import QUICK_SPARK
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = RECORDED.parent
@@ -109,6 +110,7 @@ def give(home: Path, **settings: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "XDG_", "SPARK_"))}
     return {
         **clean,
+        **QUICK_SPARK,
         "PATH": os.pathsep.join((str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])),
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,

@@ -68,8 +68,9 @@ class Batch:
     `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
     throttled fetch without its size), the partitions of a mutation, 1 of a connection; `request_ns` thread time in ns;
     `throttle_ms` what the broker itself answered (less than 0 where that is not known); `connection` an id that repeats
-    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known), and is 1
-    for a mutation of a permissive request. Optional columns are None where the export does not have them.
+    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known), is 1 for
+    a mutation of a permissive request, and of a produce request in a log its library and partition
+    (`request_line.sender_of`). Optional columns are None where the export does not have them.
     """
 
     broker: Column
@@ -133,6 +134,10 @@ class Reject:
     text: str
     """The record's beginning."""
 
+
+JAVA = 1
+"""The library of a producer: Apache Kafka's Java client, which joins waiting records."""
+OTHER_LIBRARY = 2
 
 NO_CONNECTION = 0
 """The id of the connection of an event that has none."""

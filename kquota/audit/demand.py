@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.core.enforcement.check import UNLIMITED
+from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate
 

@@ -42,6 +42,8 @@ COARSE_US: Final = 1_000
 """A log with whole milliseconds may put a batch so much behind the fetch that waited for it."""
 LEAST_SHARE: Final = 0.9
 """Of the delivered fetches of a client, and of a partition, so many come out to the byte where sizes are used."""
+CHECKED_FETCHES: Final = 500
+"""Of a client that was not throttled yet the rules are tried on so many fetches, of another one on all."""
 KEPT_BATCHES: Final = 100_000
 """So many batches of a partition are remembered at least; a response holds fewer, or is full."""
 KEPT_SESSIONS: Final = 100_000
@@ -259,6 +261,8 @@ class Rebuilder:
         self._connections: dict[int, _Session] = {}
         self._caps: dict[int, int] = {}
         """What the responses of each client were last cut at."""
+        self._throttled: set[int] = set()
+        """The clients that were throttled so far."""
         self._largest: dict[int, int] = {}
         """The largest response that each client got."""
         self._waiting_for_cap: dict[int, list[_Throttled]] = {}
@@ -416,8 +420,9 @@ class Rebuilder:
         throttled = request.layout < 0
         if session is not None:
             if throttled:
+                self._throttled.add(request.client)
                 self._rebuild(request, session)
-            else:
+            elif request.client in self._throttled or self._checks(request.client) < CHECKED_FETCHES:
                 self._check(request, session)
         if throttled or session is None:
             return
@@ -429,6 +434,10 @@ class Rebuilder:
                 asked.delivered = size
                 if size and request.epoch > 0:
                     session[place] = session.pop(place)
+
+    def _checks(self, client: int) -> int:
+        checked = self._by_client.get(client)
+        return 0 if checked is None else checked.fetches
 
     def _session_of(self, request: _Request) -> _Session | None:
         """The partitions of a fetch in their order; None where the log does not show how the session began."""

@@ -21,11 +21,11 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA
+from kquota.audit.prediction import Judged, Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
-from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.finding import Basis
@@ -129,14 +129,15 @@ class Collector(Protocol):
 class Replay:
     """The replay of the counters of one bucket."""
 
-    def __init__(self, settings: AuditSettings, collectors: Sequence[Collector] = ()) -> None:
+    def __init__(
+        self, settings: AuditSettings, collectors: Sequence[Collector] = (), recorder: Recorder | None = None
+    ) -> None:
         self.settings = settings
         self.refs: list[CounterRef | None] = []
         """Who the counters are, by number; known for all of them at the end."""
         self._collectors = collectors
+        self._recorder = recorder
         self._engine = kernel(Mode.AUTO)
-        self._rate = self._engine.new_rate(settings.windows, settings.generation)
-        self._bucket = self._engine.new_token_bucket(settings.controller_windows)
         self._index: dict[int, int] = {}
         self._governing: dict[int, dict[int, Governing]] = {}
         self._names: dict[int, tuple[str, str]] = {}
@@ -158,31 +159,29 @@ class Replay:
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
         self._logged_members: list[Int64s] = []
-        self._ints: Any = None
-        self._floats: Any = None
+        self._state: Any = None
         self._summaries: Any = None
         self._totals: dict[str, Any] = {}
         self._make_room(64)
 
     def _make_room(self, counters: int) -> None:
         """Tables for that many counters, with what is in the old ones."""
-        size = replay.state_size(self.settings.generation.slots(self.settings.windows.samples))
-        ints = self._engine.table(counters, size[0], "int64")
-        for row in ints:
-            row[replay.RECORDED] = LONG_MAX
-        floats = self._engine.table(counters, size[1], "float64")
+        settings = self.settings
+        state: Any = self._engine.new_counters(
+            counters, settings.windows, settings.generation, settings.controller_windows
+        )
         summaries = self._engine.new_summaries(counters)
         totals: dict[str, Any] = {name: np.zeros(counters, np.int64) for name in _COUNTS}
         totals |= {name: np.zeros(counters, bool) for name in _FLAGS}
         if self.refs:
             held = len(self.refs)
-            ints[:held], floats[:held] = self._ints[:held], self._floats[:held]
+            state.ints[:held], state.floats[:held] = self._state.ints[:held], self._state.floats[:held]
             for new, summary in zip(summaries, self._summaries, strict=True):
                 column: Any = new
                 column[:held] = summary[:held]
             for name, old in self._totals.items():
                 totals[name][:held] = old[:held]
-        self._ints, self._floats, self._summaries, self._totals = ints, floats, summaries, totals
+        self._state, self._summaries, self._totals = state, summaries, totals
         self._room = counters
 
     def know(self, segment: Segment) -> None:
@@ -361,6 +360,8 @@ class Replay:
     def _run(self, part: Part, retaken: Any) -> None:
         """Replays a part; the events `retaken` (a mask) are fetches of which the broker sent nothing."""
         engine, totals = self._engine, self._totals
+        if self._recorder is not None:
+            self._recorder.part(part)
         column: Any = engine.column
         follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
@@ -370,24 +371,18 @@ class Replay:
         watched = bool(self._collectors) or part.member is not None or self._has_periods
         delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
         rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
-        engine.replay_many(
-            self._rate,
-            self._bucket,
+        charged = replay.Events(
             column(part.counters, "int64"),
-            column(events.offsets, "int64"),
-            column(events.times, "int64"),
-            column(events.values, "float64"),
             # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
             column(np.where(follows, PRODUCE, part.kinds), "int8"),
             column(part.limits, "float64"),
-            None if events.checked is None else column(events.checked, "bool"),
-            None if events.limits is None else column(events.limits, "float64"),
-            delays,
-            rates,
-            self._ints,
-            self._floats,
-            self._summaries,
+            column(events.offsets, "int64"),
+            column(events.times, "int64"),
+            column(events.values, "float64"),
         )
+        checked = None if events.checked is None else column(events.checked, "bool")
+        limits = None if events.limits is None else column(events.limits, "float64")
+        engine.replay_many(self._state, charged, self._summaries, checked, limits, delays, rates)
         if part.throttle_ms is not None:
             hits = np.flatnonzero(part.throttle_ms > 0)
             numbers = part.counters[part.owners(hits)]
@@ -471,6 +466,35 @@ class Replay:
         )
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def judged(self) -> dict[int, Judged]:
+        """What the replay found of each counter, for its prediction; once it is finished."""
+        count = len(self.refs)
+        known, throttled = ~self._totals["incomplete"], np.asarray(self._summaries.throttled)
+        found = {}
+        members: dict[int, list[tuple[str, str]]] = {}
+        if self.settings.recorded_under is not None:
+            for counter, member, *_ in _added_up(self._members).tolist():
+                members.setdefault(counter, []).append(self._names[member])
+        for number, ref in enumerate(self.refs[:count]):
+            assert ref is not None
+            verdict = Verdict.UNDETERMINED
+            if known[number]:
+                verdict = Verdict.THROTTLED if throttled[number] > 0 else Verdict.NOT_THROTTLED
+            changes = self.settings.variants[ref.variant].changes_ms
+            limits = [
+                (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
+                for period, governing in sorted(self._governing[number].items())
+            ]
+            found[number] = Judged(
+                ref,
+                verdict,
+                None if known[number] else _INCOMPLETE,
+                limits,
+                bool(self._totals["hits"][number] > 0),
+                members.get(number, ()),
+            )
+        return found
 
     def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""

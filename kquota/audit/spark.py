@@ -30,7 +30,7 @@ from kquota.audit.engines import under_spark_submit
 from kquota.audit.findings import AuditResult
 from kquota.audit.package import is_packed, named_package
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split, usage
+from kquota.audit.sources import Split, request_log, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 
 _PACKED = "bucket int, start_ms long, data binary"
@@ -53,7 +53,8 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     )
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
     packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), _PACKED)
-    return _replayed(packed, buckets, settings, what)
+    sizes = any(split.dialect == request_log.DIALECT for split in splits) and stages.sizes_fetches(settings)
+    return _replayed(packed, buckets, settings, what, sizes=sizes)
 
 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
@@ -88,16 +89,19 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
     return audit_dataframe(frame, settings, f"table {name}")
 
 
-def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
-    if stages.sizes_fetches(settings):
+def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, sizes: bool = False) -> AuditResult:
+    """The findings from what is packed; with `sizes` those of throttled fetches are rebuilt between."""
+    kept = packed.persist() if sizes else None
+    if kept is not None:
         # Both stages that follow read what is packed: kept, the files are read once.
-        packed = packed.persist()
         data = packed.where(f"bucket >= {buckets}").selectExpr(f"bucket - {buckets} AS bucket", "start_ms", "data")
         by_broker = data.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
-        sizes = by_broker.mapInArrow(_rebuilder(settings, buckets), _PACKED)
-        packed = packed.where(f"bucket < {buckets}").unionAll(sizes)
+        known = by_broker.mapInArrow(_rebuilder(settings, buckets), _PACKED)
+        packed = packed.where(f"bucket < {buckets}").unionAll(known)
     by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
     rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
+    if kept is not None:
+        kept.unpersist()
     return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
 
 

@@ -25,6 +25,7 @@ from kquota.audit.findings import AuditResult, DataQuality, ordered
 from kquota.audit.held_back import marked
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
+from kquota.audit.prediction import Recorder
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
 from kquota.audit.samples import Samples
@@ -35,12 +36,13 @@ from kquota.audit.sources.connections import ConnectionLog, judge_connections, l
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
+from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_MEASURED, _GOVERNING, _NOTED = "measured", "governing", "noted"
+_MEASURED, _GOVERNING, _NOTED, _PREDICTED = "measured", "governing", "noted", "predicted"
 _SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
@@ -202,7 +204,8 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
     watched = Timelines() if settings.timelines else None
     demand = None if settings.question is None else DemandCollector(settings, settings.question)
-    replayed = Replay(settings, [each for each in (watched, demand) if each is not None])
+    recorder = Recorder() if settings.predicts and demand is None else None
+    replayed = Replay(settings, [each for each in (watched, demand) if each is not None], recorder)
     samples: list[Samples] = []
     topics: list[tuple[tuple[int, int], TopicLog]] = []
     connections: list[ConnectionLog] = []
@@ -251,6 +254,9 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         yield pickle.dumps((_GOVERNING, [governing for _, governing in opened]), protocol=5)
     if watched is not None:
         yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
+    if recorder is not None:
+        predictions = recorder.finish(replayed.judged(), settings)
+        yield pickle.dumps((_PREDICTED, predictions), protocol=5)
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
         yield pickle.dumps((_MEASURED, measured), protocol=5)
@@ -286,6 +292,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     timelines: dict[CounterName, Timeline] = {}
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
+    predictions: list[dict[CounterName, Prediction]] = [{} for _ in settings.variants]
     for output in outputs:
         head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
         if isinstance(head, DataQuality):
@@ -295,6 +302,9 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
             timelines |= tail
         elif head == _MEASURED:
             measured |= tail
+        elif head == _PREDICTED:
+            for ref, prediction in tail.items():
+                predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
         elif head == _GOVERNING:
             for parts, part in zip(governing, tail, strict=True):
                 parts.append(part)
@@ -332,6 +342,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         measured,
         quotas,
         quotas_before[0] if quotas_before else (),
+        predictions[0],
+        predictions[1] if len(predictions) > 1 else {},
     )
     # Where the demand is measured, what is held back is a part of the measure.
     return found if settings.question is not None else marked(found, settings)

@@ -519,7 +519,7 @@ class Writing:
 
 
 def alter_options(function: F) -> F:
-    """How alter and delete write, as the argument `writing`, and where, as `access`."""
+    """How alter and delete write, as the argument `writing`, and where, as `given`."""
     return _stack(
         click.option(
             "--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."
@@ -530,7 +530,7 @@ def alter_options(function: F) -> F:
         click.option("--dry-run", is_flag=True, help="Show what would change and write nothing."),
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
         journal_option,
-        cluster_options,
+        given_cluster_options,
         output_option("table", "json", "yaml", "csv"),
         collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
     )(function)

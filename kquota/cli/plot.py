@@ -40,11 +40,9 @@ def write_plot(result: Simulation, path: Path) -> None:
     counters = [counter for counter in drawable if counter.throttled][:MOST] or drawable[:1]
     if not counters:
         raise InputError("nothing to plot: no client has a quota", hint="give quotas that govern the clients")
-    picture = _picture(counters, path.suffix)
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+    from kquota.documents.encoding import write_bytes
+
+    write_bytes(path, _picture(counters, path.suffix), mode=0o644)
 
 
 def _picture(counters: Sequence[CounterResult], suffix: str) -> bytes:

@@ -130,6 +130,11 @@ def read_document(path: Path, schema_name: str) -> Document:
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None, new: bool = False) -> None:
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, text.encode(), mode=mode, new=new)
+
+
+def write_bytes(path: Path, data: bytes, *, mode: int | None = None, new: bool = False) -> None:
     """Writes a file, whole or not at all, with those permissions; else with those it has, or for its owner only.
 
     Raises InputError when it cannot be written, and with `new` FileExistsError when there is such a file.
@@ -138,15 +143,13 @@ def write_text(path: Path, text: str, *, mode: int | None = None, new: bool = Fa
 
     temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = Path(file.name)
             if mode is None and path.exists():
                 mode = path.stat().st_mode & 0o7777
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-            file.write(text)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if new:

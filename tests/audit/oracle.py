@@ -18,7 +18,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import Summary
+from kquota.core.enforcement.replay import Summary, replay_counter
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -84,19 +84,17 @@ def _charged(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str
 
 def _replayed(key: QuotaKey, rows: Sequence[_Charge], settings: AuditSettings) -> tuple[Summary, list[int]]:
     """What comes of the charges of a counter, and the delay of each."""
-    using = kernel(Mode.PLAIN)
     delays = [0] * len(rows)
-    summary = using.replay_sensor(
-        using.new_rate(settings.windows, settings.generation),
-        0,
-        len(rows),
+    summary = replay_counter(
+        _KINDS[key],
         [row[0] for row in rows],
         [float(row[1]) for row in rows],
-        _KINDS[key],
-        0.0,
         None,
-        delays,
-        [row[3] for row in rows],
+        windows=settings.windows,
+        generation=settings.generation,
+        event_limits=[row[3] for row in rows],
+        delays=delays,
+        using=kernel(Mode.PLAIN),
     )
     return summary, delays
 

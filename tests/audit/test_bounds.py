@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kquota.audit.bounds import Window, of_gauge, of_totals
-from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
 from tests.core.enforcement.strategies import START, generations
 
 PLAIN = kernel(Mode.PLAIN)
@@ -26,13 +26,13 @@ def delays(
     events: Sequence[Event], reads: Sequence[int], limit: float, windows: QuotaWindows, generation: Generation
 ) -> list[tuple[int, int]]:
     """(time, delay) of each request as produce requests of that limit, with the metric read after them."""
-    rate = PLAIN.new_rate(windows, generation)
+    rate = PLAIN.new_counter(windows, generation)
     found = []
     for time, is_read, amount in sorted([(t, 1, 0) for t in reads] + [(t, 0, a) for t, a in events]):
         if is_read:
             PLAIN.measure(rate, time)
         else:
-            found.append((time, PLAIN.produce(rate, time, amount, limit).throttle_ms))
+            found.append((time, PLAIN.charge_counter(rate, Kind.PRODUCE, time, amount, limit).throttle_ms))
     return found
 
 
@@ -45,13 +45,13 @@ def throttled(
 
 def gauge(events: Sequence[Event], reads: Sequence[int], windows: QuotaWindows, generation: Generation) -> list[float]:
     """What readings at these times show, each after the requests of its moment."""
-    rate = PLAIN.new_rate(windows, generation)
+    rate = PLAIN.new_counter(windows, generation)
     found = []
     for time, is_read, amount in sorted([(t, 1, 0) for t in reads] + [(t, 0, a) for t, a in events]):
         if is_read:
             found.append(PLAIN.measure(rate, time))
         else:
-            PLAIN.produce(rate, time, amount, math.inf)
+            PLAIN.charge_counter(rate, Kind.PRODUCE, time, amount, math.inf)
     return found
 
 
@@ -169,7 +169,7 @@ def test_totals_bound_the_checks(
 def careful(draw: st.DrawFn) -> tuple[list[Event], QuotaWindows, Generation]:
     """A client that sends as much as it may at each request: as near to the lower bound as requests come."""
     windows, generation = draw(small_windows), draw(generations)
-    rate, now = PLAIN.new_rate(windows, generation), START
+    rate, now = PLAIN.new_counter(windows, generation), START
     step = windows.window_ms
     events = []
     for _ in range(draw(st.integers(1, 60))):
@@ -190,8 +190,8 @@ def test_a_client_that_uses_all_it_may_is_within_the_bounds(
 ) -> None:
     """Bursts in stretched windows pass a limit whose mean they exceed; the bounds allow for them."""
     events, windows, generation = sent
-    rate = PLAIN.new_rate(windows, generation)
-    peak = max(PLAIN.produce(rate, time, amount, math.inf).rate for time, amount in events)
+    rate = PLAIN.new_counter(windows, generation)
+    peak = max(PLAIN.charge_counter(rate, Kind.PRODUCE, time, amount, math.inf).rate for time, amount in events)
     edges = list(range(START, events[-1][0] + length + 1, length))
 
     bounds = of_totals(

@@ -21,7 +21,8 @@ from kquota.audit.replay import Replay
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement.check import UNLIMITED
+from kquota.core.enforcement import replay_counter
+from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
@@ -68,8 +69,18 @@ def charges(events: Sequence[Event], audit: AuditSettings) -> dict[CounterRef, l
         values = [float(event.request_ns if thread_time else event.bytes) for event, _ in mine]
         delays, rates = [0] * len(mine), [0.0] * len(mine)
         limits = [limit for _, limit in mine]
-        rate = using.new_rate(audit.windows, audit.generation)
-        using.replay_sensor(rate, 0, len(mine), times, values, KINDS[counter.key], 0.0, None, delays, limits, rates)
+        replay_counter(
+            KINDS[counter.key],
+            times,
+            values,
+            None,
+            windows=audit.windows,
+            generation=audit.generation,
+            event_limits=limits,
+            delays=delays,
+            rates=rates,
+            using=using,
+        )
         charged[counter] = [Charge(*row) for row in zip(*zip(*mine, strict=True), delays, rates, strict=True)]
     return charged
 

@@ -20,7 +20,7 @@ from kquota.audit.samples import Nature, Samples, Series
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -321,8 +321,10 @@ def test_a_verdict_on_a_counter_is_never_wrong(
         hidden |= any(now - gap < time <= now for time in restarts) and value >= (readings or [(0, 0.0)])[-1][1]
         if now >= born:
             readings.append((now, value))
-    rate, plain = kernel(Mode.PLAIN).new_rate(QuotaWindows(), generation), kernel(Mode.PLAIN)
-    throttled = any(plain.produce(rate, START + time, size, 1000.0).throttle_ms > 0 for time, size in requests)
+    rate, plain = kernel(Mode.PLAIN).new_counter(QuotaWindows(), generation), kernel(Mode.PLAIN)
+    throttled = any(
+        plain.charge_counter(rate, Kind.PRODUCE, START + time, size, 1000.0).throttle_ms > 0 for time, size in requests
+    )
     samples = [counter(MINUTES, user="other"), *([counter(readings)] if readings else [])]
 
     history = quotas({Entity(user=DEFAULT): {PRODUCE: 1000}})
@@ -479,8 +481,8 @@ def test_a_verdict_over_a_history_is_never_wrong(
         found = Resolver.of(history.at(START + time), PRODUCE).resolve("u", client)
         if found.limit is not None:
             name = str(found.sensor)
-            rate = rates.setdefault(name, plain.new_rate(QuotaWindows(), generation))
-            delay = plain.produce(rate, START + time, size, float(found.limit)).throttle_ms
+            rate = rates.setdefault(name, plain.new_counter(QuotaWindows(), generation))
+            delay = plain.charge_counter(rate, Kind.PRODUCE, START + time, size, float(found.limit)).throttle_ms
             throttled[name] = throttled.get(name, False) or delay > 0
             behind.setdefault(f"{user or ''}:{scope or ''}", set()).add(name)
     samples = [totals(amounts, user=user, client=client) for client, amounts in sums.items()]
@@ -552,8 +554,8 @@ def test_a_verdict_is_never_wrong(
         found = resolver.resolve(user, client)
         if found.limit is not None:
             name = str(found.sensor)
-            rate = rates.setdefault(name, plain.new_rate(QuotaWindows(), generation))
-            delay = plain.produce(rate, START + time, size, float(found.limit)).throttle_ms
+            rate = rates.setdefault(name, plain.new_counter(QuotaWindows(), generation))
+            delay = plain.charge_counter(rate, Kind.PRODUCE, START + time, size, float(found.limit)).throttle_ms
             throttled[name] = throttled.get(name, False) or delay > 0
             behind.setdefault(scope, set()).add(name)
     samples = [totals(amounts, user=user, client=client) for (user, client), amounts in sums.items()]

@@ -40,6 +40,7 @@ from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.mutation import MutationSensor
+from kquota.core.enforcement.replay import replay_counter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history
@@ -195,15 +196,20 @@ def predict(
             values.append(float(value))
             checked.append(check)
             bounds.append(limit)
-    plain = kernel(Mode.PLAIN)
-    rate = plain.new_rate(QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
     kind = FETCH if open_loop and events[0].api == "fetch" else PRODUCE
     delays = [0] * len(times)
-    start = 0
-    for limit, same in itertools.groupby(bounds):
-        stop = start + len(list(same))
-        plain.replay_sensor(rate, start, stop, times, values, kind, limit, checked, delays)
-        start = stop
+    replay_counter(
+        kind,
+        times,
+        values,
+        None,
+        windows=QuotaWindows(),
+        generation=Generation.N_PLUS_1_BY_LAST,
+        checked=checked,
+        event_limits=bounds,
+        delays=delays,
+        using=kernel(Mode.PLAIN),
+    )
     return [max(delays[place], 0) for place in places]
 
 

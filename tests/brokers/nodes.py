@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -25,6 +27,8 @@ auto.create.topics.enable=false
 """Settings of a broker whose own topics are small, and that makes no others by itself."""
 MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
 """Times of the request log that log4j 2 can print and log4j 1 cannot."""
+_META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
+"""What a formatted log directory consists of: the ids, and the features that the cluster begins with."""
 _LOG4J2 = """\
 status = error
 appender.request.type = File
@@ -64,6 +68,10 @@ def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
     return file
 
 
+def _settings_of(properties: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in properties.read_text().splitlines() if "=" in line)
+
+
 class Nodes(Processes):
     """Brokers and controllers: processes of one release of Kafka, whose jars `_start` retrieves first of all."""
 
@@ -82,8 +90,37 @@ class Nodes(Processes):
             raise RuntimeError(f"{main} failed: {done.stdout}{done.stderr}")
 
     def _format_storage(self, properties: Path, cluster_id: str, options: Sequence[str] = ()) -> None:
-        """Prepares the log directories of a KRaft node."""
-        self.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), options=options)
+        """Prepares the log directory of a KRaft node, as Kafka's StorageTool does.
+
+        The tool itself runs once for each kind of node and release: a JVM of its own costs as much as a third of a
+        broker's start. Later nodes get a copy of what it wrote, with ids of their own.
+        """
+        settings = _settings_of(properties)
+        folder = Path(settings["log.dirs"])
+        template = self._storage_template(properties)
+        if not template.exists():
+            tool = ("format", "-t", cluster_id, "-c", str(properties))
+            self.run_tool("kafka.tools.StorageTool", *tool, options=options)
+            if {file.name for file in folder.iterdir()} == {_META, _CHECKPOINT}:
+                draft = template.with_name(f"{template.name}.{uuid.uuid4().hex}")
+                shutil.copy(folder / _CHECKPOINT, draft)
+                draft.replace(template)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(template, folder / _CHECKPOINT)
+        ids = {"node.id": settings["node.id"], "directory.id": new_cluster_id(), "cluster.id": cluster_id}
+        (folder / _META).write_text("version=1\n" + "".join(f"{name}={value}\n" for name, value in ids.items()))
+
+    def _storage_template(self, properties: Path) -> Path:
+        """Where the features of such a node are kept; the settings of the quorum and of versions decide them."""
+        kinds = ("process.roles", "controller.quorum.", "zookeeper.metadata.", "inter.broker.protocol.", "unstable.")
+        chosen = sorted(
+            f"{name}={'' if name.startswith('controller.quorum.') else value}"
+            for name, value in _settings_of(properties).items()
+            if name.startswith(kinds)
+        )
+        assert self._jars is not None, f"no {self._name} is started"
+        return self._jars / f"{hashlib.sha256(repr(chosen).encode()).hexdigest()[:16]}.checkpoint"
 
     def _launch_node(self, name: str, properties: Path, options: Sequence[str]) -> None:
         """Starts a node in the folder of its properties."""

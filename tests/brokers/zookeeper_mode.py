@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+import hmac
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -60,8 +64,8 @@ _JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 class ZooKeeperModeBroker(KafkaBroker):
     """One broker on a ZooKeeper that is there: `zookeeper` is its connect string, where a missing chroot is created.
 
-    The SASL_PLAINTEXT listener has the mechanism SCRAM-SHA-256; Kafka's own tool puts the credentials of `USERS` into
-    ZooKeeper before the broker starts. A context manager like `KafkaBroker`; `restart` starts it again on what it left.
+    The SASL_PLAINTEXT listener has the mechanism SCRAM-SHA-256; the credentials of `USERS` are in ZooKeeper before the
+    broker starts. A context manager like `KafkaBroker`; `restart` starts it again on what it left.
     """
 
     version = VERSION
@@ -137,17 +141,27 @@ class ZooKeeperModeBroker(KafkaBroker):
         hosts, slash, chroot = self.zookeeper.partition("/")
         with _client(hosts) as client:
             client.ensure_path(slash + chroot)
-        for user in USERS:
-            credentials = f"SCRAM-SHA-256=[iterations=4096,password={password_of(user)}]"
-            entity = ("--entity-type", "users", "--entity-name", user)
-            change = ("--zookeeper", self.zookeeper, "--alter", "--add-config", credentials, *entity)
-            self.run_tool("kafka.admin.ConfigCommand", *change)
+        with _client(self.zookeeper) as client:
+            for user in USERS:
+                config = {"version": 1, "config": {"SCRAM-SHA-256": scram_credential(password_of(user))}}
+                client.ensure_path("/config/users")
+                client.create(f"/config/users/{user}", json.dumps(config, separators=(",", ":")).encode())
 
     def _start_broker(self) -> None:
         self._run(self.folder / "server.properties", self._options())
 
     def _options(self) -> tuple[str, ...]:
         return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")
+
+
+def scram_credential(password: str, iterations: int = 4096) -> str:
+    """A SCRAM-SHA-256 credential as Kafka's tool stores it (RFC 5802, `ScramCredentialUtils.credentialToString`)."""
+    salt = os.urandom(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    parts = {"salt": salt, "stored_key": stored, "server_key": hmac.digest(salted, b"Server Key", "sha256")}
+    texts = [f"{name}={base64.b64encode(part).decode()}" for name, part in parts.items()]
+    return ",".join([*texts, f"iterations={iterations}"])
 
 
 @contextlib.contextmanager

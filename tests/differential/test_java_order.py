@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from kquota.audit.sources.java_order import hash_order, string_hash, uuid_hash
+from kquota.core.java import hash_order, string_hash, uuid_hash
 from tests.brokers.maven import class_path, retrieve
 from tests.differential.test_sizes import JACKSON
 

@@ -5,6 +5,7 @@ At least half a million events of sequences that Hypothesis draws; with its prof
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, QuotaWindows, Verdict, kernel
-from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.enforcement.rate import Rate
+from kquota.core.enforcement import (
+    Counter,
+    Generation,
+    Kernel,
+    Kind,
+    Mode,
+    QuotaWindows,
+    Verdict,
+    kernel,
+    replay_counter,
+)
 from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
@@ -125,34 +134,34 @@ def logging_kernel(
     using: Kernel, windows: QuotaWindows, commands: list[str], verdicts: list[tuple[int, float, int]]
 ) -> Kernel:
     """A kernel that notes what is done with connections, as commands to the oracle, and what comes of it."""
-    sensors: dict[int, tuple[str, Rate]] = {}  # by identity; the rates are kept, so that no other takes it
+    sensors: dict[int, tuple[str, Counter]] = {}  # by identity; the counters are kept, so that no other takes it
 
-    def sensor(rate: Rate) -> str:
-        return sensors[id(rate)][0]
-
-    def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
-        rate = using.new_rate(windows, generation)
-        sensors[id(rate)] = f"s{len(sensors)}", rate
-        return rate
-
-    named: set[str] = set()
-
-    def connect(rate: Rate, now: int, limit: float) -> Verdict:
-        name = sensor(rate)
-        if name not in named:
-            named.add(name)
+    def sensor(counter: Counter, limit: float = math.nan) -> str:
+        if id(counter.ints) not in sensors:
+            name = f"s{len(sensors)}"
+            sensors[id(counter.ints)] = name, counter
             commands.append(f"new {name} {windows.samples} {windows.window_ms} {limit!r} {windows.window_ms} 0")
-        verdict = using.connect(rate, now, limit)
-        commands.append(f"connect {name} {now}")
+        return sensors[id(counter.ints)][0]
+
+    def check(counter: Counter, kind: int, now: int, value: float, limit: float) -> Verdict:
+        assert (kind, value) == (Kind.CONNECTION, 1.0)
+        verdict = using.check(counter, kind, now, value, limit)
+        commands.append(f"connect {sensor(counter, limit)} {now}")
         verdicts.append((verdict.throttle_ms, verdict.rate, verdict.window_ms))
         return verdict
 
-    def record(rate: Rate, value: float, now: int) -> None:
-        assert value == -1.0
-        commands.append(f"unrecord {sensor(rate)} {now}")
-        using.record(rate, value, now)
+    def charge_counter(counter: Counter, kind: int, now: int, value: float, limit: float) -> Verdict:
+        verdict = check(counter, kind, now, value, limit)
+        if verdict.throttle_ms > 0:
+            note(counter, kind, now, -value)
+        return verdict
 
-    return replace(using, new_rate=new_rate, connect=connect, record=record)
+    def note(counter: Counter, kind: int, now: int, value: float) -> None:
+        assert (kind, value) == (Kind.CONNECTION, -1.0)
+        commands.append(f"unrecord {sensor(counter)} {now}")
+        using.note(counter, kind, now, value)
+
+    return replace(using, check=check, charge_counter=charge_counter, note=note)
 
 
 def check_replay(vector: dict[str, Any], generation: Generation) -> None:
@@ -162,7 +171,7 @@ def check_replay(vector: dict[str, Any], generation: Generation) -> None:
 
 
 def check_bulk(vector: dict[str, Any], generation: Generation, using: Kernel) -> bool:
-    """Compares the delays of `replay_sensor`; false for what it does not replay: pairs and changes of the quota."""
+    """Compares the delays of `replay_counter`; false for what it does not replay: pairs and changes of the quota."""
     if "+" in vector["type"] or "quota_changes" in vector["config"]:
         return False
     expected = [delay or 0 for delay in vector["expected"]["throttle_ms"]]
@@ -171,21 +180,20 @@ def check_bulk(vector: dict[str, Any], generation: Generation, using: Kernel) ->
 
 
 def bulk_delays(vector: dict[str, Any], generation: Generation, using: Kernel) -> list[int]:
-    """The raw delays of `replay_sensor`; 0 for what is not checked."""
+    """The raw delays of `replay_counter`; 0 for what is not checked."""
     config = vector["config"]
     events = [event for event in vector["events"] if event[1] != "exempt"]
     delays = using.column([0] * len(events), "int64")
-    limit = config["quota"]
-    using.replay_sensor(
-        using.new_rate(QuotaWindows(config["window_num"], config["window_size_s"]), generation),
-        0,
-        len(events),
-        using.column([vector["t0_ms"] + event[0] for event in events], "int64"),
-        using.column([event[-1] for event in events], "float64"),
-        {"produce": PRODUCE, "fetch": FETCH, "request": REQUEST}[vector["type"]],
-        UNLIMITED if limit is None else float(limit),
-        using.column([event[1] == "request" for event in events], "bool") if vector["type"] == "request" else None,
-        delays,
+    replay_counter(
+        {"produce": Kind.PRODUCE, "fetch": Kind.FETCH, "request": Kind.REQUEST}[vector["type"]],
+        [vector["t0_ms"] + event[0] for event in events],
+        [event[-1] for event in events],
+        config["quota"],
+        windows=QuotaWindows(config["window_num"], config["window_size_s"]),
+        generation=generation,
+        checked=[event[1] == "request" for event in events] if vector["type"] == "request" else None,
+        delays=delays,
+        using=using,
     )
     listed = iter(delays.tolist() if using.mode is Mode.COMPILED else delays)
     return [0 if event[1] == "exempt" else next(listed) for event in vector["events"]]

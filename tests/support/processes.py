@@ -17,6 +17,10 @@ from random import SystemRandom
 from types import TracebackType
 from typing import BinaryIO, Self
 
+_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK_SPARK = {"SPARK_SUBMIT_OPTS": _QUICK_JVM, "SPARK_LAUNCHER_OPTS": _QUICK_JVM}
+"""The environment in which Spark's drivers, and the JVMs that start them, take little CPU time."""
+
 _PORTS = range(20_000, 32_000)
 """Below the ports that Linux and macOS give to connections and to servers that ask for any."""
 _reserved: set[int] = set()

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column
-from kquota.audit.sources.java_order import hash_order, string_hash, uuid_hash
 from kquota.core.enforcement.kind import MUTATION
+from kquota.core.java import hash_order, string_hash, uuid_hash
 
 UNKNOWN: Final = -1
 """The partitions of a topic that the log did not show before."""

@@ -27,6 +27,7 @@ from kquota.audit.sources.request_line import (
     UNTOLD_MS,
     client_address,
     moment_before,
+    sender_of,
     share_fetch_size,
 )
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
@@ -224,6 +225,7 @@ def reader(zone: tzinfo, names: Names, data: DataLog | None = None) -> Callable[
                     size += 5 + records + (1 if records < 127 else 2 if records < 16383 else varint_size(records + 1))
                 if len(partitions) >= 127:
                     raise ValueError("many partitions")
+            position = sender_of(fields, topics)
             acks = request["acks"]
             if len(topics) >= 127 or type(acks) is not int:
                 raise ValueError("many topics")

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from kquota.audit.batch import is_text
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
@@ -76,7 +76,8 @@ class UsageEvent(NamedTuple):
     forwarded requests (the mutation quota is charged for exactly those)."""
     position: int = 0
     """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
-    fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data."""
+    fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data. Of a
+    produce request the library of its client and the partition, as `sender_of`."""
     sized: bool = True
     """False where the line does not hold the size (text form, and share fetches): `bytes` is then no more than a lower
     bound."""
@@ -189,6 +190,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         request = fields["request"]
         charged = produce_request_size(header, request)
         acks = request["acks"]
+        position = sender_of(fields, request["topicData"])
         if type(acks) is not int:
             raise TypeError
     elif api == "FETCH":
@@ -250,6 +252,23 @@ def _position(topics: Sequence[Mapping[str, Any]]) -> int:
                 topic.get("topicId") or topic.get("topic"), partition["partition"], partition["fetchOffset"]
             )
     return 0
+
+
+def sender_of(fields: Mapping[str, Any], topics: Sequence[Mapping[str, Any]]) -> int:
+    """The library of a producer (`batch.JAVA`, `batch.OTHER_LIBRARY`; 0 where it is not known) and the partition.
+
+    The library takes two bits; above it stands 1 + the index of the first partition, 31 at most.
+    """
+    software = fields.get("clientInformation")
+    name = software.get("softwareName") if isinstance(software, dict) else None
+    library = JAVA if name == "apache-kafka-java" else OTHER_LIBRARY if name not in _NO_NAMES else 0
+    for topic in topics:
+        for partition in topic["partitionData"]:
+            return library + 4 * int(min(partition["index"] + 1, 31))
+    return library
+
+
+_NO_NAMES: Final = (None, "", "unknown")
 
 
 def position_of(topic: Any, partition: Any, offset: Any) -> int:

@@ -23,6 +23,7 @@ from kquota.errors import Conflict, InputError, Uncertain
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.changes import Altered
+    from kquota.cli.contexts import Given
     from kquota.core.change.broker import Broker
     from kquota.core.change.plan import Objection
     from kquota.core.change.review import Guards
@@ -63,7 +64,7 @@ def command(
     strict_delete: bool,
     entities: tuple[str, ...],
     file: Path | None,
-    access: Access,
+    given: Given,
     writing: params.Writing,
 ) -> int:
     """Set and delete quotas.
@@ -99,7 +100,7 @@ def command(
     if selection.broker is not None:
         if entities or file is not None:
             raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
-        _alter_broker(selection.broker, add_config, delete_config, access, writing, strict_delete=strict_delete)
+        _alter_broker(selection.broker, add_config, delete_config, given, writing, strict_delete=strict_delete)
         return ExitCode.OK
     guards, everything = None, False
     if file is not None:
@@ -121,7 +122,7 @@ def command(
             )
             for entity in chosen
         ]
-    return carry_out(alterations, access, writing, guards=guards, everything=everything)
+    return carry_out(alterations, given.access(), writing, guards=guards, everything=everything)
 
 
 def chosen_entities(texts: Iterable[str], selection: params.Selection) -> list[Entity]:
@@ -260,7 +261,7 @@ def _alter_broker(
     broker: Broker | AnyName,
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
-    access: Access,
+    given: Given,
     writing: params.Writing,
     *,
     strict_delete: bool,
@@ -274,7 +275,7 @@ def _alter_broker(
         broker,
         brokers.parse_additions(_items(add_config)),
         _items(delete_config),
-        access,
+        given.access(),
         writing,
         strict_delete=strict_delete,
     )

@@ -57,8 +57,8 @@ _CALLED = "kquota.audit.called"
 @click.option(
     "--closed-loop",
     is_flag=True,
-    help="Also replay with every connection waiting out its throttle before its next request: files with connections,"
-    " on this machine.",
+    help="Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
+    " requests at the same times.",
 )
 @click.option(
     "--fail-on",
@@ -104,8 +104,9 @@ def command(
     undetermined, with the least that they wanted. The throttle times of the usage say who was held back; for usage
     without them, --recorded-under says which quotas were in force.
 
-    With --closed-loop each connection also waits out its throttle before its next request. That is one kind of client,
-    which does not queue what it has to send meanwhile.
+    What clients will meet is predicted: the recorded clients are run through the simulator, as producers that queue, as
+    clients that wait for their answers, and as consumers that fetch what has come meanwhile. With --closed-loop the
+    most probable of it stands beside what the same requests at the same times would meet.
 
     \b
     Examples:
@@ -124,9 +125,6 @@ def command(
     """
     if against is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
-    if closed_loop:
-        _check_closed_loop(asked)
-        asked = replace(asked, engine="local")
     if report is not None:
         from kquota.cli.report import check_report
 
@@ -135,9 +133,9 @@ def command(
     from kquota.audit.held_back import audited
 
     with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
-        # First, as it says at once when there is too much for it.
-        closed = _closed_loop(asked, settings) if closed_loop else ()
-        result = replace(audited(run, settings), closed_loop=closed)
+        result = audited(run, settings)
+    if closed_loop:
+        result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
     auditing.say_recorded_under(result, settings)
     comparison = None
@@ -159,20 +157,21 @@ def command(
     return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
 
 
-def _check_closed_loop(asked: usage.Asked) -> None:
-    """Raises click.UsageError for what the closed loop cannot be replayed of, and for another engine."""
-    others = {"table": asked.table, "topic": asked.topic, "prometheus": asked.prometheus, "master": asked.master}
-    for name, value in others.items():
-        if value is not None:
-            raise click.UsageError(f"--closed-loop reads files, on this machine: it cannot go with --{name}")
-    if asked.engine == "spark":
-        raise click.UsageError("--closed-loop runs on this machine: it needs --engine local")
+def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
+    """The closed loop under the quotas and, where these are compared with others, under those."""
+    from kquota.core.findings.closed_loop import closed_loop
 
-
-def _closed_loop(asked: usage.Asked, settings: AuditSettings) -> tuple[ClosedLoop, ...]:
-    from kquota.audit.closed_loop import replay_files
-
-    return replay_files(asked.paths, asked.dialect, settings)
+    loops = []
+    for table, predictions in ((result.findings, result.predictions), (result.before, result.predictions_before)):
+        if table is None:
+            continue
+        alone = {
+            (row["broker"], row["key"], row["sensor"]): (row["clients"][0]["user"], row["clients"][0]["client_id"])
+            for row in table.to_pylist()
+            if row["client_count"] == 1 and row["clients"]
+        }
+        loops.append(closed_loop(predictions, alone))
+    return tuple(loops)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:

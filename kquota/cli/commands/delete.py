@@ -11,14 +11,14 @@ from kquota.cli.commands import alter
 from kquota.core.quotas.alteration import Alteration
 
 if TYPE_CHECKING:
-    from kquota.access import Access
+    from kquota.cli.contexts import Given
 
 
 @click.command("delete")
 @params.entity_options
 @params.entity_text_option
 @params.alter_options
-def command(selection: params.Selection, entities: tuple[str, ...], access: Access, writing: params.Writing) -> int:
+def command(selection: params.Selection, entities: tuple[str, ...], given: Given, writing: params.Writing) -> int:
     """Delete all quotas of entities.
 
     The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,
@@ -34,4 +34,4 @@ def command(selection: params.Selection, entities: tuple[str, ...], access: Acce
         raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
     chosen = alter.chosen_entities(entities, selection)
     alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in chosen]
-    return alter.carry_out(alterations, access, writing, everything=True, command="delete")
+    return alter.carry_out(alterations, given.access(), writing, everything=True, command="delete")

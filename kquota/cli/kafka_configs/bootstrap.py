@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kquota.cli.kafka_configs import adminclient, configs, java, journal
 from kquota.cli.kafka_configs.failures import Failure, Refusal
 from kquota.cli.kafka_configs.options import Options
+from kquota.core.java import string_hash
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
@@ -181,7 +182,7 @@ def _describe(cluster: _Cluster, options: Options, write: Callable[[str], None])
     hashes = [(str(index), _entity_hash(quota.entity)) for index, quota in enumerate(quotas)]
     for index in java.hash_map_order(hashes):
         entity, values = quotas[int(index)]
-        keys = java.hash_map_order((key, java.string_hash(key)) for key in values)
+        keys = java.hash_map_order((key, string_hash(key)) for key in values)
         pairs = ", ".join(f"{key}={java.double_text(values[key])}" for key in keys)
         write(f"Quota configs for {_title(entity)} are {pairs}")
     # Kafka's tool knows credentials of named users only, so it does not ask where a default or a client is named.
@@ -204,7 +205,7 @@ def _describe_credentials(cluster: _Cluster, names: Sequence[str], write: Callab
 
 def _entity_hash(entity: Mapping[str, str | None]) -> int:
     """`ClientQuotaEntity.hashCode`."""
-    parts = (java.string_hash(kind) ^ (0 if name is None else java.string_hash(name)) for kind, name in entity.items())
+    parts = (string_hash(kind) ^ (0 if name is None else string_hash(name)) for kind, name in entity.items())
     return (31 + sum(parts)) & 0xFFFFFFFF
 
 

@@ -12,6 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota.core.java import hash_order, spread, string_hash, units
+
 if TYPE_CHECKING:
     from ipaddress import IPv6Address
 
@@ -48,25 +50,8 @@ def split(text: str, separator: re.Pattern[str], *, keep_trailing: bool) -> list
 # --- Hash tables -------------------------------------------------------------------------------------------------
 
 
-def _units(text: str) -> list[int]:
-    data = text.encode("utf-16-be", "surrogatepass")
-    return [data[index] << 8 | data[index + 1] for index in range(0, len(data), 2)]
-
-
-def string_hash(text: str) -> int:
-    """`String.hashCode` as an unsigned number of 32 bits."""
-    value = 0
-    for unit in _units(text):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value
-
-
-def _spread(value: int) -> int:
-    return value ^ value >> 16
-
-
 def _by_bucket(items: Iterable[tuple[str, int]], size: int) -> list[str]:
-    return [key for key, _ in sorted(items, key=lambda item: _spread(item[1]) & (size - 1))]
+    return [key for key, _ in sorted(items, key=lambda item: spread(item[1]) & (size - 1))]
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
@@ -81,17 +66,12 @@ def properties_order(keys: Iterable[str]) -> list[str]:
 def hash_map_order(hashes: Iterable[tuple[str, int]]) -> list[str]:
     """The order in which `new HashMap(n)` hands out n keys, each given with its hash code (unsigned)."""
     items = list(hashes)
-    size = 1
-    while size < len(items):
-        size *= 2
-    while len(items) > size * 3 // 4:
-        size *= 2
-    return _by_bucket(items, size)
+    return [key for key, _ in hash_order(items, lambda item: item[1], room=len(items))]
 
 
 def mutable_set_order(keys: Iterable[str]) -> list[str]:
     """The order of Scala's mutable HashSet: by bucket, and in a bucket by hash."""
-    hashes = {key: _spread(string_hash(key)) for key in keys}
+    hashes = {key: spread(string_hash(key)) for key in keys}
     size = 16
     while len(hashes) * 4 >= size * 3:
         size *= 2
@@ -213,9 +193,9 @@ def check_path(path: str) -> None:
 
     The path is absolute and does not end with a slash.
     """
-    units = _units(path)
-    for index in range(1, len(units)):
-        reason = _path_fault(units, index)
+    chars = units(path)
+    for index in range(1, len(chars)):
+        reason = _path_fault(chars, index)
         if reason:
             raise IllegalArgument(f'Invalid path string "{path}" caused by {reason} @{index}')
 

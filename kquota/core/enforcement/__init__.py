@@ -2,17 +2,16 @@
 
 - `arithmetic`: Java's number conversions.
 - `generation`: the two ways of dropping samples (3.7 and older, 3.8 and later), and `quota.window.*`.
+- `kind`: the kinds of counters and requests.
+- `counter`: the state of a counter, a row of a table; written to bytes and read back.
 - `rate`: the windowed rate.
-- `check`: record, check and delay, for the produce, fetch and request quotas of one sensor.
-- `combined`: one request under two quotas.
 - `token_bucket`: the statistic of the controller mutation quota.
-- `mutation`: that quota, strict and permissive.
-- `connection`: the connection creation quotas of broker, listener and ip, and the acceptor threads.
-- `replay`: recorded usage of many sensors in one pass.
+- `broker`: what a broker does to one request, whatever its kind: expire, record, check, delay, take back.
+- `sensors`, `mutation`, `connection`: the same as objects, with limits that change, the managers that find a client's
+  sensor, and the acceptor threads.
+- `replay`: recorded usage of many counters in one pass.
 - `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
 - `vectors`: sequences with Kafka's own answers.
-- `sensors`: the same as objects, with limits that change and the managers that find a client's sensor.
-- `kind`: the kinds of counters and requests.
 - `compilable`: the mark of what `kernel` compiles.
 - `kernel`: runs all of it compiled or plain, with identical results.
 
@@ -21,8 +20,7 @@ Importing this package loads neither numpy nor numba.
 
 from __future__ import annotations
 
-from kquota.core.enforcement.check import UNLIMITED, Verdict
-from kquota.core.enforcement.combined import BANDWIDTH, NOBODY, Throttle
+from kquota.core.enforcement.broker import NOBODY, UNLIMITED, Throttle, Verdict
 from kquota.core.enforcement.connection import (
     UNLIMITED_IP,
     Arrival,
@@ -32,11 +30,12 @@ from kquota.core.enforcement.connection import (
     Wait,
     accept,
 )
+from kquota.core.enforcement.counter import Counter, Counters, from_bytes, to_bytes
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import REQUEST, Kind
 from kquota.core.enforcement.mutation import Mutation, MutationQuota, MutationResponse, MutationSensor
-from kquota.core.enforcement.replay import Summaries, Summary, replay_bytes, replay_requests
+from kquota.core.enforcement.replay import Events, Summaries, Summary, replay_counter
 from kquota.core.enforcement.sensors import (
     ClientQuotaManager,
     FetchSensor,
@@ -47,7 +46,6 @@ from kquota.core.enforcement.sensors import (
 )
 
 __all__ = [
-    "BANDWIDTH",
     "NOBODY",
     "REQUEST",
     "UNLIMITED",
@@ -57,6 +55,9 @@ __all__ = [
     "Connection",
     "ConnectionManager",
     "ConnectionSensor",
+    "Counter",
+    "Counters",
+    "Events",
     "FetchSensor",
     "Generation",
     "Kernel",
@@ -76,8 +77,9 @@ __all__ = [
     "Wait",
     "accept",
     "fetch_with_request",
+    "from_bytes",
     "kernel",
     "produce_with_request",
-    "replay_bytes",
-    "replay_requests",
+    "replay_counter",
+    "to_bytes",
 ]

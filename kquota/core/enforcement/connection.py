@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import INT_MAX
-from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, Verdict, record_and_check
-from kquota.core.enforcement.compilable import compilable
+from kquota.core.enforcement.broker import Verdict
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel
-from kquota.core.enforcement.rate import Rate
+from kquota.core.enforcement.kind import Kind
 from kquota.core.enforcement.sensors import RateSensor
 from kquota.core.quotas.quota import Value
 from kquota.errors import InputError
@@ -28,26 +27,24 @@ UNLIMITED_IP: Final = INT_MAX
 """`IP_CONNECTION_RATE_DEFAULT`: this value of an ip quota means none; its connections are not recorded either."""
 
 
-@compilable
-def connect(rate: Rate, now: int, limit: float) -> Verdict:
-    """`ConnectionQuotas.recordAndGetThrottleTimeMs`: one connection; the delay is at most one window."""
-    return record_and_check(rate, 1.0, now, limit, rate.window_ms)
-
-
 class ConnectionSensor(RateSensor):
     """Connections; the limit is per second."""
 
     def connect(self, now: int) -> Verdict:
-        """A connection at `now` (ms)."""
-        return self.kernel.connect(self.at(now), now, self.bound)
+        """A connection at `now` (ms); it stays recorded."""
+        return self.kernel.check(self.counter, Kind.CONNECTION, now, 1.0, self.bound)
+
+    def admit(self, now: int) -> Verdict:
+        """A connection at `now` (ms), which is taken back when it is delayed."""
+        return self.kernel.charge_counter(self.counter, Kind.CONNECTION, now, 1.0, self.bound)
 
     def unrecord(self, now: int) -> None:
         """Takes one connection back at `now` (ms): from the slot of now, which is not always the one that got it."""
-        self.kernel.record(self.at(now), -1.0, now)
+        self.kernel.note(self.counter, Kind.CONNECTION, now, -1.0)
 
     def measure(self, now: int) -> float:
         """The metric of the rate at `now` (ms), per second."""
-        return self.kernel.measure(self.rate, now)
+        return self.kernel.measure(self.counter, now)
 
 
 class Wait(NamedTuple):
@@ -115,9 +112,8 @@ class ConnectionManager:
         self.default_ip = default_ip
         self.ips = dict(ips or {})
         """The ips with a limit of their own."""
-        self.expires = expires
+        self._expires = expires
         self._ip_sensors: dict[str, ConnectionSensor] = {}
-        self._recorded: dict[str, int] = {}
         if inter_broker is not None and inter_broker not in self.listeners:
             raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
         self._protected = inter_broker if len(self.listeners) > 1 else None
@@ -146,11 +142,12 @@ class ConnectionManager:
         limit = self.ips.get(ip, self.default_ip)
         if limit is None or limit == UNLIMITED_IP:
             return 0
-        ip_sensor = self._ip_sensor(ip, now)
+        ip_sensor = self._ip_sensors.get(ip)
+        if ip_sensor is None:
+            ip_sensor = self._ip_sensors[ip] = self._new_sensor(None, expires=self._expires)
         ip_sensor.limit = limit
-        delay = ip_sensor.connect(now).throttle_ms
+        delay = ip_sensor.admit(now).throttle_ms
         if delay > 0:
-            ip_sensor.unrecord(now)
             if not self.protected(listener):
                 self.broker.unrecord(now)
             sensor.unrecord(now)
@@ -167,16 +164,9 @@ class ConnectionManager:
             raise InputError(f"{name!r} is none of the listeners {', '.join(self.listeners)}")
         return sensor
 
-    def _ip_sensor(self, ip: str, now: int) -> ConnectionSensor:
-        sensor = self._ip_sensors.get(ip)
-        if sensor is None or (self.expires and now - self._recorded[ip] > SENSOR_EXPIRY_MS):
-            sensor = self._ip_sensors[ip] = self._new_sensor(None)
-        self._recorded[ip] = now
-        return sensor
-
-    def _new_sensor(self, limit: Value | None) -> ConnectionSensor:
+    def _new_sensor(self, limit: Value | None, *, expires: bool = False) -> ConnectionSensor:
         return ConnectionSensor(
-            limit, windows=self._windows, generation=self._generation, using=self._using, expires=False
+            limit, windows=self._windows, generation=self._generation, using=self._using, expires=expires
         )
 
 

@@ -23,13 +23,10 @@ from kquota.core.enforcement.unpacked import is_packed, unpacked
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.core.enforcement.check import Verdict
-    from kquota.core.enforcement.combined import Throttle
+    from kquota.core.enforcement.broker import Throttle, Verdict
+    from kquota.core.enforcement.counter import Counter, Counters
     from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.enforcement.mutation import Mutation
-    from kquota.core.enforcement.rate import Rate
-    from kquota.core.enforcement.replay import Summaries, Summary
-    from kquota.core.enforcement.token_bucket import TokenBucket
+    from kquota.core.enforcement.replay import Summaries
     from kquota.core.enforcement.traffic import Traffic
 
 
@@ -47,45 +44,62 @@ class Kernel:
     """The functions of the modules of this package, all in one mode; documented there."""
 
     mode: Mode
-    new_rate: Callable[[QuotaWindows, Generation], Rate]
-    """An empty statistic, of lists or of arrays."""
-    new_token_bucket: Callable[[QuotaWindows], TokenBucket]
-    """A new bucket, likewise."""
-    new_summaries: Callable[[int], Summaries]
-    """Room for the summaries of that many sensors."""
     column: Callable[[Sequence[Any], str], Any]
     """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
     table: Callable[[int, int, str], Any]
     """That many rows of as many columns, all zero: lists of a list, or an array."""
-    clear: Callable[[Rate], None]
-    record: Callable[[Rate, float, int], None]
-    measure: Callable[[Rate, int], float]
-    window: Callable[[Rate, int], int]
-    throttle_time: Callable[[float, float, int, int], int]
-    record_and_check: Callable[[Rate, float, int, float, int], Verdict]
-    produce: Callable[[Rate, int, int, float], Verdict]
-    fetch: Callable[[Rate, int, int, float], Verdict]
-    request: Callable[[Rate, int, int, float], Verdict]
-    network: Callable[[Rate, int, int], None]
+    record: Callable[[Counter, float, int], None]
+    measure: Callable[[Counter, int], float]
+    window: Callable[[Counter, int], int]
+    measure_tokens: Callable[[Counter, int, float], float]
+    record_tokens: Callable[[Counter, float, int, float], None]
+    wake: Callable[[Counter, int], None]
+    charge_counter: Callable[[Counter, int, int, float, float], Verdict]
+    check: Callable[[Counter, int, int, float, float], Verdict]
+    note: Callable[[Counter, int, int, float], None]
+    charge_request: Callable[
+        [int, Counter, float, Counter, float, int, float, float, bool, bool], tuple[Verdict, Verdict, Throttle]
+    ]
     max_fetch_bytes: Callable[[float, int, int], int]
-    produce_with_request: Callable[[Rate, Rate, int, int, int, int, float, float], Throttle]
-    fetch_with_request: Callable[[Rate, Rate, int, int, int, float, float], Throttle]
-    clear_tokens: Callable[[TokenBucket], None]
-    measure_tokens: Callable[[TokenBucket, int, float], float]
-    record_tokens: Callable[[TokenBucket, float, int, float], None]
-    mutate_strict: Callable[[TokenBucket, int, float, float], Mutation]
-    mutate_permissive: Callable[[TokenBucket, int, float, float], Mutation]
-    connect: Callable[[Rate, int, float], Verdict]
-    replay_sensor: Callable[..., Summary]
     replay_many: Callable[..., None]
     begin_traffic: Callable[[Traffic], None]
     run_traffic: Callable[[Traffic, int], int]
     end_traffic: Callable[[Traffic], None]
 
+    def new_counters(
+        self,
+        rows: int,
+        windows: QuotaWindows,
+        generation: Generation,
+        controller: QuotaWindows | None = None,
+        *,
+        expires: bool = True,
+    ) -> Counters:
+        """That many new counters; `controller` has the windows of those of mutations, where they are others."""
+        from kquota.core.enforcement.counter import new_counters
 
-_MADE_HERE = ("mode", "new_rate", "new_token_bucket", "new_summaries", "column", "table")
+        return new_counters(rows, windows, generation, self.table, controller, expires=expires)
+
+    def new_counter(self, windows: QuotaWindows, generation: Generation, *, expires: bool = True) -> Counter:
+        """A new counter by itself."""
+        return self.counter_of(self.new_counters(1, windows, generation, expires=expires), 0, 0)
+
+    def counter_of(self, counters: Counters, row: int, kind: int) -> Counter:
+        """The counter of a row. Compiled code cannot return rows to Python, as it allocates nothing."""
+        from kquota.core.enforcement.counter import counter_of
+
+        return counter_of(counters, row, kind)
+
+    def new_summaries(self, rows: int) -> Summaries:
+        """Room for the summaries of that many counters."""
+        from kquota.core.enforcement.replay import new_summaries
+
+        return new_summaries(rows, self.column)
+
+
+_MADE_HERE = ("mode", "column", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
-_MODULES = ("arithmetic", "rate", "check", "combined", "token_bucket", "mutation", "connection", "replay", "traffic")
+_MODULES = ("arithmetic", "counter", "rate", "token_bucket", "broker", "replay", "traffic")
 
 
 def kernel(mode: Mode = Mode.AUTO) -> Kernel:
@@ -162,19 +176,7 @@ def _assemble(
     column: Callable[[Sequence[Any], str], Any],
     table: Callable[[int, int, str], Any],
 ) -> Kernel:
-    from kquota.core.enforcement import rate, replay, token_bucket
-
-    def new_rate(windows: QuotaWindows, generation: Generation) -> Rate:
-        return rate.new_rate(windows, generation, column)
-
-    def new_token_bucket(windows: QuotaWindows) -> TokenBucket:
-        return token_bucket.new_token_bucket(windows, column)
-
-    def new_summaries(count: int) -> Summaries:
-        return replay.new_summaries(count, column)
-
-    by_name = {name: functions[name] for name in _NAMES}
-    return Kernel(mode, new_rate, new_token_bucket, new_summaries, column, table, **by_name)
+    return Kernel(mode, column, table, **{name: functions[name] for name in _NAMES})
 
 
 def _functions() -> list[FunctionType]:

@@ -8,17 +8,15 @@ and the client is delayed. Sources: `StrictControllerMutationQuota`, `Permissive
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kquota.core.enforcement.arithmetic import long_to_int, round_half_up, wrap_long
-from kquota.core.enforcement.check import SENSOR_EXPIRY_MS
-from kquota.core.enforcement.compilable import compilable
-from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.enforcement.arithmetic import long_to_int, wrap_long
+from kquota.core.enforcement.broker import mutation_delay
+from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.kind import Kind
 from kquota.core.enforcement.sensors import LimitedSensor
-from kquota.core.enforcement.token_bucket import TokenBucket, measure_tokens, record_tokens
 from kquota.core.quotas.quota import Value
 
 
@@ -34,39 +32,6 @@ class Mutation(NamedTuple):
     """The same in 64 bits, from which the delay of the response is taken."""
     tokens: float
     """What is left at the time of the event; negative for what is owed."""
-
-
-@compilable
-def mutation_delay(tokens: float, limit: float) -> int:
-    """`ControllerMutationQuotaManager.throttleTimeMs`: the ms (64 bits) after which nothing is owed any more."""
-    # A limit of 0 makes Java divide by zero: infinity, and Long.MAX.
-    seconds = math.copysign(math.inf, limit) if limit == 0.0 else -tokens / limit
-    return round_half_up(seconds * 1000.0)
-
-
-@compilable
-def mutate_strict(bucket: TokenBucket, now: int, partitions: float, limit: float) -> Mutation:
-    """`StrictControllerMutationQuota.record`: checks first, also for no partitions; 0 tokens are enough for any number.
-
-    A rejection changes nothing but the refill.
-    """
-    tokens = measure_tokens(bucket, now, limit)
-    if tokens < 0.0:
-        delay = mutation_delay(tokens, limit)
-        return Mutation(False, True, long_to_int(delay), delay, tokens)
-    record_tokens(bucket, partitions, now, limit)
-    return Mutation(True, False, 0, 0, bucket.tokens[0])
-
-
-@compilable
-def mutate_permissive(bucket: TokenBucket, now: int, partitions: float, limit: float) -> Mutation:
-    """`PermissiveControllerMutationQuota.record`: charges, then checks; never rejects."""
-    record_tokens(bucket, partitions, now, limit)
-    tokens = measure_tokens(bucket, now, limit)
-    if tokens < 0.0:
-        delay = mutation_delay(tokens, limit)
-        return Mutation(True, True, long_to_int(delay), delay, tokens)
-    return Mutation(True, False, 0, 0, tokens)
 
 
 class MutationResponse(NamedTuple):
@@ -97,10 +62,7 @@ class MutationSensor(LimitedSensor):
         super().__init__(limit)
         self.kernel = using if using is not None else kernel(Mode.PLAIN)
         self.windows = windows if windows is not None else QuotaWindows()
-        self.bucket = self.kernel.new_token_bucket(self.windows)
-        self.expires = expires
-        self._recorded: int | None = None
-        """The time of the last record, or of the sensor's creation; None before the first request."""
+        self.counter = self.kernel.new_counter(self.windows, Generation.N_PLUS_1_BY_LAST, expires=expires)
 
     def request(self, now: int, topics: Iterable[int], *, strict: bool, waited_ms: int = 0) -> MutationResponse:
         """A request at `now` (ms) with the number of partitions of each topic, answered `waited_ms` later."""
@@ -110,23 +72,20 @@ class MutationSensor(LimitedSensor):
 
     def quota(self, now: int, *, strict: bool) -> MutationQuota:
         """`newQuotaFor`: what a request that arrives at `now` is measured with."""
-        idle_since = self._recorded
-        if idle_since is None or (self.expires and now - idle_since > SENSOR_EXPIRY_MS):
-            self.kernel.clear_tokens(self.bucket)
-            self._recorded = now
+        self.kernel.wake(self.counter, now)
         return MutationQuota(self, strict=strict)
 
     def record(self, now: int, partitions: int, *, strict: bool) -> Mutation:
         """One topic, accepted or rejected at `now` (ms)."""
-        mutate = self.kernel.mutate_strict if strict else self.kernel.mutate_permissive
-        outcome = mutate(self.bucket, now, float(partitions), self.bound)
-        if outcome.accepted:
-            self._recorded = now
-        return outcome
+        kind = Kind.MUTATION if strict else Kind.PERMISSIVE
+        verdict = self.kernel.charge_counter(self.counter, kind, now, float(partitions), self.bound)
+        delay_ms = mutation_delay(verdict.rate, self.bound) if verdict.violated else 0
+        accepted = not (strict and verdict.violated)
+        return Mutation(accepted, verdict.violated, verdict.throttle_ms, delay_ms, verdict.rate)
 
     def measure(self, now: int) -> float:
         """The metric `tokens` at `now` (ms). Reading it refills the bucket at the limit of now, as on a broker."""
-        return self.kernel.measure_tokens(self.bucket, now, self.bound)
+        return self.kernel.measure_tokens(self.counter, now, self.bound)
 
 
 class MutationQuota:

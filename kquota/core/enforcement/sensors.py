@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from kquota.core.enforcement.check import SENSOR_EXPIRY_MS, UNLIMITED, Verdict
-from kquota.core.enforcement.combined import Throttle
+from kquota.core.enforcement.broker import UNLIMITED, Throttle, Verdict
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.rate import Rate
+from kquota.core.enforcement.kind import Kind
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
@@ -61,16 +60,7 @@ class RateSensor(LimitedSensor):
         super().__init__(limit)
         self.kernel = using if using is not None else kernel(Mode.PLAIN)
         self.windows = windows if windows is not None else QuotaWindows()
-        self.rate = self.kernel.new_rate(self.windows, generation)
-        self.expires = expires
-        self._recorded: int | None = None
-
-    def at(self, now: int) -> Rate:
-        """The statistic for what is recorded at `now` (ms): an empty one when the broker had dropped the sensor."""
-        if self.expires and self._recorded is not None and now - self._recorded > SENSOR_EXPIRY_MS:
-            self.kernel.clear(self.rate)
-        self._recorded = now
-        return self.rate
+        self.counter = self.kernel.new_counter(self.windows, generation, expires=expires)
 
     @property
     def max_value_in_window(self) -> float | None:
@@ -85,7 +75,7 @@ class ProduceSensor(RateSensor):
 
     def produce(self, now: int, size: int) -> Verdict:
         """A request of `size` bytes, answered at `now` (ms)."""
-        return self.kernel.produce(self.at(now), now, size, self.bound)
+        return self.kernel.charge_counter(self.counter, Kind.PRODUCE, now, float(size), self.bound)
 
 
 class FetchSensor(RateSensor):
@@ -93,7 +83,7 @@ class FetchSensor(RateSensor):
 
     def fetch(self, now: int, size: int) -> Verdict:
         """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
-        return self.kernel.fetch(self.at(now), now, size, self.bound)
+        return self.kernel.charge_counter(self.counter, Kind.FETCH, now, float(size), self.bound)
 
     @property
     def max_fetch_bytes(self) -> int:
@@ -106,25 +96,30 @@ class RequestSensor(RateSensor):
 
     def request(self, now: int, nanos: int) -> Verdict:
         """Request-handler time of a request that is answered at `now` (ms)."""
-        return self.kernel.request(self.at(now), now, nanos, self.bound)
+        return self.kernel.charge_counter(self.counter, Kind.REQUEST, now, float(nanos), self.bound)
 
     def network(self, now: int, nanos: int) -> None:
         """Network-thread time, recorded without a check after the response was sent."""
-        self.kernel.network(self.at(now), now, nanos)
+        self.kernel.note(self.counter, Kind.REQUEST, now, float(nanos))
 
 
 def produce_with_request(
     bandwidth: ProduceSensor, requests: RequestSensor, now: int, size: int, nanos: int, acks: int
 ) -> Throttle:
     """A produce request under both quotas. The two sensors run on the same kernel."""
-    rates = bandwidth.at(now), requests.rate if acks == 0 else requests.at(now)
-    return bandwidth.kernel.produce_with_request(*rates, now, size, nanos, acks, bandwidth.bound, requests.bound)
+    return _charge_request(Kind.PRODUCE, bandwidth, requests, now, size, nanos, timed=acks != 0)
 
 
 def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int, size: int, nanos: int) -> Throttle:
     """A consumer's fetch under both quotas. The two sensors run on the same kernel."""
-    rates = bandwidth.at(now), requests.at(now)
-    return bandwidth.kernel.fetch_with_request(*rates, now, size, nanos, bandwidth.bound, requests.bound)
+    return _charge_request(Kind.FETCH, bandwidth, requests, now, size, nanos, timed=True)
+
+
+def _charge_request(
+    kind: Kind, bandwidth: RateSensor, requests: RateSensor, now: int, size: int, nanos: int, *, timed: bool
+) -> Throttle:
+    counters = bandwidth.counter, bandwidth.bound, requests.counter, requests.bound
+    return bandwidth.kernel.charge_request(kind, *counters, now, float(size), float(nanos), True, timed)[2]
 
 
 S = TypeVar("S", bound=LimitedSensor)

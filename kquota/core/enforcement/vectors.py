@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kquota.core.enforcement import (
-    BANDWIDTH,
     NOBODY,
     REQUEST,
     Arrival,
@@ -284,12 +283,12 @@ def both_sensors(kind: type[B], vector: Vector, broker: Broker) -> tuple[B, Requ
 
 def combined(throttles: Sequence[Throttle], bandwidth: str) -> Outcome:
     """The columns of requests under two quotas."""
-    names = {NOBODY: None, BANDWIDTH: bandwidth, REQUEST: "request"}
+    names = {NOBODY: None, REQUEST: "request"}
     return {
         "bandwidth_throttle_ms": [throttle.bandwidth_ms for throttle in throttles],
         "request_throttle_ms": [throttle.request_ms for throttle in throttles],
         "throttle_ms": [throttle.throttle_ms for throttle in throttles],
-        "throttled_by": [names[throttle.muted_by] for throttle in throttles],
+        "throttled_by": [names.get(throttle.muted_by, bandwidth) for throttle in throttles],
     }
 
 

@@ -93,6 +93,10 @@ class Prediction:
     """When the last recorded unit is delivered, ms after the first recorded request."""
     left_units: Interval
     """Units still in a queue (producers) or not yet fetched (consumers) when the recorded time ends."""
+    throttled_requests: Interval = UNKNOWN
+    """How many requests the broker throttles, until everything is delivered."""
+    recorded_ms: int | None = None
+    """From the first recorded request of the counter to the last one."""
     times_out: bool = False
     """Whether a wait in the queue passes the client's time-out: the client reconnects and sends again."""
     reason: str | None = None

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Kind, Mode
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import NONE, Sensors, Traffic, bucket_of, mutation_rate_of, rate_of
+from kquota.core.enforcement.traffic import NONE, Sensors, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.connections import run_connections
@@ -256,7 +256,7 @@ class _Run:
         return {
             counter.number
             for row, counter in enumerate(counters)
-            if sensors.gap_ms[row] > sensors.window_ms
+            if sensors.gap_ms[row] > sensors.counters.window_ms
             and sensors.peak[row] > 0.5 * min(float(limit) for limit in counter.limits if limit is not None)
         }
 
@@ -375,10 +375,12 @@ class _Run:
 
         mutation_rate: float | None = None
         if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
-            rate = self._using.measure_tokens(bucket_of(sensors, row), end, sensors.bounds[row])
-            mutation_rate = float(self._using.measure(mutation_rate_of(sensors, row), end))
+            bucket = self._using.counter_of(sensors.counters, row, Kind.MUTATION)
+            rate = self._using.measure_tokens(bucket, end, sensors.bounds[row])
+            meter = self._using.counter_of(sensors.meters, row, Kind.MUTATION)
+            mutation_rate = float(self._using.measure(meter, end))
         else:
-            rate = self._using.measure(rate_of(sensors, row), end)
+            rate = self._using.measure(self._using.counter_of(sensors.counters, row, Kind.REQUEST), end)
         limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
         limit = max((float(limit) for _, limit in limits if limit is not None), default=1.0)
         rank = (float(sensors.throttle_ms[row]), float(sensors.peak[row]) / limit if limit else 0.0)

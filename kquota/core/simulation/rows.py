@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from kquota.core.enforcement import Generation, Kernel, Kind
 from kquota.core.enforcement.arithmetic import LONG_MAX
-from kquota.core.enforcement.rate import OLDEST, PURGE_AT
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import (
-    METRIC_SAMPLES,
+    METRIC_WINDOWS,
     NONE,
     Behaviours,
     Connections,
@@ -52,44 +52,20 @@ class Rows:
         workload, using = self._workload, self._using
         windows, controller = workload.brokers.windows, workload.brokers.controller_windows
         rows = max(count, 1)  # the first row also tells how many buckets there are
-        slots = self._generation.slots(windows.samples)
-        marks = using.table(rows, 4, "int64")
-        for row in range(rows):
-            marks[row][OLDEST] = LONG_MAX
-            marks[row][PURGE_AT] = LONG_MAX
-        rate_marks = using.table(rows, 4, "int64")
-        for row in range(rows):
-            rate_marks[row][OLDEST] = LONG_MAX
-            rate_marks[row][PURGE_AT] = LONG_MAX
-        rate_slots = self._generation.slots(METRIC_SAMPLES)
         never = [NEVER] * rows
         return new_columns(
             Sensors,
             rows,
             using.column,
-            samples=windows.samples,
-            window_ms=windows.window_ms,
-            by_last=self._generation.by_last,
-            mutation_samples=controller.samples,
-            mutation_window_ms=controller.window_ms,
+            counters=using.new_counters(rows, windows, self._generation, controller),
+            meters=using.new_counters(rows, METRIC_WINDOWS, self._generation),
             origin=workload.origin_ms,
             bucket_ms=self.bucket_ms,
             scrape_ms=scrape_ms,
-            marks=marks,
-            recorded=never,
             scraped=never,
             first_ms=never,
             until_ms=never,
             peak_ms=never,
-            touched=never,
-            **{name: using.table(rows, slots, "int64") for name in ("starts", "lasts")},
-            **{name: using.table(rows, 1, "float64") for name in ("head", "tokens")},
-            sums=using.table(rows, slots, "float64"),
-            rate_marks=rate_marks,
-            **{name: using.table(rows, rate_slots, "int64") for name in ("rate_starts", "rate_lasts")},
-            rate_sums=using.table(rows, rate_slots, "float64"),
-            rate_head=using.table(rows, 1, "float64"),
-            updated=using.table(rows, 1, "int64"),
             **{
                 name: using.table(rows, self.buckets, "float64")
                 for name in ("offered", "delivered", "throttling", "ends")
@@ -138,6 +114,8 @@ class Rows:
             timeout=column(lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms),
             honours=column(lambda client: client.honours),
             start=column(lambda client: workload.origin_ms + client.start_ms),
+            merge=column(lambda client: client.merge),
+            merge_saves=column(lambda client: client.merge_saves),
             stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
             plan_end=ends,
             seg_from=[segment.start for segment in segments],
@@ -212,15 +190,20 @@ class Rows:
 
     def _given(self, members: Sequence[Member]) -> Given:
         events = self._workload.events
-        columns: list[list[int]] = [[], [], [], []]
-        for member in members:
-            if events is not None and member.client.given is not None:
-                rows = slice(*member.client.given)
-                for column, source in zip(
-                    columns, (events.times, events.sizes, events.nanos, events.order), strict=True
-                ):
-                    column.extend(source[rows])
-        return Given(*(self._using.column(column, "int64") for column in columns))
+        ranges = [member.client.given for member in members if member.client.given is not None]
+        if events is None or not ranges:
+            return Given(*(self._using.column([], "int64") for _ in Given._fields))
+        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks]
+        if all(one[1] == other[0] for one, other in pairwise(ranges)):
+            rows = slice(ranges[0][0], ranges[-1][1])
+            columns = [None if source is None else source[rows] for source in sources]
+        else:
+            columns = [
+                None if source is None else [value for each in ranges for value in source[slice(*each)]]
+                for source in sources
+            ]
+        never = [-1] * sum(end - start for start, end in ranges)
+        return Given(*(self._using.column(never if column is None else column, "int64") for column in columns))
 
 
 def _kind(client: Client) -> Kind:

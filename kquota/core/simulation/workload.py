@@ -101,7 +101,12 @@ class Client:
     listener: str = ""
     """Where its connections arrive; the first listener unless named."""
     given: tuple[int, int] | None = None
-    """The rows of `Workload.events` that are its requests, in place of a pace; open loop, one broker, no copies."""
+    """The rows of `Workload.events` that are its requests, in place of a pace; one broker, one connection, no copies.
+    Of a consumer in the closed loop they are what arrives for it."""
+    merge: int = 0
+    """Up to how many bytes of its recorded requests go out as one where they wait; 0 for none."""
+    merge_saves: int = 0
+    """How many bytes each of them has less then."""
 
     def __post_init__(self) -> None:
         if self.pace is not None and not (math.isfinite(self.pace) and self.pace > 0):
@@ -115,7 +120,7 @@ class Client:
         if self.stop_ms is not None and self.stop_ms <= self.start_ms:
             raise InputError(f"client {self.name!r}: it stops before it starts")
         cycle = self.latency_ms + self.round_trip_ms + self.think_ms
-        if self.closed and cycle < 1:
+        if self.closed and cycle < 1 and self.given is None:
             raise InputError(f"client {self.name!r}: latency, round trip and think time cannot all be 0")
 
     @property
@@ -179,6 +184,9 @@ class Events:
     nanos: Any
     order: Any
     """Which goes first at the same ms."""
+    thinks: Any = None
+    """How long (ms) after the answer before it a client sends that waits for it; less than 0 for a request that comes
+    at its time. None: all of them do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ The workload of `workload.py` runs on a real broker (or on three) under one of i
 file. Schedules last `--seconds`; then the clients send and read what is left, until all are done or `--until` seconds
 are over. Into the folder go each broker's request log with times in µs (`BROKER/kafka-request.log.gz`), the quotas that
 were in force (`quotas.json`), and what each client met (`facts.json`). One run at a time: two on one machine disturb
-each other.
+each other. On three brokers, leaders and the clients' choice of partitions differ between runs: there, only the sum of
+a client's counters can be compared.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def summary(counters: Iterable[Counter], floor: bool = False) -> Summary:
         (each.again.total_ms > 0) == (each.total_ms > 0) if floor and each.again else each.verdict_is_right
         for each in mine
     ]
-    pairs = [(float(total[id(each)] or 0), each.total_ms) for each in decided]
+    pairs = [(value, each.total_ms) for each in decided if (value := total[id(each)]) is not None]
     return Summary(
         counters=len(mine),
         undetermined=sum(each is None for each in verdicts),

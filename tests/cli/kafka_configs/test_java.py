@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kquota.cli.kafka_configs import java
+from kquota.core.java import string_hash
 
 NAMES = [
     "SCRAM-SHA-512",
@@ -27,8 +28,8 @@ NAMES = [
 
 
 def test_orders_of_hash_tables() -> None:
-    assert java.string_hash("foo") == 101574
-    assert java.string_hash("😀") == 1772899
+    assert string_hash("foo") == 101574
+    assert string_hash("😀") == 1772899
     properties = "SCRAM-SHA-512 bar SCRAM-SHA-256 k1 request_percentage foo k2 producer_byte_rate consumer_byte_rate"
     assert java.properties_order(NAMES[:10]) == [*properties.split(), "controller_mutation_rate"]
     larger = "SCRAM-SHA-512 a b SCRAM-SHA-256 k1 request_percentage foo k2 producer_byte_rate consumer_byte_rate"
@@ -37,7 +38,7 @@ def test_orders_of_hash_tables() -> None:
     trie = "k2 controller_mutation_rate a request_percentage SCRAM-SHA-256 bar k1 foo consumer_byte_rate"
     assert java.immutable_order(NAMES) == [*trie.split(), "producer_byte_rate", "SCRAM-SHA-512", "b"]
     assert java.immutable_order(NAMES[:4]) == NAMES[:4]
-    four = [(name, java.string_hash(name)) for name in NAMES[2:6]]
+    four = [(name, string_hash(name)) for name in NAMES[2:6]]
     assert java.hash_map_order(four) == [NAMES[3], NAMES[4], NAMES[5], NAMES[2]]
     assert java.hash_map_order(four[:1] + four[2:]) == [NAMES[4], NAMES[5], NAMES[2]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.enforcement import (
-    BANDWIDTH,
     NOBODY,
     REQUEST,
     FetchSensor,
     Generation,
     Kernel,
+    Kind,
     Mode,
     ProduceSensor,
     QuotaWindows,
@@ -19,7 +19,7 @@ from kquota.core.enforcement import (
     kernel,
     produce_with_request,
 )
-from kquota.core.enforcement.check import UNBOUNDED, throttle_time
+from kquota.core.enforcement.broker import UNBOUNDED, throttle_time
 
 MB = 1_000_000
 T0 = 1_700_000_000_000
@@ -114,13 +114,13 @@ def test_a_changed_limit_applies_at_the_next_event_and_keeps_the_history(using: 
 def test_bytes_then_request_time_and_ties_go_to_the_request_quota(using: Kernel) -> None:
     bandwidth, requests = ProduceSensor(1000, using=using), RequestSensor(1, using=using)
     assert produce_with_request(bandwidth, requests, T0, 10_100, 101_000_000, 1) == (100, 100, 100, REQUEST)
-    assert produce_with_request(bandwidth, requests, T0, 1, 0, 1) == (101, 100, 101, BANDWIDTH)
+    assert produce_with_request(bandwidth, requests, T0, 1, 0, 1) == (101, 100, 101, Kind.PRODUCE)
 
 
 def test_acks_0_exempts_the_thread_time_but_not_the_bytes(using: Kernel) -> None:
     bandwidth, requests = ProduceSensor(1000, using=using), RequestSensor(1, using=using)
     assert produce_with_request(bandwidth, requests, T0, 10_000, 10**12, 0) == (0, 0, 0, NOBODY)
-    assert produce_with_request(bandwidth, requests, T0, 100, 0, 1) == (100, 0, 100, BANDWIDTH)
+    assert produce_with_request(bandwidth, requests, T0, 100, 0, 1) == (100, 0, 100, Kind.PRODUCE)
 
 
 def test_a_wrapped_delay_mutes_nobody(using: Kernel) -> None:
@@ -131,7 +131,7 @@ def test_a_wrapped_delay_mutes_nobody(using: Kernel) -> None:
 def test_either_quota_takes_the_fetched_bytes_back_but_never_the_thread_time(using: Kernel) -> None:
     bandwidth, requests = FetchSensor(1000, using=using), RequestSensor(1, using=using)
     assert fetch_with_request(bandwidth, requests, T0, 10_000, 101_000_000) == (0, 100, 100, REQUEST)
-    assert bandwidth.kernel.measure(bandwidth.rate, T0) == 0.0
+    assert bandwidth.kernel.measure(bandwidth.counter, T0) == 0.0
     assert fetch_with_request(bandwidth, requests, T0, 10_000, 0) == (0, 100, 100, REQUEST)
 
 

@@ -21,6 +21,7 @@ from kquota.core.enforcement import (
     accept,
     kernel,
 )
+from kquota.core.enforcement.counter import START, SUM
 from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
 
@@ -71,8 +72,8 @@ def test_kip_612_an_ip_above_its_limit_is_rejected_and_not_counted(using: Kernel
     connections = run(manager, [(0, "A", "bad")] * 7 + [(0, "A", "good")])
     assert [connection.accepted for connection in connections] == [True] * 5 + [False, False, True]
     assert [connection.ip_ms for connection in connections] == [0] * 5 + [200, 200, 0]  # not more for the second
-    assert manager.broker.kernel.measure(manager.broker.rate, T0) == 6.0
-    assert manager.listeners["A"].kernel.measure(manager.listeners["A"].rate, T0) == 6.0
+    assert manager.broker.measure(T0) == 6.0
+    assert manager.listeners["A"].measure(T0) == 6.0
 
 
 def test_the_larger_delay_counts_and_both_sensors_are_recorded(using: Kernel) -> None:
@@ -96,8 +97,8 @@ def test_a_rejection_on_the_protected_listener_leaves_the_broker_alone(using: Ke
     manager.wait(T0, "A")
     manager.wait(T0, "R")
     assert manager.admit(T0, "R", "x") == 1000
-    assert manager.broker.kernel.measure(manager.broker.rate, T0) == 1.0
-    assert manager.listeners["R"].kernel.measure(manager.listeners["R"].rate, T0) == 0.0
+    assert manager.broker.measure(T0) == 1.0
+    assert manager.listeners["R"].measure(T0) == 0.0
 
 
 def test_a_single_listener_is_not_protected(using: Kernel) -> None:
@@ -145,8 +146,8 @@ def test_the_broker_and_its_listeners_count_also_without_a_limit(using: Kernel) 
 def test_the_ip_is_looked_at_after_the_wait_and_taken_back_from_the_slot_of_then(using: Kernel) -> None:
     manager = ConnectionManager({"A": None}, broker=1, ips={"bad": 0}, windows=TWO, using=using)
     assert run(manager, [(0, "A", "x"), (0, "A", "bad")])[1] == (0, (1000, 0, 1000), 1000, 1000)
-    assert list(manager.broker.rate.starts)[:2] == [T0, T0 + 1000]
-    assert list(manager.broker.rate.sums)[:2] == [2.0, -1.0]
+    assert list(manager.broker.counter.ints)[START : START + 4 : 2] == [T0, T0 + 1000]
+    assert list(manager.broker.counter.floats)[SUM : SUM + 2] == [2.0, -1.0]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_compiled_is_plain_and_no_listener_does_two_things_at_once(
 
 
 def state(sensor: ConnectionSensor) -> list[object]:
-    return [list(sensor.rate.starts), list(sensor.rate.lasts), list(sensor.rate.sums), list(sensor.rate.marks)]
+    return [list(sensor.counter.ints), list(sensor.counter.floats)]
 
 
 @pytest.mark.parametrize(("generation", "delay"), [(Generation.N_BY_START, 0), (Generation.N_PLUS_1_BY_LAST, 1000)])

@@ -38,8 +38,7 @@ event_lists = st.lists(
 
 
 def state(sensor: ProduceSensor | FetchSensor | RequestSensor) -> list[object]:
-    rate = sensor.rate
-    return [list(rate.starts), list(rate.lasts), list(rate.sums), list(rate.marks), list(rate.head)]
+    return [list(sensor.counter.ints), list(sensor.counter.floats)]
 
 
 @settings(deadline=None)
@@ -111,13 +110,13 @@ def test_with_numba_auto_is_compiled() -> None:
 
 
 def test_the_fingerprint_sees_every_function_and_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kquota.core.enforcement import check
+    from kquota.core.enforcement import broker
 
     functions = _functions()
     before = _fingerprint(functions)
     assert _fingerprint(functions) == before
     assert _fingerprint(functions[1:]) != before
-    monkeypatch.setattr(check, "PERCENT_PER_NANO", 1.0)
+    monkeypatch.setattr(broker, "PERCENT_PER_NANO", 1.0)
     assert _fingerprint(functions) != before
 
 

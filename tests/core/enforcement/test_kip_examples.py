@@ -272,7 +272,7 @@ def test_kip_599_why_the_rate_was_not_enough(generation: Generation, using: Kern
 
     The statistic as shipped drops it after 100 s, N windows, and pads its window to N-1: 560 in 99 s at first.
     """
-    rate = using.new_rate(KIP_599, generation)
+    rate = using.new_counter(KIP_599, generation)
     using.record(rate, 560.0, T0)
     assert using.measure(rate, T0) == 560 / 99
     assert using.measure(rate, T0 + 99_999) > RATE

@@ -174,7 +174,7 @@ def test_compiled_is_plain(
             if index == len(events) // 2:
                 sensor.limit = later
             outcome.append(sensor.request(now, partitions, strict=strict, waited_ms=waited))
-        outcome += [list(sensor.bucket.tokens), list(sensor.bucket.updated)]
+        outcome += [list(sensor.counter.floats), list(sensor.counter.ints)]
         outcomes.append(outcome)
     assert outcomes[0] == outcomes[1]
 

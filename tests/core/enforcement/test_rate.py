@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement.counter import NEW as NEW_COUNTER
+from kquota.core.enforcement.counter import RECORDED, SUM
 
 OLD, NEW = Generation.N_BY_START, Generation.N_PLUS_1_BY_LAST
 
@@ -16,7 +18,7 @@ def using(request: pytest.FixtureRequest) -> Kernel:
 
 def windows_after(using: Kernel, generation: Generation, samples: int, times: list[int]) -> list[int]:
     """The window after each event of 100, read as a check does."""
-    rate = using.new_rate(QuotaWindows(samples), generation)
+    rate = using.new_counter(QuotaWindows(samples), generation)
     seen = []
     for now in times:
         using.record(rate, 100.0, now)
@@ -53,22 +55,22 @@ def test_steady_traffic_is_seen_through_one_window_more_since_3_8(
 
 @pytest.mark.parametrize(("gap", "rate"), [(10_999, 200 / 10.999), (11_000, 10.0)])
 def test_a_slot_is_dropped_exactly_n_windows_after_its_last_event(using: Kernel, gap: int, rate: float) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     using.record(state, 100.0, 0)
     using.record(state, 100.0, gap)
     assert using.measure(state, gap) == rate
 
 
 def test_a_slot_ends_exactly_after_one_window(using: Kernel) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     for now in (0, 999, 1000):
         using.record(state, 1.0, now)
-    assert list(state.sums)[:2] == [2.0, 1.0]
+    assert list(state.floats)[SUM : SUM + 2] == [2.0, 1.0]
 
 
 def test_the_sum_is_in_slot_order(using: Kernel) -> None:
     # 0.1 + 0.2 + 0.3 is 0.6000000000000001; once slot 0 is used again, it still comes first.
-    state = using.new_rate(QuotaWindows(samples=3), OLD)
+    state = using.new_counter(QuotaWindows(samples=3), OLD)
     for now, value in enumerate([9.0, 0.2, 0.3, 0.1]):
         using.record(state, value, now * 1000)
     assert using.measure(state, 3000) == ((0.1 + 0.2) + 0.3) / 2.0
@@ -76,7 +78,7 @@ def test_the_sum_is_in_slot_order(using: Kernel) -> None:
 
 
 def test_taking_back_prolongs_the_life_of_the_current_slot(using: Kernel) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     using.record(state, 100.0, 0)
     using.record(state, -50.0, 999)
     assert using.measure(state, 11_998) == 50 / 11.998
@@ -85,7 +87,7 @@ def test_taking_back_prolongs_the_life_of_the_current_slot(using: Kernel) -> Non
 
 @pytest.mark.parametrize(("scrape", "rate"), [(None, 540.0), (59_500, 5400 / 10.5), (49_100, 5400 / 10.9)])
 def test_reading_the_metric_changes_what_follows(using: Kernel, scrape: int | None, rate: float) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     using.record(state, 1.0, 0)
     if scrape is not None:
         using.measure(state, scrape)
@@ -94,16 +96,17 @@ def test_reading_the_metric_changes_what_follows(using: Kernel, scrape: int | No
 
 
 def test_measuring_what_was_never_recorded_opens_a_slot(using: Kernel) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     assert using.measure(state, 0) == 0.0
     assert using.window(state, 500) == 10_500
 
 
 def test_a_cleared_rate_is_a_new_one(using: Kernel) -> None:
-    state = using.new_rate(QuotaWindows(), NEW)
+    state = using.new_counter(QuotaWindows(), NEW)
     for now in range(0, 30_000, 700):
         using.record(state, 100.0, now)
         using.measure(state, now)
-    using.clear(state)
+    state.ints[RECORDED] = NEW_COUNTER
+    using.wake(state, 5)
     using.record(state, 100.0, 5)
     assert using.measure(state, 5) == 10.0

@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 
 from kquota.core.enforcement import (
     UNLIMITED,
+    Events,
     FetchSensor,
     Generation,
     Kernel,
+    Kind,
     Mode,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
     Summary,
     Verdict,
+    from_bytes,
     kernel,
-    replay_bytes,
-    replay_requests,
+    replay_counter,
+    to_bytes,
 )
-from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.mutation import MutationSensor
-from kquota.core.enforcement.replay import NEVER, RECORDED, Summaries, state_size
+from kquota.core.enforcement.replay import NEVER, Summaries
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
 
@@ -98,8 +100,7 @@ def event_by_event(
     counter = classes[kind](limit, windows=windows, generation=generation)
     for now, value, checked in events:
         if not checked and not all_checked:
-            scale = 100.0 / 1e9 if kind == REQUEST else 1.0
-            counter.kernel.record(counter.rate, value * scale, now)
+            counter.kernel.note(counter.counter, kind, now, value)
             delays.append(0)
             continue
         match counter:
@@ -139,12 +140,7 @@ def in_parts(
     by_event: bool,
 ) -> tuple[Summaries, list[list[int]]]:
     """The summaries and delays of two calls: each sensor's first `cut` events, then the rest of all in turned order."""
-    slots = generation.slots(windows.samples)
-    whole, floats = (
-        using.table(len(many), size, kind) for size, kind in zip(state_size(slots), ("int64", "float64"), strict=True)
-    )
-    for row in whole:
-        row[RECORDED] = LONG_MAX
+    counters = using.new_counters(len(many), windows, generation)
     out = using.new_summaries(len(many))
     delays: list[list[int]] = [[] for _ in many]
     for part, order in ((slice(0, cut), range(len(many))), (slice(cut, None), reversed(range(len(many))))):
@@ -155,23 +151,19 @@ def in_parts(
         flat = [event for mine in events for event in mine]
         each = [limit for limit, mine in zip(limits, events, strict=True) for _ in mine]
         found, rates = using.column([0] * len(flat), "int64"), using.column([0.0] * len(flat), "float64")
-        using.replay_many(
-            using.new_rate(windows, generation),
-            using.new_token_bucket(windows),
+        charged = Events(
             using.column(sensors_, "int64"),
+            using.column([many[sensor][0] for sensor in sensors_], "int8"),
+            using.column([0.0] * len(limits) if by_event else limits, "float64"),
             using.column(offsets, "int64"),
             using.column([now for now, _, _ in flat], "int64"),
             using.column([value for _, value, _ in flat], "float64"),
-            using.column([many[sensor][0] for sensor in sensors_], "int8"),
-            using.column([0.0] * len(limits) if by_event else limits, "float64"),
-            None if all_checked else using.column([checked for _, _, checked in flat], "bool"),
-            using.column(each, "float64") if by_event else None,
-            found,
-            rates,
-            whole,
-            floats,
-            out,
         )
+        checked = None if all_checked else using.column([checked for _, _, checked in flat], "bool")
+        bounds = using.column(each, "float64") if by_event else None
+        if part.start == cut:  # what a stream does between two batches
+            counters = from_bytes(to_bytes(counters), using)
+        using.replay_many(counters, charged, out, checked, bounds, found, rates)
         assert max(rates, default=0.0) <= max(out.peak_rate, default=0.0)
         for sensor, begin, end in zip(sensors_, offsets, offsets[1:], strict=False):
             delays[sensor] += list(found[begin:end])
@@ -209,10 +201,7 @@ def test_one_sensor(using: Kernel, sensor: Sensor, windows: QuotaWindows, genera
     checked = [checked for _, _, checked in events]
     delays = using.column([0] * len(events), "int64")
     settings_: dict[str, Any] = {"windows": windows, "generation": generation, "delays": delays, "using": using}
-    if kind == REQUEST:
-        got = replay_requests(times, values, limit, checked=checked, **settings_)
-    else:
-        got = replay_bytes(times, values, limit, unrecord=kind == FETCH, **settings_)
+    got = replay_counter(Kind(kind), times, values, limit, checked=checked if kind == REQUEST else None, **settings_)
     expected = event_by_event(sensor, windows, generation, all_checked=kind != REQUEST)
     assert (got, list(delays)) == expected
 
@@ -224,21 +213,7 @@ def test_arrays_and_lists_are_taken_alike(using: Kernel) -> None:
     times = numpy.arange(given_.START, given_.START + 60_000, 7)
     values = numpy.full(len(times), 100)
     settings_: dict[str, Any] = {"windows": QuotaWindows(), "generation": Generation.N_PLUS_1_BY_LAST, "using": using}
-    from_arrays = replay_bytes(times, values, 10_000, **settings_)
-    assert from_arrays == replay_bytes(times.tolist(), values.tolist(), 10_000, **settings_)
+    from_arrays = replay_counter(PRODUCE, times, values, 10_000, **settings_)
+    assert from_arrays == replay_counter(PRODUCE, times.tolist(), values.tolist(), 10_000, **settings_)
     assert from_arrays.throttled > 0
     assert [type(field) for field in from_arrays] == [int] * 6 + [float, int]
-
-
-def test_a_replay_can_go_on_where_another_ended() -> None:
-    events = [(given_.START + 300 * step, 1000 + step) for step in range(200)]
-    times, values = [now for now, _ in events], [float(size) for _, size in events]
-    for using in KERNELS:
-        whole, halves = (using.column([0] * 200, "int64") for _ in range(2))
-        arguments = (using.column(times, "int64"), using.column(values, "float64"), FETCH, 3000.0, None)
-        using.replay_sensor(using.new_rate(QuotaWindows(), Generation.N_BY_START), 0, 200, *arguments, whole)
-        rate = using.new_rate(QuotaWindows(), Generation.N_BY_START)
-        using.replay_sensor(rate, 0, 77, *arguments, halves)
-        using.replay_sensor(rate, 77, 200, *arguments, halves)
-        assert list(whole) == list(halves)
-        assert max(whole) > 0

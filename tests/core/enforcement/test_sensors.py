@@ -7,11 +7,12 @@ import pytest
 from kquota.core.enforcement import (
     ClientQuotaManager,
     Generation,
+    Kind,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
     produce_with_request,
-    replay_bytes,
+    replay_counter,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -79,8 +80,8 @@ def test_a_sensor_that_recorded_nothing_for_more_than_an_hour_starts_anew(gap: i
     for sensor, expected in ((ProduceSensor(windows=windows), rate), (kept, 200)):
         sensor.produce(T0, 600_000)
         assert sensor.produce(T0 + gap, 600_000).rate == pytest.approx(expected, rel=1e-6)
-    summary = replay_bytes(
-        [T0, T0 + gap], [600_000, 600_000], None, windows=windows, generation=Generation.N_PLUS_1_BY_LAST
+    summary = replay_counter(
+        Kind.PRODUCE, [T0, T0 + gap], [600_000, 600_000], None, windows=windows, generation=Generation.N_PLUS_1_BY_LAST
     )
     assert summary.peak_rate == pytest.approx(rate, rel=1e-6)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import UNLIMITED, Kernel, Mode, QuotaWindows, kernel
-from kquota.core.enforcement.token_bucket import TokenBucket
+from kquota.core.enforcement import UNLIMITED, Counter, Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement.counter import NEW, RECORDED, START, SUM
 from tests.core.enforcement import strategies as given_
 
 T0 = 1_700_000_000_000
@@ -20,18 +20,18 @@ def using(request: pytest.FixtureRequest) -> Kernel:
 
 @pytest.mark.parametrize(("samples", "seconds", "burst"), [(11, 1, 110.0), (1, 1, 10.0), (3, 2, 60.0)])
 def test_a_new_bucket_is_full_on_a_clock_of_epoch_ms(using: Kernel, samples: int, seconds: int, burst: float) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples, seconds))
+    bucket = new_bucket(using, QuotaWindows(samples, seconds))
     assert using.measure_tokens(bucket, T0, 10.0) == burst
 
 
 def test_on_a_clock_that_starts_at_zero_it_is_empty(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=10))
+    bucket = new_bucket(using, QuotaWindows(samples=10))
     assert using.measure_tokens(bucket, 0, 5.0) == 0.0
     assert using.measure_tokens(bucket, 200, 5.0) == 1.0
 
 
 def test_it_owes_without_bound_and_fills_to_the_burst(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=10))
+    bucket = new_bucket(using, QuotaWindows(samples=10))
     using.record_tokens(bucket, 1_000_100.0, T0, 10.0)
     assert using.measure_tokens(bucket, T0, 10.0) == -1_000_000.0
     assert using.measure_tokens(bucket, T0 + 100_000_000, 10.0) == 0.0
@@ -39,7 +39,7 @@ def test_it_owes_without_bound_and_fills_to_the_burst(using: Kernel) -> None:
 
 
 def test_what_is_given_back_fills_at_most_to_the_burst(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=10))
+    bucket = new_bucket(using, QuotaWindows(samples=10))
     using.record_tokens(bucket, 30.0, T0, 10.0)
     using.record_tokens(bucket, -20.0, T0, 10.0)
     assert using.measure_tokens(bucket, T0, 10.0) == 90.0
@@ -48,7 +48,7 @@ def test_what_is_given_back_fills_at_most_to_the_burst(using: Kernel) -> None:
 
 
 def test_a_changed_limit_counts_for_the_whole_time_since_the_last_event(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=10))
+    bucket = new_bucket(using, QuotaWindows(samples=10))
     using.record_tokens(bucket, 180.0, T0, 10.0)
     assert using.measure_tokens(bucket, T0 + 5000, 1.0) == -75.0
     assert using.measure_tokens(bucket, T0 + 6000, 20.0) == -55.0
@@ -58,7 +58,7 @@ def test_a_changed_limit_counts_for_the_whole_time_since_the_last_event(using: K
 
 
 def test_no_limit_forgives_all_debt_once_time_passes(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=11))
+    bucket = new_bucket(using, QuotaWindows(samples=11))
     using.record_tokens(bucket, 1e9, T0, 5.0)
     assert using.measure_tokens(bucket, T0, UNLIMITED) == 55.0 - 1e9
     assert using.measure_tokens(bucket, T0 + 1000, UNLIMITED) == 2.0**63 + (55.0 - 1e9)
@@ -67,22 +67,23 @@ def test_no_limit_forgives_all_debt_once_time_passes(using: Kernel) -> None:
 
 
 def test_a_limit_of_zero_never_fills(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows())
+    bucket = new_bucket(using, QuotaWindows())
     using.record_tokens(bucket, 3.0, T0, 0.0)
     assert using.measure_tokens(bucket, T0 + 10**9, 0.0) == -3.0
 
 
 def test_a_clock_that_is_set_back_drains(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows(samples=10))
+    bucket = new_bucket(using, QuotaWindows(samples=10))
     using.measure_tokens(bucket, T0, 10.0)
     assert using.measure_tokens(bucket, T0 - 1000, 10.0) == 90.0
 
 
 def test_a_cleared_bucket_is_a_new_one(using: Kernel) -> None:
-    bucket = using.new_token_bucket(QuotaWindows())
+    bucket = new_bucket(using, QuotaWindows())
     using.record_tokens(bucket, 1e6, T0, 1.0)
-    using.clear_tokens(bucket)
-    assert state(bucket) == state(using.new_token_bucket(QuotaWindows()))
+    bucket.ints[RECORDED] = NEW
+    using.wake(bucket, T0)
+    assert state(bucket) == state(new_bucket(using, QuotaWindows()))
 
 
 limits = st.one_of(st.sampled_from([0.0, 0.001, 1 / 3, 5.0, UNLIMITED]), st.floats(0, 1e6))
@@ -100,7 +101,7 @@ limits = st.one_of(st.sampled_from([0.0, 0.001, 1 / 3, 5.0, UNLIMITED]), st.floa
 def test_compiled_is_plain(windows: QuotaWindows, events: list[tuple[int, float, float | None]]) -> None:
     outcomes = []
     for using in (kernel(Mode.PLAIN), kernel(Mode.COMPILED)):
-        bucket = using.new_token_bucket(windows)
+        bucket = new_bucket(using, windows)
         now = given_.START
         outcome: list[object] = []
         for gap, limit, value in events:
@@ -114,5 +115,9 @@ def test_compiled_is_plain(windows: QuotaWindows, events: list[tuple[int, float,
     assert outcomes[0] == outcomes[1]
 
 
-def state(bucket: TokenBucket) -> list[object]:
-    return [list(bucket.tokens), list(bucket.updated)]
+def new_bucket(using: Kernel, windows: QuotaWindows) -> Counter:
+    return using.new_counter(windows, Generation.N_PLUS_1_BY_LAST)
+
+
+def state(bucket: Counter) -> list[object]:
+    return [bucket.floats[SUM], bucket.ints[START]]

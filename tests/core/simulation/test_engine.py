@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from kquota.core.enforcement import (
     FetchSensor,
     Generation,
+    Kind,
     Mode,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
     kernel,
-    replay_bytes,
-    replay_requests,
+    replay_counter,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -166,7 +166,7 @@ def test_nothing_is_lost(workload: Workload, snapshot: QuotaSnapshot, generation
     st.lists(clients(closed=False), min_size=1, max_size=4), st.sampled_from([500, 2_000, 20_000]), given_.generations
 )
 def test_an_open_loop_is_the_replay_of_its_own_events(drawn: list[Client], limit: int, generation: Generation) -> None:
-    """The counter that producers share says what `replay_bytes` says of their arrivals."""
+    """The counter that producers share says what `replay_counter` says of their arrivals."""
     producers = tuple(
         replace(
             client, name=f"c{number}", api="produce", user="alice", size=client.size or 700, nanos=0, network_nanos=0
@@ -188,7 +188,8 @@ def test_an_open_loop_is_the_replay_of_its_own_events(drawn: list[Client], limit
         using=PLAIN,
     )
 
-    replayed = replay_bytes(
+    replayed = replay_counter(
+        Kind.PRODUCE,
         [time for time, _, _ in events],
         [size for _, _, size in events],
         limit,
@@ -261,25 +262,16 @@ def test_a_sensor_that_was_idle_for_an_hour_starts_anew(generation: Generation, 
 
     times = [ORIGIN_MS, ORIGIN_MS + gap_ms]
     made = {"windows": windows, "generation": generation}
-    if api == "metadata":
-        replayed = replay_requests(times, [nanos, nanos], percent, using=PLAIN, **made)  # type: ignore[arg-type]
-        requests = RequestSensor(percent, **made)  # type: ignore[arg-type]
-        delays = [requests.request(time, nanos).throttle_ms for time in times]
-    else:
-        replayed = replay_bytes(
-            times,
-            [size, size],
-            limit,
-            unrecord=api == "fetch",
-            using=PLAIN,
-            **made,  # type: ignore[arg-type]
-        )
-        if api == "fetch":
-            fetches = FetchSensor(limit, **made)  # type: ignore[arg-type]
-            delays = [fetches.fetch(time, size).throttle_ms for time in times]
-        else:
-            produced = ProduceSensor(limit, **made)  # type: ignore[arg-type]
-            delays = [produced.produce(time, size).throttle_ms for time in times]
+    kind = {"produce": Kind.PRODUCE, "fetch": Kind.FETCH}.get(api, Kind.REQUEST)
+    sensor = {
+        Kind.PRODUCE: ProduceSensor(limit, **made),  # type: ignore[arg-type]
+        Kind.FETCH: FetchSensor(limit, **made),  # type: ignore[arg-type]
+        Kind.REQUEST: RequestSensor(percent, **made),  # type: ignore[arg-type]
+    }[kind]
+    value = nanos if kind is Kind.REQUEST else size
+    replayed = replay_counter(kind, times, [value, value], sensor.limit, using=PLAIN, **made)  # type: ignore[arg-type]
+    charge = getattr(sensor, kind.name.lower())
+    delays = [charge(time, value).throttle_ms for time in times]
     assert (counter.events, counter.throttle_ms, counter.peak) == (2, replayed.total_ms, replayed.peak_rate)
     assert counter.throttle_ms == sum(max(delay, 0) for delay in delays)
     if api == "produce":

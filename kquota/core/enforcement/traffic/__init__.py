@@ -21,6 +21,7 @@ from __future__ import annotations
 from kquota.core.enforcement.traffic.arrivals import take
 from kquota.core.enforcement.traffic.columns import (
     DONE,
+    METRIC_WINDOWS,
     NONE,
     Behaviours,
     Connections,
@@ -29,12 +30,11 @@ from kquota.core.enforcement.traffic.columns import (
     Traffic,
     new_columns,
 )
-from kquota.core.enforcement.traffic.counters import METRIC_SAMPLES, bucket_of, mutation_rate_of, rate_of
 from kquota.core.enforcement.traffic.loop import begin_traffic, end_traffic, run_traffic
 
 __all__ = [
     "DONE",
-    "METRIC_SAMPLES",
+    "METRIC_WINDOWS",
     "NONE",
     "Behaviours",
     "Connections",
@@ -42,11 +42,8 @@ __all__ = [
     "Sensors",
     "Traffic",
     "begin_traffic",
-    "bucket_of",
     "end_traffic",
-    "mutation_rate_of",
     "new_columns",
-    "rate_of",
     "run_traffic",
     "take",
 ]

@@ -69,6 +69,7 @@ def take(traffic: Traffic, connection: int) -> int:
             return DONE
         connections.given_next[connection] = row + 1
         connections.tie[connection] = given.order[row]
+        connections.given_size[connection] = given.sizes[row]
         offer(traffic, connection, given.times[row], given.sizes[row], given.nanos[row])
         return given.times[row]
     now = planned(traffic, connection)
@@ -101,9 +102,35 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
 
 
 @compilable
+def merge_waiting(traffic: Traffic, connection: int, until: int) -> None:
+    """Joins the recorded requests that have arrived meanwhile to the one that goes out, as `RecordAccumulator` does."""
+    connections, given = traffic.connections, traffic.given
+    row = connections.behaviour[connection]
+    most = traffic.behaviours.merge[row]
+    while connections.given_next[connection] < connections.given_end[connection]:
+        following = connections.given_next[connection]
+        if given.times[following] > until or given.thinks[following] >= 0:
+            return
+        saves = min(traffic.behaviours.merge_saves[row], given.sizes[following])
+        size = connections.given_size[connection] + given.sizes[following] - saves
+        if size > most:
+            return
+        take(traffic, connection)
+        connections.given_size[connection] = size
+        connections.offered_units[connection] -= saves
+
+
+@compilable
 def collect(traffic: Traffic, connection: int, until: int) -> None:
     """Adds the batches that have arrived to what a consumer can fetch."""
     connections = traffic.connections
     while connections.arrived[connection] <= until:
-        connections.pending[connection] += traffic.behaviours.size[connections.behaviour[connection]]
+        if connections.given_end[connection] > 0:
+            connections.pending[connection] += connections.given_size[connection]
+        else:
+            connections.pending[connection] += traffic.behaviours.size[connections.behaviour[connection]]
         connections.arrived[connection] = take(traffic, connection)
+        if connections.given_end[connection] > 0 and connections.arrived[connection] != DONE:
+            thinks = traffic.given.thinks[connections.given_next[connection] - 1] >= 0
+            if thinks:  # it asks for these when it has got and processed what is pending
+                connections.arrived[connection] = DONE - 1

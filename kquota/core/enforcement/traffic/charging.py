@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from kquota.core.enforcement.arithmetic import long_to_int
-from kquota.core.enforcement.check import PERCENT_PER_NANO, SENSOR_EXPIRY_MS, UNBOUNDED, max_fetch_bytes
-from kquota.core.enforcement.combined import BANDWIDTH, throttle
+from kquota.core.enforcement.broker import charge_counter, charge_request, max_fetch_bytes, mutation_delay, note
 from kquota.core.enforcement.compilable import compilable
-from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.mutation import mutate_permissive, mutate_strict
-from kquota.core.enforcement.rate import clear, record
-from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.token_bucket import clear_tokens
+from kquota.core.enforcement.counter import counter_of
+from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
 from kquota.core.enforcement.traffic.arrivals import collect, offer, thread_nanos
 from kquota.core.enforcement.traffic.columns import NONE, Traffic
-from kquota.core.enforcement.traffic.counters import bucket_of, check, mutation_rate_of, note_throttle, place, rate_of
+from kquota.core.enforcement.traffic.counters import count_event, note_throttle, place, touch
 
 
 @compilable
@@ -37,37 +33,42 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     if behaviours.saturating[row] != 0:
         offer(traffic, connection, now, size, nanos)
     exempt = behaviours.exempt[row] != 0
-    bandwidth_ms = 0
-    request_ms = 0
-    if kind == PRODUCE and bytes_sensor != NONE:
-        bandwidth_ms = check(sensors, bytes_sensor, now, float(size), UNBOUNDED)
-    if request_sensor != NONE and not exempt:
-        request_ms = check(sensors, request_sensor, now, nanos * PERCENT_PER_NANO, sensors.window_ms)
-    if kind == FETCH and bytes_sensor != NONE:
-        bandwidth_ms = check(sensors, bytes_sensor, now, float(size), UNBOUNDED)
-    outcome = throttle(bandwidth_ms, request_ms)
+    counts_bytes = bytes_sensor != NONE
+    counts_time = request_sensor != NONE and not exempt
+    bandwidth = counter_of(sensors.counters, bytes_sensor, kind)
+    requests = counter_of(sensors.counters, request_sensor, REQUEST)
+    if counts_bytes:
+        touch(sensors, bytes_sensor, bandwidth, now)
+    if counts_time:
+        touch(sensors, request_sensor, requests, now)
+    byte_limit, request_limit = sensors.bounds[bytes_sensor], sensors.bounds[request_sensor]
+    of_bytes, of_time, outcome = charge_request(
+        kind, bandwidth, byte_limit, requests, request_limit, now, float(size), float(nanos), counts_bytes, counts_time
+    )
+    if counts_bytes:
+        count_event(sensors, bytes_sensor, now, of_bytes, of_bytes.rate)
+    if counts_time:
+        count_event(sensors, request_sensor, now, of_time, of_time.rate)
     delay = outcome.throttle_ms if outcome.throttle_ms > 0 else 0
     refused = kind == FETCH and delay > 0
-    if refused and bytes_sensor != NONE:
-        record(rate_of(sensors, bytes_sensor), -float(size), now)
     bucket = place(sensors, now)
-    if request_sensor != NONE and not exempt:
+    if counts_time:
         network = behaviours.network_nanos[row]
         if network > 0:
-            record(rate_of(sensors, request_sensor), network * PERCENT_PER_NANO, now)
+            note(requests, REQUEST, now, float(network))
         connections.nanos_charged[connection] += nanos + network
         sensors.delivered[request_sensor][bucket] += nanos + network
     if exempt:
         connections.exempt_nanos[connection] += nanos + behaviours.network_nanos[row]
     if delay > 0:
-        if outcome.muted_by == BANDWIDTH:
-            connections.muted_by[connection] = bytes_sensor
-            note_throttle(sensors, bytes_sensor, now, delay)
-            connections.bytes_ms[connection] += delay
-        elif outcome.muted_by == REQUEST:
+        if outcome.muted_by == REQUEST:
             connections.muted_by[connection] = request_sensor
             note_throttle(sensors, request_sensor, now, delay)
             connections.request_ms[connection] += delay
+        else:
+            connections.muted_by[connection] = bytes_sensor
+            note_throttle(sensors, bytes_sensor, now, delay)
+            connections.bytes_ms[connection] += delay
     units = 1 if kind == REQUEST else size
     if not refused:
         connections.delivered_units[connection] += units
@@ -88,15 +89,16 @@ def request_size(traffic: Traffic, connection: int, now: int) -> int:
     """The bytes of the request, or of the response to a fetch, that is charged at `now`."""
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
-    if connections.given_end[connection] > 0:
-        return traffic.given.sizes[connections.given_next[connection] - 1]
+    fetches = behaviours.kind[row] == FETCH and behaviours.closed[row] != 0
+    if connections.given_end[connection] > 0 and not fetches:
+        return connections.given_size[connection]
     size = behaviours.size[row]
     if behaviours.kind[row] != FETCH or behaviours.closed[row] == 0:
         return size
     most = behaviours.max_bytes[row]
-    sensor = connections.bytes_sensor[connection]
+    sensor, counters = connections.bytes_sensor[connection], sensors.counters
     if sensor != NONE:
-        most = min(most, max_fetch_bytes(sensors.bounds[sensor], sensors.samples, sensors.window_ms // 1000))
+        most = min(most, max_fetch_bytes(sensors.bounds[sensor], counters.samples, counters.window_ms // 1000))
     most = max(most, size)  # the first batch is sent whole, whatever its size
     if behaviours.saturating[row] != 0:
         return most
@@ -120,38 +122,31 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
     rejected = 0
     last_ms = 0
     if sensor != NONE:
-        bucket = bucket_of(sensors, sensor)
-        idle_since = sensors.recorded[sensor]
-        if idle_since == NEVER or now - idle_since > SENSOR_EXPIRY_MS:
-            clear_tokens(bucket)
-            clear(mutation_rate_of(sensors, sensor))
-            sensors.recorded[sensor] = now
+        kind = behaviours.kind[row]
+        bucket = counter_of(sensors.counters, sensor, kind)
         bound = sensors.bounds[sensor]
         for _ in range(topics):
-            if behaviours.kind[row] == MUTATION:
-                outcome = mutate_strict(bucket, now, float(partitions), bound)
-            else:
-                outcome = mutate_permissive(bucket, now, float(partitions), bound)
-            sensors.events[sensor] += 1
-            if outcome.violated:
-                sensors.violated[sensor] += 1
-                last_ms = outcome.delay_ms
-            if -outcome.tokens > sensors.peak[sensor]:
-                sensors.peak[sensor] = -outcome.tokens
-                sensors.peak_ms[sensor] = now
-            if outcome.accepted:
-                record(mutation_rate_of(sensors, sensor), float(partitions), now)
-                sensors.recorded[sensor] = now
-            else:
+            verdict = charge_counter(bucket, kind, now, float(partitions), bound)
+            count_event(sensors, sensor, now, verdict, -verdict.rate)
+            if verdict.violated:
+                last_ms = mutation_delay(verdict.rate, bound)
+            if kind == MUTATION and verdict.violated:
                 rejected += 1
+            else:
+                note(counter_of(sensors.meters, sensor, kind), kind, now, float(partitions))
     accepted = topics - rejected
     mutation_ms = long_to_int(last_ms) if last_ms > 0 else 0
     request_ms = 0
     if request_sensor != NONE:
-        request_ms = check(sensors, request_sensor, now, behaviours.nanos[row] * PERCENT_PER_NANO, sensors.window_ms)
+        requests = counter_of(sensors.counters, request_sensor, REQUEST)
+        touch(sensors, request_sensor, requests, now)
+        nanos, request_limit = float(behaviours.nanos[row]), sensors.bounds[request_sensor]
+        on_time = charge_counter(requests, REQUEST, now, nanos, request_limit)
+        count_event(sensors, request_sensor, now, on_time, on_time.rate)
+        request_ms = on_time.throttle_ms
         network = behaviours.network_nanos[row]
         if network > 0:
-            record(rate_of(sensors, request_sensor), network * PERCENT_PER_NANO, now)
+            note(requests, REQUEST, now, float(network))
         connections.nanos_charged[connection] += behaviours.nanos[row] + network
         sensors.delivered[request_sensor][place(sensors, now)] += behaviours.nanos[row] + network
     delay = max(request_ms, mutation_ms, 0)

@@ -6,7 +6,11 @@ from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.counter import Counters
+from kquota.core.enforcement.generation import QuotaWindows
 
+METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
+"""`metrics.num.samples` and `metrics.sample.window.ms`, their defaults."""
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
 NONE: Final = -1
@@ -19,13 +23,11 @@ FloatRows: TypeAlias = Sequence[Floats]
 
 
 class Sensors(NamedTuple):
-    """The counters of a broker, a row each: limit, state of the statistic, and what happened."""
+    """The counters of a broker, a row each: limit, state, and what happened."""
 
-    samples: int
-    window_ms: int
-    by_last: bool
-    mutation_samples: int
-    mutation_window_ms: int
+    counters: Counters
+    meters: Counters
+    """The metric `mutation-rate` of each counter, which limits nothing (METRIC_WINDOWS)."""
     origin: int
     """When the simulation starts, ms."""
     bucket_ms: int
@@ -33,21 +35,6 @@ class Sensors(NamedTuple):
     scrape_ms: int
     """How often somebody reads the metrics, which changes what follows; 0 for never."""
     bounds: Floats
-    starts: IntRows
-    lasts: IntRows
-    sums: FloatRows
-    marks: IntRows
-    head: FloatRows
-    tokens: FloatRows
-    updated: IntRows
-    rate_starts: IntRows
-    """The metric `mutation-rate`: slots of `metrics.num.samples` and `metrics.sample.window.ms`, by their defaults."""
-    rate_lasts: IntRows
-    rate_sums: FloatRows
-    rate_marks: IntRows
-    rate_head: FloatRows
-    recorded: Ints
-    """The last mutation, or the sensor's creation; NEVER before the first."""
     scraped: Ints
     """The next reading of the metric; NEVER before the first event."""
     events: Ints
@@ -63,7 +50,6 @@ class Sensors(NamedTuple):
     peak_ms: Ints
     gap_ms: Ints
     """The longest time between two events."""
-    touched: Ints
     offered: FloatRows
     """Series: what arrived; bytes, ns of thread time or partitions."""
     delivered: FloatRows
@@ -108,6 +94,10 @@ class Behaviours(NamedTuple):
     """1 for a client that waits for the throttle time of a response by itself."""
     start: Ints
     stop: Ints
+    merge: Ints
+    """Up to how many bytes of recorded requests that wait go out as one; 0 for a client that keeps its requests."""
+    merge_saves: Ints
+    """The bytes that each of them has less then: its header, and the header of its batch."""
     plan_end: Ints
     """After the last segment of the plan; the connections know the first."""
     seg_from: Floats
@@ -142,6 +132,10 @@ class Connections(NamedTuple):
     """When a request that changes topics was sent for the first time."""
     pending: Ints
     """Bytes that a consumer has yet to fetch, or topics that were rejected."""
+    given_size: Ints
+    """Bytes of the recorded request that is under way; for consumers, of the next batch."""
+    waited: Ints
+    """The longest time from the arrival of a recorded request to its charge."""
     due: Ints
     tie: Ints
     """Who goes first at the same ms."""
@@ -187,6 +181,9 @@ class Given(NamedTuple):
     sizes: Ints
     nanos: Ints
     order: Ints
+    thinks: Ints
+    """In the closed loop: how long after the last answer a client sends that waits for it (the time does not count
+    then); less than 0 for a request that arrives at its time, whatever the answers."""
 
 
 class Traffic(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
-from kquota.core.enforcement.traffic.arrivals import collect, random_gap, take
+from kquota.core.enforcement.traffic.arrivals import collect, merge_waiting, random_gap, take
 from kquota.core.enforcement.traffic.charging import charge
 from kquota.core.enforcement.traffic.columns import DONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import count_throttle
@@ -37,6 +37,52 @@ def give_up(traffic: Traffic, connection: int, now: int) -> None:
 
 
 @compilable
+def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
+    """Decides when the next recorded request is charged, which its client may send from `free` on.
+
+    A client that waits for its answers thinks meanwhile: the broker answers at once, and then mutes (KIP-219). It stops
+    when it stopped in the recording. Other requests queue from the time of their arrival.
+    """
+    behaviours, connections = traffic.behaviours, traffic.connections
+    row = connections.behaviour[connection]
+    following = connections.given_next[connection]
+    waits = following < connections.given_end[connection] and traffic.given.thinks[following] >= 0
+    if waits and connections.sent[connection] > 0:
+        sent = max(free, connections.last_received[connection] + traffic.given.thinks[following])
+        if sent > behaviours.stop[row]:
+            connections.given_next[connection] = connections.given_end[connection]
+            connections.arrived[connection] = DONE
+            connections.due[connection] = DONE
+            return
+        take(traffic, connection)
+        connections.arrived[connection] = sent
+    else:
+        arrived = take(traffic, connection)
+        connections.arrived[connection] = arrived
+        if arrived == DONE:
+            connections.due[connection] = DONE
+            return
+        sent = max(free, arrived)
+    read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
+    if behaviours.merge[row] > 0:
+        merge_waiting(traffic, connection, read)
+    connections.due[connection] = read + behaviours.latency[row]
+    waited = connections.due[connection] - connections.arrived[connection]
+    if waited > connections.waited[connection]:
+        connections.waited[connection] = waited
+
+
+@compilable
+def await_processing(traffic: Traffic, connection: int) -> None:
+    """A consumer that thinks asks for the next data when what it has got is processed, not when that arrives."""
+    connections = traffic.connections
+    think = traffic.given.thinks[connections.given_next[connection] - 1]
+    if think >= 0 and connections.arrived[connection] != DONE:
+        idle = connections.pending[connection] == 0
+        connections.arrived[connection] = connections.delivered_ms[connection] + think if idle else DONE - 1
+
+
+@compilable
 def send(traffic: Traffic, connection: int, now: int) -> None:
     """Decides when the next request of the connection is charged; `now` is the time of the last response."""
     behaviours, connections = traffic.behaviours, traffic.connections
@@ -54,7 +100,16 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
     if behaviours.kind[row] >= MUTATION and connections.pending[connection] > 0:
         give_up(traffic, connection, sent)
     polls = behaviours.kind[row] == FETCH
-    if polls or behaviours.saturating[row] != 0:
+    given = connections.given_end[connection] > 0
+    if polls and given:
+        if connections.pending[connection] == 0 and connections.arrived[connection] == DONE:
+            connections.due[connection] = DONE
+            return
+        await_processing(traffic, connection)
+    elif given:
+        send_given(traffic, connection, now, sent)
+        return
+    elif polls or behaviours.saturating[row] != 0:
         if sent >= behaviours.stop[row] and (polls or connections.pending[connection] == 0):
             connections.due[connection] = DONE
             return
@@ -137,6 +192,19 @@ def run_traffic(traffic: Traffic, until: int) -> int:
 
 
 @compilable
+def end_given(traffic: Traffic, connection: int) -> None:
+    """Counts the recorded requests that still wait, and the data that was not fetched."""
+    connections = traffic.connections
+    kind = traffic.behaviours.kind[connections.behaviour[connection]]
+    waiting = connections.pending[connection] if kind == FETCH else 0
+    if connections.arrived[connection] != DONE:
+        waiting += 1 if kind == REQUEST else connections.given_size[connection]
+    while take(traffic, connection) != DONE:
+        waiting += 1 if kind == REQUEST else connections.given_size[connection]
+    connections.waiting_units[connection] = waiting
+
+
+@compilable
 def end_traffic(traffic: Traffic) -> None:
     """Counts what still waits: what arrived, and was neither delivered nor rejected."""
     behaviours, connections = traffic.behaviours, traffic.connections
@@ -146,6 +214,9 @@ def end_traffic(traffic: Traffic) -> None:
         if behaviours.closed[row] == 0:
             continue  # every arrival is an event
         size = behaviours.size[row]
+        if connections.given_end[connection] > 0:
+            end_given(traffic, connection)
+            continue
         if kind == FETCH:
             connections.waiting_units[connection] = connections.pending[connection]
         elif kind >= MUTATION and connections.pending[connection] > 0:

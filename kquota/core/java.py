@@ -1,14 +1,18 @@
-"""In which order Java walks through a `HashSet` or the keys of a `HashMap`."""
+"""Hash codes of Java, and the order in which a `HashSet` or the keys of a `HashMap` are walked through."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 _MASK = 0xFFFFFFFF
 
 
-def hash_order(keys: Sequence[str], hash_of: Callable[[str], int], room: int = 16) -> list[str]:
+T = TypeVar("T")
+
+
+def hash_order(keys: Sequence[T], hash_of: Callable[[T], int], room: int = 16) -> list[T]:
     """The keys, which were put in one after the other, in the order of a walk; `hash_of` gives `hashCode`.
 
     A table starts with the power of two that is not below `room`, and doubles when more than three quarters are taken.
@@ -19,20 +23,29 @@ def hash_order(keys: Sequence[str], hash_of: Callable[[str], int], room: int = 1
     while places < room or len(keys) > places * 3 / 4:
         places *= 2
 
-    def place(key: str) -> int:
-        code = hash_of(key) & _MASK
-        return (code ^ code >> 16) & (places - 1)
+    def place(key: T) -> int:
+        return spread(hash_of(key) & _MASK) & (places - 1)
 
     return sorted(keys, key=place)
+
+
+def spread(code: int) -> int:
+    """`HashMap.hash`: the higher half of a code also counts for its place in a table."""
+    return code ^ code >> 16
 
 
 def string_hash(text: str) -> int:
     """`String.hashCode`, as 32 bits without a sign."""
     code = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(data[::2], data[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & _MASK
+    for unit in units(text):
+        code = (31 * code + unit) & _MASK
     return code
+
+
+def units(text: str) -> list[int]:
+    """The chars of a `String`: its units of UTF-16."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    return [high << 8 | low for high, low in zip(data[::2], data[1::2], strict=True)]
 
 
 def uuid_hash(text: str) -> int:
