@@ -74,8 +74,8 @@ def predicted(share: float, **changes: object) -> Prediction:
 def test_the_audit_fits(width: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """No line is wider than the terminal, and who, the limit and the share of delayed requests are always there."""
     result, settings = recorded()
-    if told:
-        result = replace(result, predictions={found.name: predicted(0.42, times_out=True) for found in result.found})
+    predictions = {found.name: predicted(0.42, times_out=True) for found in result.found} if told else {}
+    result = replace(result, predictions=predictions)
 
     lines = shown(width, lambda: print_result(result, settings, "table", None, show_all=True), monkeypatch)
 
@@ -133,12 +133,21 @@ def test_the_answer_is_a_sentence() -> None:
     """How many, who is worst, and what that one meets: of the prediction where there is one."""
     result, _ = recorded()
     alice = next(found for found in result.found if found.sensor == "alice:")
-    assert words.answer([alice]) == (
+    replayed = "42 % of its requests delayed, 2.0 s at the longest"
+    silent = predicted(0.42, muted_share=UNKNOWN, throttle_time_max_ms=UNKNOWN)
+    for prediction in (None, silent):
+        assert words.suffering(replace(alice, prediction=prediction)) == replayed
+    assert words.answer([replace(alice, prediction=None)]) == (
         "1 of 1 limit throttled somebody; worst: user alice, 42 % of its requests delayed, 2.0 s at the longest"
     )
     told = replace(alice, prediction=predicted(0.42))
     assert words.answer([told]) == (
-        "1 of 1 limit throttled somebody; worst: user alice, muted 42 % of the time, 1.5 s to 2.0 s at the longest"
+        "1 of 1 limit throttled somebody; worst: user alice, muted 42 % of the time,"
+        " about 1.8 s (1.5 s to 2.0 s) at the longest"
+    )
+    wide = predicted(0.42, muted_share=Interval(0.19, 0.42, 1.0), throttle_time_max_ms=Interval(1100.0, 1100.0, None))
+    assert words.suffering(replace(alice, prediction=wide)) == (
+        "muted about 42 % (19 % to 100 %) of the time, ≥ 1.1 s at the longest"
     )
     assert "would time out, reconnect and send again" in words.answer(
         [replace(alice, prediction=predicted(0.42, times_out=True))]
@@ -155,6 +164,8 @@ def test_what_clients_meet_in_words() -> None:
     open_ = replace(alice, prediction=predicted(0.5, wanted_per_s=Interval.at_least(60_000.0), left_units=UNKNOWN))
     assert words.delivered(open_) == "40 kB/s of ≥ 60 kB/s"
     assert words.behind(open_) == ""
+    silent = replace(open_, prediction=predicted(0.5, delivered_per_s=UNKNOWN, wanted_per_s=UNKNOWN))
+    assert words.delivered(silent) == "-"
     thread = replace(
         told, key=QuotaKey.REQUEST_PERCENTAGE, prediction=predicted(0.5, delivered_per_s=Interval(0.1, 0.2, 0.3))
     )
@@ -185,6 +196,9 @@ def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     sums = {words.length(found.throttle_time_ms or 0) for found in result.found if found.throttled}
     sums |= {words.length(found.logged.throttle_time_ms or 0) for found in result.found if found.logged is not None}
     sums -= {"0 ms"}
+    meets = predicted(0.42)
+    sums.add(words.length(round(meets.throttle_time_ms.low or 0)))
+    result = replace(result, predictions={found.name: meets for found in result.found})
     print_result(result, settings, "table", None, show_all=True)
     said = capsys.readouterr()
     text = said.out + said.err + summary(result.found, result.quality)

@@ -69,27 +69,35 @@ def used(found: Finding, value: float) -> str:
 
 
 def interval(value: Interval, show: Callable[[float], str]) -> str:
-    """A number with its bounds: `42 %`, `30 % to 45 %`, `≥ 220 kB/s`; `?` where nothing is known of it."""
+    """A number with its bounds: `42 %`, `30 % to 45 %`, `≥ 220 kB/s`; empty where nothing is known of it."""
     low, high = (None if end is None else show(end) for end in (value.low, value.high))
     if low is not None and high is not None:
         return range_text(low, high)
     if low is None and high is None:
-        return "?" if value.estimate is None else f"about {show(value.estimate)}"
+        return "" if value.estimate is None else f"about {show(value.estimate)}"
     return f"≥ {low}" if high is None else f"≤ {high}"
 
 
-def muted(found: Finding) -> str:
-    """The share of the time in which the busiest connection is muted; `-` where nothing is predicted."""
+def probable(value: Interval, show: Callable[[float], str]) -> str:
+    """The same for a sentence, the most probable value first: `about 42 % (30 % to 45 %)`."""
+    bounds = interval(value, show)
+    if value.estimate is None or value.low is value.high is None:
+        return bounds
+    most = show(value.estimate)
+    return bounds if bounds in {most, f"≥ {most}", f"≤ {most}"} else f"about {most} ({bounds})"
+
+
+def muted(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str] = interval) -> str:
+    """The share of the time in which the busiest connection is muted; `-` where it is not known."""
     if found.prediction is None:
         return "-"
-    return interval(found.prediction.muted_share, lambda part: share(min(part, 1.0), 1.0))
+    return tell(found.prediction.muted_share, lambda part: share(min(part, 1.0), 1.0)) or "-"
 
 
-def longest(found: Finding) -> str:
-    """The longest wait for one answer; `-` where it is not known."""
-    if found.prediction is not None:
-        return interval(found.prediction.throttle_time_max_ms, lambda ms: length(round(ms)))
-    return "-" if found.throttle_time_max_ms is None else length(found.throttle_time_max_ms)
+def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str] = interval) -> str:
+    """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either."""
+    told = found.prediction and tell(found.prediction.throttle_time_max_ms, lambda ms: length(round(ms)))
+    return told or ("-" if found.throttle_time_max_ms is None else length(found.throttle_time_max_ms))
 
 
 def delivered(found: Finding) -> str:
@@ -100,15 +108,17 @@ def delivered(found: Finding) -> str:
 def delivered_parts(found: Finding) -> tuple[str, ...]:
     """The same in parts that can stand in lines of their own."""
     predicted = found.prediction
-    if predicted is None:
-        return () if found.wanted_at_least is None else ("wanted", f"≥ {rate(found, found.wanted_at_least)}")
     # Thread time is counted in seconds, and its quota is a percentage.
     scale = 100 if found.key is QuotaKey.REQUEST_PERCENTAGE else 1
     got, wanted = (
-        interval(each, lambda value: rate(found, scale * value))
-        for each in (predicted.delivered_per_s, predicted.wanted_per_s)
+        "" if each is None else interval(each, lambda value: rate(found, scale * value))
+        for each in (predicted and predicted.delivered_per_s, predicted and predicted.wanted_per_s)
     )
-    return (got,) if got == wanted else (got, f"of {wanted}")
+    if not wanted and found.wanted_at_least is not None:
+        wanted = f"≥ {rate(found, found.wanted_at_least)}"
+    if not got:
+        return ("wanted", wanted) if wanted else ()
+    return (got,) if wanted in ("", got) else (got, f"of {wanted}")
 
 
 def behind(found: Finding) -> str:
@@ -119,7 +129,7 @@ def behind(found: Finding) -> str:
     scale = 1e9 if found.key is QuotaKey.REQUEST_PERCENTAGE else 1
     left = interval(predicted.left_units, lambda value: used(found, scale * value))
     gone = interval(predicted.done_ms, lambda ms: length(round(ms)))
-    return f"{left} behind" + (f", gone after {gone}" if gone != "?" else "")
+    return f"{left} behind" + (f", gone after {gone}" if gone else "")
 
 
 def times_out(found: Finding) -> str:
@@ -136,13 +146,18 @@ def delayed_share(found: Finding) -> str:
 
 
 def suffering(found: Finding) -> str:
-    """What the clients of a throttled counter meet, in one breath: `muted 42 % of the time, 2.0 s at the longest`."""
-    parts = [delayed_share(found)]
-    if found.prediction is not None:
-        parts = [f"muted {muted(found)} of the time", *filter(None, [times_out(found)])]
-    if (most := longest(found)) != "-":
-        parts.append(f"{most} at the longest")
-    return ", ".join(parts)
+    """What the clients of a throttled counter meet, in one breath: `muted 42 % of the time, 2.0 s at the longest`.
+
+    Where the recording cannot say how long they are muted, the share of the delayed requests stands instead.
+    """
+    told = muted(found, probable)
+    most = longest(found, probable)
+    parts = (
+        delayed_share(found) if told == "-" else f"muted {told} of the time",
+        "" if most == "-" else f"{most} at the longest",
+        times_out(found),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def answer(findings: Sequence[Finding]) -> str:
