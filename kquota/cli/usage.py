@@ -83,7 +83,7 @@ _OF_SAMPLES = (
     click.option(
         "--in-force",
         is_flag=True,
-        help="The quotas are those that were in force: with samples, what a broker says it throttled is throttled.",
+        help="The quotas were in force: with samples, a throttle that a broker reports is a throttle.",
     ),
 )
 recorded_under_option = click.option(
@@ -98,7 +98,7 @@ _HOW = (
     click.option(
         "--broker",
         metavar="NAME",
-        help="The broker that wrote the files; else those of several folders are called like these.",
+        help="The broker that wrote the files; else each of several folders names its broker.",
     ),
     click.option(
         "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."

@@ -64,8 +64,8 @@ _CALLED = "kquota.audit.called"
     "--fail-on",
     type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
     multiple=True,
-    help="Exit with 1 when a client would be throttled, when that cannot be told of a counter or of a quota that is set"
-    " (with --against: of one that is not the same there), or when one would be that is not so under --against. May be"
+    help="Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined (with"
+    " --against: a quota that differs there), or when a client would be newly throttled compared with --against. May be"
     " given several times.",
 )
 @params.output_option("table", "wide", "json", "csv", "markdown")
@@ -100,12 +100,12 @@ def command(
 
     A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
 
-    Clients that were held back while the usage was recorded may want more than they got: under a higher limit they are
-    undetermined, with the least that they wanted. The throttle times of the usage say who was held back; for usage
-    without them, --recorded-under says which quotas were in force.
+    Clients that were held back while the usage was recorded may want more than they got. Under a higher limit they are
+    undetermined, with the least rate that they wanted. The throttle times in the usage show the clients that were held
+    back. Where the usage has none, --recorded-under names the quotas that were in force.
 
-    What clients will meet is predicted: the recorded clients are run through the simulator, as producers that queue, as
-    clients that wait for their answers, and as consumers that fetch what has come meanwhile. With --closed-loop the
+    What clients will meet is predicted by the simulator. It runs the recorded clients: as producers that queue, as
+    clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
     most probable of it stands beside what the same requests at the same times would meet.
 
     \b

@@ -72,8 +72,8 @@ _PLAN = Words(
     "--fail-on",
     type=click.Choice(["newly-throttled", "undetermined"]),
     multiple=True,
-    help="Exit with 1 when a client of --usage would be newly throttled, or when that cannot be told of a client or a"
-    " quota that changes. May be given several times.",
+    help="Exit with 1 when a client of --usage would be newly throttled, or when it is undetermined for a client or"
+    " a quota that changes. May be given several times.",
 )
 @params.broker_options
 @params.quotas_options

@@ -61,7 +61,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     type=click.Choice(list(_SCOPES)),
     default="users",
     show_default=True,
-    help="Whom the quotas are for; with default-… one value for the default, and others for those that need more.",
+    help="Whom the quotas are for; with default-… one value for the default, and others for entities that need more.",
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
 @click.option(
@@ -114,9 +114,9 @@ def command(
     """Recommend quotas from recorded usage, as a file that plan reads.
 
     Reads what 'kquota audit' reads. Each value is the smallest at which an entity is throttled for a small share of the
-    time only, plus headroom. The quotas that were in force (those of the cluster, or --quotas) tell when clients were
-    held back: they wanted more than they got, and no quota goes down for it. What suffices stays as it is. With -o
-    yaml, the file says for each quota what was seen.
+    time only, plus headroom. The quotas that were in force are the cluster's own, or --quotas. They show when clients
+    were held back: such clients wanted more than they got, and no quota goes down for it. A quota that suffices stays.
+    With -o yaml, the file gives the reasons for each quota.
 
     \b
     Examples:
