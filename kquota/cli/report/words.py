@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kquota.cli.text import amount_text, duration, many, range_text, rate_text
 from kquota.core.findings.finding import Basis, Finding, ranked
-from kquota.core.findings.prediction import Interval
+from kquota.core.findings.prediction import UNKNOWN, Interval
 from kquota.core.quotas.quota import QuotaKey, humanize
 
 _DOING: Final = {
@@ -110,10 +110,8 @@ def delivered_parts(found: Finding) -> tuple[str, ...]:
     predicted = found.prediction
     # Thread time is counted in seconds, and its quota is a percentage.
     scale = 100 if found.key is QuotaKey.REQUEST_PERCENTAGE else 1
-    got, wanted = (
-        "" if each is None else interval(each, lambda value: rate(found, scale * value))
-        for each in (predicted and predicted.delivered_per_s, predicted and predicted.wanted_per_s)
-    )
+    sides = (UNKNOWN, UNKNOWN) if predicted is None else (predicted.delivered_per_s, predicted.wanted_per_s)
+    got, wanted = (interval(each, lambda value: rate(found, scale * value)) for each in sides)
     if not wanted and found.wanted_at_least is not None:
         wanted = f"≥ {rate(found, found.wanted_at_least)}"
     if not got:
