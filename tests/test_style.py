@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from kquota.cli.commands.help import TOPICS, text_of
+from kquota.cli.main import cli
 from tests.support import examples
 from tools.prose import faults, sentences
 
@@ -35,3 +40,25 @@ def test_the_rules_find_faults() -> None:
         "Two:",
         "item X",
     ]
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """(command line, command), with all subcommands."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            child = command.get_command(click.Context(command), name)
+            assert child is not None
+            yield from commands(child, f"{path} {name}")
+
+
+COMMANDS = dict(commands(cli, "kquota"))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_help_of_a_command(path: str) -> None:
+    """Its text without examples and lists, and its options."""
+    command = COMMANDS[path]
+    text = re.sub(r"\x08\n(?:.+\n?)*", "", inspect.cleandoc(command.help or ""))
+    options = [option.help or "" for option in command.params if isinstance(option, click.Option)]
+    assert [fault for part in (text, *options) for fault in faults(part)] == []

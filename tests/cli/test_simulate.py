@@ -332,7 +332,7 @@ def test_a_request_log_is_replayed(kquota: Kquota) -> None:
 
 def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
     """Bins of 10 s at 0.9 of the limit: lumps are throttled, an even flow is not, and nobody knows."""
-    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,40000000" for number in range(30)]
+    lines = [f"{1_700_000_000_000 + 10_000 * number},b1,alice,app,produce,9000000" for number in range(30)]
     (tmp_path / "usage.csv").write_text("\n".join(["time_ms,broker,user,client_id,api,bytes", *lines]) + "\n")
 
     done = kquota("simulate", "--events", "usage.csv", "--quotas", "quotas.yaml", "-o", "json")

@@ -74,10 +74,10 @@ def command(
     (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
     whole or not at all, and when some could not be, the exit code is 9.
 
-    Every alter is reviewed first, as a plan is: what speaks against it, such as a name that nobody has or a limit so
-    low that busy clients stand still for long, is said, and asked about or refused ('kquota help review'). Then it is
-    written down in the journal: 'kquota undo' takes it back. Through controllers (--bootstrap-controller) what was set
-    before is not known: the report says so, and there is no undo.
+    Every alter is reviewed first, as a plan is ('kquota help review'). Objections are printed, and asked about or
+    refused: for example a name that nobody has, or a limit so low that busy clients stand still. Then the alter is
+    written down in the journal: 'kquota undo' takes it back. Through controllers (--bootstrap-controller) the values
+    before are not known: the report says so, and there is no undo.
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
     with --entity.

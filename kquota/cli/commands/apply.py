@@ -71,7 +71,7 @@ def command(
     access: Access,
     output: str,
 ) -> int:
-    """Give the cluster the quotas of FILE: a quotas file, or a plan that 'kquota plan --out' kept.
+    """Apply a quotas file, or a plan that 'kquota plan --out' kept.
 
     Shows the plan and its review ('kquota help review'), and asks. A plan is refused when the cluster changed since it
     was made, and on another cluster. All changes are validated before the first is written; when one fails all the

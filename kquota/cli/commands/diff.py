@@ -36,11 +36,11 @@ _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, given: Given) -> int:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
-    A and B are each 'live' (the cluster of the options or of the current context), 'context:NAME', a quotas file, or a
-    plan that 'kquota plan --out' kept; 'file:NAME' is a file whatever it is called. A plan stands for what its entities
-    have when it is applied, and no others are compared; of two plans, an entity that only one of them changes has in
-    the other what it had before. Entities that a file leaves to others (unmanaged) are not compared. With A live, what
-    -o json prints is a plan that 'kquota apply' takes.
+    A and B are each 'live', 'context:NAME', a quotas file, or a plan that 'kquota plan --out' kept. 'live' is the
+    cluster of the options or of the current context; 'file:NAME' is a file whatever it is called. A plan stands for
+    what its entities have when it is applied, and no others are compared; of two plans, an entity that only one of them
+    changes has in the other what it had before. Entities that a file leaves to others (unmanaged) are not compared.
+    With A live, -o json prints a plan that 'kquota apply' takes.
 
     \b
     Examples:

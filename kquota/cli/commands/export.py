@@ -44,8 +44,8 @@ def command(
     """Write the quotas of a cluster as a quotas file, or as another tool's.
 
     'kquota plan' of what it writes changes nothing. --update edits a file in place: values that are right keep their
-    text, comments and variables stay, new entities come at the end, and those that are unmanaged are left alone. What
-    a format cannot say is named on stderr, and the exit code is 9.
+    text, comments and variables stay, new entities come at the end. Unmanaged entities are left alone. Quotas that a
+    format cannot express are named on stderr, and the exit code is 9.
 
     \b
     Examples:

@@ -17,9 +17,16 @@ TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "
 def command(ctx: click.Context, topic: str | None) -> None:
     """Explain a concept, or a command.
 
-    Topics: concepts (start here), precedence (which quota governs a client), sharing (whose counter it is), windows
-    (how long a broker remembers), per-broker (what a limit means on a cluster), kip (KIP text and what shipped since
-    when), review (what stops a write), completion (of shells, by Tab).
+    \b
+    Topics:
+      concepts     start here
+      precedence   which quota governs a client
+      sharing      whose counter it is
+      windows      how long a broker remembers
+      per-broker   what a limit means on a cluster
+      kip          KIP text and what shipped since when
+      review       what stops a write
+      completion   of shells, by Tab
 
     \b
     Examples:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.output_option("table", "json")
 def command(id: str | None, journal: Path, output: str) -> int:
-    """Show what apply, alter, delete, undo, reconcile and kafka-configs did, and what became of it.
+    """Show the writes of kquota and kafka-configs, and what became of each.
 
     With an ID (or a fingerprint), what that one changed. A file of the journal that cannot be read is shown as
     such, and hides no other; the exit code is 3 then.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--internal",
     multiple=True,
     metavar="USER",
-    help="A principal that no default should limit, such as that of the brokers; the file's own are added.",
+    help="A principal that no default should limit, such as the brokers' own; in addition to those in the file.",
 )
 @click.option(
     "--callback",
@@ -63,7 +63,7 @@ def command(
     given: Given,
     output: str,
 ) -> int:
-    """Find quotas that do not do what they look like, in FILE or on the live cluster.
+    """Find quotas that have no effect or surprise, in FILE or on the live cluster.
 
     Every finding says why it is certain and what to do: values that govern no client, names that nobody has, defaults
     that some clients escape, limits that limit nothing. -o github annotates the lines of a pull request, -o sarif is

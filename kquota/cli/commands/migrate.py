@@ -37,7 +37,7 @@ def command() -> None:
 @params.given_cluster_options
 @params.output_option("table", "json", "yaml")
 def check(selection: params.Selection, strict: bool, fail_on: str | None, given: Given, output: str) -> int:
-    """Compare the quotas in ZooKeeper with those of the migrated brokers.
+    """Compare the quotas in ZooKeeper with the quotas of the migrated brokers.
 
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
     what the migrations before Kafka 3.6.2, 3.7.1 and 3.8.0 damaged: names that were not decoded (KAFKA-16222) and

@@ -92,9 +92,9 @@ def command(
 ) -> int:
     """Load a live broker a little, and compare how it throttles with the prediction.
 
-    Sends requests of one kind, one at a time, waits out every throttle as clients do, and prints the throttle times
-    that the broker answered beside those that kquota computes from what was sent and the quotas that are set. What is
-    sent goes to one partition, so to one broker. Its window settings are read from it, or from --server-properties.
+    Sends requests of one kind, one at a time, and waits out every throttle as clients do. Prints the throttle times in
+    the broker's answers beside the times that kquota computes from the same requests and the quotas that are set. The
+    requests go to one partition, so to one broker. Its window settings are read from it, or from --server-properties.
 
     The prediction takes the counter to be idle at the start, and nobody else's: wait for quota.window.num windows
     between two probes. Only the broker knows what thread time a request took; a request probe predicts a range, from

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.cluster_options
 def command(journal: Path, access: Access) -> int:
-    """Take back what 'kquota apply --for' did, when its time is over.
+    """Revert 'kquota apply --for' when its time is over.
 
     For cron or a systemd timer, once for each cluster, by any of its addresses. What cannot be taken back, because
     somebody else changed the entity since, is said each time, and holds up nothing else.

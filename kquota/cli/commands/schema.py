@@ -10,8 +10,8 @@ import click
 def command(name: str | None) -> None:
     """Print the JSON Schema of a document, or the names of all.
 
-    Every document that kquota reads or writes has one. For help in an editor, keep the one of quotas files beside them
-    and begin the file with '# yaml-language-server: $schema=quotas.schema.json'.
+    Every document that kquota reads or writes has one. For help in an editor, keep the schema of quotas files beside
+    them and begin the file with '# yaml-language-server: $schema=quotas.schema.json'.
 
     \b
     Examples:

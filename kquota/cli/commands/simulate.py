@@ -106,8 +106,8 @@ def command(
     first time, and then about a million requests a second. Results are the same.
 
     --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
-    replayed as it is, the most that its clients can have been throttled, and spread evenly over each bin, the least;
-    the results are ranges. A request without its size, such as a throttled fetch, is left out.
+    replayed twice: as it is, the most that its clients can have been throttled, and spread evenly over each bin, the
+    least. The results are ranges. A request without its size, such as a throttled fetch, is left out.
 
     \b
     Examples:

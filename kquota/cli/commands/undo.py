@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @params.cluster_options
 @params.output_option("table", "json")
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
-    """Take back what an apply or an alter did.
+    """Revert an apply, an alter or a delete.
 
     ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
     undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and

@@ -32,7 +32,7 @@ _TURN_S = 0.5
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often brokers are asked; ZooKeeper tells by itself.",
+    help="How often brokers are asked; ZooKeeper sends notifications.",
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
 @click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
@@ -42,9 +42,9 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
     """Follow the changes of quotas.
 
     A line for every key that is set, changed or deleted from now on: when it was seen (in UTC), the entity, the key,
-    the value before and after. ZooKeeper tells of changes by the notifications that brokers follow; brokers are asked
-    every --interval. A cluster that cannot be reached any more is tried again until it can, and what changed meanwhile
-    is printed then. Ctrl-C ends it (exit code 130), --count and --for do (exit code 0), and so does the end of whoever
+    the value before and after. ZooKeeper sends the notifications that brokers follow; brokers are asked every
+    --interval. A cluster that cannot be reached any more is tried again until it can; then the changes of the meantime
+    are printed. Ctrl-C ends it (exit code 130), --count and --for do (exit code 0), and so does the end of whoever
     reads its output. -o json prints a document a line.
 
     \b

@@ -107,9 +107,9 @@ class _Untouched(click.Command):
 def command(argv: tuple[str, ...]) -> int:
     """Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.
 
-    With --zookeeper it is the tool of Kafka 2.8.2, else that of 4.3.1. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current chooses
-    the tool, whatever the connection. What is altered is written down for 'kquota history' and 'kquota undo', in the
-    folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
+    With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.3.1. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current
+    chooses the tool, whatever the connection. Alters are written down for 'kquota history' and 'kquota
+    undo', in the folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
 
     \b
     Examples:

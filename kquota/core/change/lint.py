@@ -1,4 +1,4 @@
-"""Lint: quotas that do not do what they look like, each finding with its proof and what to do about it.
+"""Lint: quotas that have no effect or surprise, each finding with its proof and what to do about it.
 
 A rule is a function from what is known to findings; `RULES` lists them all. Nothing is looked up here: what a rule must
 know beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess says nothing.
