@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
+from kquota.core.findings.finding import Basis, Client, Finding, Logged, ranked
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Level
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,19 +26,6 @@ if TYPE_CHECKING:
     from kquota.core.findings.prediction import CounterName, Prediction
 
 
-class Basis(enum.Enum):
-    """What a finding rests on."""
-
-    REQUESTS = "requests"
-    """Each request, replayed."""
-    RATES = "rates"
-    """Readings of the broker's own rates."""
-    TOTALS = "totals"
-    """What was charged in intervals."""
-    CONNECTIONS = "connections"
-    """The first request of each connection in a request log: a lower bound of the connections."""
-
-
 _CLIENT = pa.struct(
     [
         pa.field("user", pa.string(), nullable=False),
@@ -45,6 +34,7 @@ _CLIENT = pa.struct(
         pa.field("value", pa.int64(), nullable=False),
         pa.field("throttled_events", pa.int64()),
         pa.field("throttle_time_ms", pa.int64()),
+        pa.field("logged_throttled_events", pa.int64()),
     ]
 )
 
@@ -90,7 +80,11 @@ export does not hold. `rebuilt_events` counts those of them whose size follows f
 others have the size of their retry. `rebuilt_share` of the delivered fetches of the same clients and partitions come
 out to the byte by the same rules (null without `rebuilt_events`). `clients` are the busiest of the `client_count` that
 share the counter; `value` is bytes, ns of thread time, partitions, or connections; their `throttled_events` and
-`throttle_time_ms` are null unless asked for, and where the counter is undetermined.
+`throttle_time_ms` are null unless asked for, and where the counter is undetermined; so is
+`logged_throttled_events` where the export does not say.
+
+A counter that would not have been throttled, but whose clients were while the export was recorded, is undetermined
+(`kquota.audit.held_back`): `peak_rate` is then the least that they wanted.
 
 Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
@@ -154,7 +148,7 @@ class DataQuality:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The findings in order of suffering, the account of the data, and the records that could not be read."""
+    """The findings table, the account of the data, and the records that could not be read."""
 
     findings: pa.Table
     quality: DataQuality
@@ -177,6 +171,13 @@ class AuditResult:
     """The same under `AuditSettings.against`."""
     closed_loop: tuple[ClosedLoop, ...] = ()
     """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
+
+    @property
+    def found(self) -> list[Finding]:
+        """The findings as values, ranked by the harm to clients (`kquota.core.findings.finding`)."""
+        return ranked(
+            replace(found, prediction=self.predictions.get(found.name)) for found in findings_of(self.findings)
+        )
 
     @property
     def throttled(self) -> bool:
@@ -220,6 +221,45 @@ class AuditResult:
             raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
 
 
+def findings_of(table: pa.Table) -> list[Finding]:
+    """The rows of a findings table as values, in their order."""
+    entities: dict[str, Entity] = {}
+    return [_finding(row, entities) for row in table.to_pylist()]
+
+
+def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:
+    text, logged = row["entity"], row["logged_throttled_events"]
+    if text not in entities:
+        entities[text] = Entity.parse(text)
+    times = (row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"])
+    return Finding(
+        row["broker"],
+        QuotaKey(row["key"]),
+        row["sensor"],
+        entities[text],
+        Level(row["level"]),
+        row["limit"],
+        row["limit_changes"],
+        Verdict(row["verdict"]),
+        row["reason"],
+        Basis(row["basis"]),
+        row["events"],
+        row["throttled_events"],
+        row["throttle_time_ms"],
+        row["throttle_time_max_ms"],
+        row["peak_rate"],
+        row["peak_rate_max"],
+        row["first_throttled_ms"],
+        row["last_throttled_ms"],
+        None if logged is None else Logged(logged, *times),
+        row["estimated_events"],
+        row["client_count"],
+        tuple(Client(**client) for client in row["clients"]),
+        rebuilt_events=row["rebuilt_events"],
+        rebuilt_share=row["rebuilt_share"],
+    )
+
+
 def _naming(table: pa.Table, clients: int) -> pa.Table:
     index = table.schema.get_field_index("clients")
     cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
@@ -227,13 +267,13 @@ def _naming(table: pa.Table, clients: int) -> pa.Table:
 
 
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:
-    """All findings as one table: throttled first, most throttle time first; then by name, so that runs compare."""
+    """All findings as one table: throttled first, longest throttle first; then by name, so that runs compare."""
     table = pa.concat_tables([SCHEMA.empty_table(), *tables])
     throttled = pc.equal(table.column("verdict"), Verdict.THROTTLED.value).cast(pa.int8())
     table = table.append_column("throttled", throttled).sort_by(
         [
             ("throttled", "descending"),
-            ("throttle_time_ms", "descending"),
+            ("throttle_time_max_ms", "descending"),
             ("peak_rate", "descending"),
             ("broker", "ascending"),
             ("key", "ascending"),

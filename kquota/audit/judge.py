@@ -21,9 +21,10 @@ import pyarrow as pa
 from kquota.audit.accounts import THROTTLE_SEEN_MS, Account, Scope, accounts_of
 from kquota.audit.batch import Int64s
 from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
-from kquota.audit.findings import SCHEMA, Basis
+from kquota.audit.findings import SCHEMA
 from kquota.audit.samples import Float64s, Samples
 from kquota.audit.settings import AuditSettings
+from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot

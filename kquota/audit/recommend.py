@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Any
 
 from kquota.audit.demand import Measured, Question
-from kquota.audit.findings import AuditResult, Basis
+from kquota.audit.findings import AuditResult
 from kquota.audit.segment import KEYS, CounterRef
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.finding import Basis
 from kquota.core.findings.recommendation import (
     Policy,
     Recommendation,
@@ -100,7 +101,7 @@ def recommendations(
     found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
-    return replace(found, quotas=_predicted(found, checked)), measured
+    return replace(found, quotas=_predicted(found, checked, _held_back(usages))), measured
 
 
 def together(*quotas: QuotaHistory) -> Together:
@@ -181,18 +182,37 @@ def _all(
     return sorted(found, key=lambda quota: (quota.entity.sort_key, order[quota.key]))
 
 
-def _predicted(found: Recommendations, checked: AuditResult) -> list[Recommendation]:
-    """The recommendations with the share of the time that their counters were throttled in the second audit."""
+def _held_back(usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]]) -> set[tuple[QuotaKey, Entity]]:
+    """Whose demand is not known in full: those that were held back for a time."""
+    return {name for name, mine in usages.items() if any(usage.estimate.held for usage in mine)}
+
+
+def _predicted(
+    found: Recommendations, checked: AuditResult, held_back: Collection[tuple[QuotaKey, Entity]]
+) -> list[Recommendation]:
+    """The recommendations with the share of the time that their counters were throttled in the second audit.
+
+    The share is None for whom it is not known: what an entity that was held back wants, no recording shows.
+    """
     rows = _rows(checked.findings)
     shares: dict[tuple[Entity, QuotaKey], float] = {}
+    unknown: set[tuple[Entity, QuotaKey]] = set()
     for counter, seconds in checked.measured.items():
         governing = Entity.parse(rows[_name(counter)]["entity"])
         share = _share(seconds)
         if governing.types != found.scope.default.types:
             continue
-        for entity in {governing, found.scope.entity(counter.sensor)}:
+        own = found.scope.entity(counter.sensor)
+        for entity in {governing, own}:
             shares[entity, counter.key] = max(share, shares.get((entity, counter.key), 0.0))
-    return [replace(quota, predicted=shares.get((quota.entity, quota.key))) for quota in found.quotas]
+            if (counter.key, own) in held_back:
+                unknown.add((entity, counter.key))
+    return [
+        replace(quota, held_back=True)
+        if (quota.entity, quota.key) in unknown
+        else replace(quota, predicted=shares.get((quota.entity, quota.key)))
+        for quota in found.quotas
+    ]
 
 
 def _share(measured: Measured) -> float:

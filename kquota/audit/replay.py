@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA, Basis
+from kquota.audit.findings import SCHEMA
 from kquota.audit.prediction import Judged, Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
@@ -27,6 +27,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
+from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
@@ -156,6 +157,7 @@ class Replay:
         """Of counters with rebuilt sizes, the least share of delivered fetches that came out, in ppm."""
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
+        self._logged_members: list[Int64s] = []
         self._state: Any = None
         self._summaries: Any = None
         self._totals: dict[str, Any] = {}
@@ -386,6 +388,10 @@ class Replay:
             np.add.at(totals["hits"], numbers, 1)
             np.add.at(totals["logged"], numbers, part.throttle_ms[hits])
             np.maximum.at(totals["longest"], numbers, part.throttle_ms[hits])
+            if part.member is not None:
+                logged = part.throttle_ms[hits]
+                found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), logged])
+                self._logged_members = [_added_up([*self._logged_members, found])]
         if delays is None:
             return
         told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
@@ -427,7 +433,7 @@ class Replay:
             return pa.array(np.asarray(column), pa.int64(), mask=~mask)
 
         self._tell_governing(refs, verdicts.tolist(), summaries)
-        clients, client_counts = self._clients(np.flatnonzero((throttled > 0) | ~known), count)
+        clients, client_counts = self._clients(np.flatnonzero((throttled > 0) | ~known | (totals["hits"] > 0)), count)
         table = pa.table(
             [
                 pa.array([ref.broker for ref in refs], pa.string()),
@@ -512,6 +518,7 @@ class Replay:
         rows = _added_up(self._members)
         client_count = np.bincount(rows[:, 0], minlength=count)
         hits = {(row[0], row[1]): (row[2], row[3]) for row in _added_up(self._throttled_members).tolist()}
+        logged = {(row[0], row[1]): row[2] for row in _added_up(self._logged_members).tolist()}
         counted, incomplete = self.settings.per_client, self._totals["incomplete"]
         clients: list[list[dict[str, Any]]] = [[] for _ in range(count)]
         for counter, member, events, value in rows[np.isin(rows[:, 0], named)].tolist():
@@ -519,7 +526,10 @@ class Replay:
             told = counted and not incomplete[counter]
             throttled, time_ms = hits.get((counter, member), (0, 0)) if told else (None, None)
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
-            clients[counter].append(client | {"throttled_events": throttled, "throttle_time_ms": time_ms})
+            client |= {"throttled_events": throttled, "throttle_time_ms": time_ms}
+            answered = counted and self._totals["told"][counter]
+            client["logged_throttled_events"] = logged.get((counter, member), 0) if answered else None
+            clients[counter].append(client)
         for mine in clients:
             mine.sort(key=lambda client: (-client["value"], -client["events"], client["user"], client["client_id"]))
         return [mine[: self.settings.top_clients] for mine in clients], client_count

@@ -11,11 +11,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import AuditResult, Basis
+from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings import whatif
-from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.finding import Basis
+from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -31,7 +32,13 @@ _ROWS_AT_ONCE = 10_000
 _CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE.value
 _NAMING = frozenset({Basis.REQUESTS.value, Basis.CONNECTIONS.value})
 """What findings rest on that name the clients behind a counter."""
-_UNCOUNTED = {"events": 0, "value": 0, "throttled_events": None, "throttle_time_ms": None}
+_UNCOUNTED = {
+    "events": 0,
+    "value": 0,
+    "throttled_events": None,
+    "throttle_time_ms": None,
+    "logged_throttled_events": None,
+}
 
 
 def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
@@ -96,6 +103,7 @@ class _Fate:
     brokers: list[str] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     unknown: set[Hashable] = field(default_factory=set)
+    wanted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,8 +146,10 @@ class _Side:
                     continue
                 fate = clients.setdefault((row["key"], client["user"], client["client_id"]), _Fate())
                 fate.requests[row["broker"]] = fate.requests.get(row["broker"], 0) + client["events"]
+                if row["reason"] == HELD_BACK:
+                    fate.wanted = max(fate.wanted or 0.0, row["peak_rate"])
                 if verdict is Verdict.UNDETERMINED:
-                    fate.unknown |= unknown or {object()}
+                    fate.unknown |= unknown or _limiting(row, members)
                     continue
                 if count is None:
                     fate.unknown |= unknown or {object()}
@@ -178,9 +188,9 @@ class _Side:
             return Standing()
         unknown = frozenset(fate.unknown)
         if not fate.brokers:
-            return Standing("undetermined", None, None, unknown=unknown)
+            return Standing("undetermined", None, None, unknown=unknown, wanted=fate.wanted)
         brokers = tuple(sorted(set(fate.brokers)))
-        return Standing("throttled", fate.events, fate.time_ms, brokers, unknown=unknown)
+        return Standing("throttled", fate.events, fate.time_ms, brokers, unknown=unknown, wanted=fate.wanted)
 
     def limited(self, client: _Client, standing: Standing) -> Standing:
         """The same with what limits the client."""
@@ -210,6 +220,7 @@ class _Side:
             _entity(row["entity"]),
             row["limit"],
             self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
+            row["peak_rate"] if row["reason"] == HELD_BACK else None,
         )
 
 
@@ -221,8 +232,11 @@ def _entity(text: str) -> Entity:
 
 def _unknown(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:
     """What leaves open how much a counter throttles: the same under all quotas that limit the same members alike."""
-    if row["throttled_events"] is not None:
-        return frozenset()
+    return frozenset() if row["throttled_events"] is not None else _limiting(row, members)
+
+
+def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:
+    """What limits the members of a counter, as a value that is the same under all quotas that limit them alike."""
     at_all_times = object() if row["limit_changes"] else None
     return frozenset({(row["broker"], row["sensor"], row["limit"], members, at_all_times)})
 
@@ -235,6 +249,8 @@ def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tupl
         return verdict, None
     if events is not None:
         return (Verdict.THROTTLED, (events, time_ms)) if events else (Verdict.NOT_THROTTLED, None)
+    if row["throttled_events"] is not None and client["logged_throttled_events"]:
+        return Verdict.UNDETERMINED, None  # it was held back, and its neighbours are throttled (`held_back`)
     # A counter that is throttled, but not known for which of its requests; the client stands for all behind it.
     return verdict, None
 

@@ -135,3 +135,25 @@ def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
         "quota_window_num": settings.windows.samples,
         "quota_window_size_seconds": settings.windows.window_seconds,
     }
+
+
+def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
+    """The quotas that were in force while the usage was recorded, as documents say it."""
+    from kquota.audit.held_back import shows_throttling
+    from kquota.documents.quotas import quotas_document
+
+    recorded, shown = settings.recorded_under, shows_throttling(result)
+    source = "unknown" if shown is None else "log"
+    if recorded is not None:
+        source = "file" if any(recorded.snapshots) else "none"
+    quotas = None if recorded is None else quotas_document(recorded.latest)["quotas"]
+    return {"source": source, "quotas": quotas, "throttled": shown}
+
+
+def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
+    """Warns where the usage contradicts `--recorded-under none`."""
+    from kquota.audit.held_back import shows_throttling
+
+    recorded = settings.recorded_under
+    if recorded is not None and not any(recorded.snapshots) and shows_throttling(result):
+        warn("--recorded-under none, but the usage shows throttling: these clients count as held back")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.printable import safe as safe  # noqa: PLC0414
-from kquota.cli.streams import coloured, console
+from kquota.cli.streams import coloured, console, note
 from kquota.core.duration import duration as _duration
-from kquota.core.quotas.entity import Entity, EntityType, Name
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 
 if TYPE_CHECKING:
     from kquota.core.simulation import CounterResult
@@ -32,6 +32,8 @@ class Column:
     number: bool = False
     style: str = ""
     whole: bool = False
+    spare: int = 0
+    """When a terminal is too narrow, columns are left out, those with the highest number first; 0 always stays."""
 
 
 def entity_text(entity: Entity) -> str:
@@ -41,6 +43,12 @@ def entity_text(entity: Entity) -> str:
     alone = {entity_type: str(Entity(*_only(entity_type, name))) for entity_type, name in entity.parts}
     texts = ((entity_type.value, text.partition("=")[2]) for entity_type, text in alone.items())
     return ",".join(f"{kind}={_quoted(text)}" for kind, text in texts)
+
+
+def entity_words(entity: Entity) -> str:
+    """The entity as people say it: `user alice`, `default user`, `user bob with client-id etl`."""
+    texts = (f"default {kind.value}" if name is DEFAULT else f"{kind.value} {name}" for kind, name in entity.parts)
+    return safe(" with ".join(texts))
 
 
 _PLAIN = re.compile(r"(?:(?:user|client-id|ip)=[\w.:/@<>-]+,?)+", re.ASCII)
@@ -72,40 +80,57 @@ def print_table(
         while part := [*itertools.islice(plain, _LINES_AT_ONCE)]:
             click.echo("\n".join(part))
         return
-    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
+
+    screen = console(sys.stdout)
+    table_rows, row_styles = [list(row) for row in rows], list(styles)
 
     def parts(cell: object) -> list[str]:
         return _parts(cell) if folded else [" ".join(_parts(cell))]
 
-    screen = console(sys.stdout)
+    widest = [
+        max([_width(column.heading), *(_width(part) for row in table_rows for part in parts(row[place]))])
+        for place, column in enumerate(columns)
+    ]
+    # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
+    whole = [column.number or column.whole for column in columns]
+    least = [width if whole[place] else min(width, READABLE) for place, width in enumerate(widest)]
+    kept = list(range(len(columns)))
+
+    def fits() -> bool:
+        return sum(least[place] for place in kept) + 2 * (len(kept) - 1) <= screen.width
+
+    while folded and not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
+        kept.remove(spared)
+    folds = folded and not fits()  # every column, as nothing is left to leave out
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
-    table_rows = [list(row) for row in rows]
-    for number, column in enumerate(columns):
-        # A column that is never broken keeps its width, or it would be cut where it has words.
-        whole = column.number or column.whole
-        lines_of = (part for row in table_rows for part in parts(row[number]))
-        # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
+    for place in kept:
+        column = columns[place]
         table.add_column(
             column.heading,
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=whole,
-            min_width=max(map(cell_len, lines_of), default=0) if whole else None,
+            no_wrap=whole[place] and not folds,
+            min_width=None if folds else least[place],
             overflow="fold",
         )
-    row_styles = iter(styles)
-    for row in table_rows:
-        table.add_row(*[Text("\n".join(parts(cell))) for cell in row], style=next(row_styles, "") or None)
-    # A terminal too narrow for the columns that are never broken wraps the lines itself: better than lost digits.
-    measured = table.__rich_measure__(screen, screen.options.update(width=100_000))
-    screen.width = max(screen.width, measured.minimum) if folded else measured.maximum
+    for row, style in itertools.zip_longest(table_rows, row_styles[: len(table_rows)], fillvalue=""):
+        table.add_row(*[Text("\n".join(parts(row[place]))) for place in kept], style=str(style) or None)
+    if not folded:
+        screen.width = table.__rich_measure__(screen, screen.options.update(width=100_000)).maximum
     with screen.capture() as capture:
         screen.print(table)
     # rich pads every line to the table's width; trailing blanks are noise in golden files.
     lines = capture.get().splitlines()
     click.echo("\n".join(line.rstrip() for line in lines))
+    if len(kept) < len(columns):
+        names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
+        note(f"left out, as the terminal is narrow: {names} (a pipe shows all columns: | cat)")
+
+
+READABLE = 12
+"""Text is not folded to fewer columns than this while there is a column to leave out."""
 
 
 def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

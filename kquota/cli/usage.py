@@ -86,6 +86,14 @@ _OF_SAMPLES = (
         help="The quotas were in force: with samples, a throttle that a broker reports is a throttle.",
     ),
 )
+recorded_under_option = click.option(
+    "--recorded-under",
+    metavar="FILE|none",
+    help="The quotas that were in force while the usage was recorded, or none; else what its throttle times show."
+    " Who was held back may want more than it got.",
+)
+"""For commands that call a quota enough."""
+
 _HOW = (
     click.option(
         "--broker",
@@ -281,7 +289,7 @@ class Asked:
             num_partitions=self.num_partitions,
             kafka=kafka,
         )
-        recorded = _recorded_under(recorded_under)
+        recorded = recorded_quotas(recorded_under)
         return replace(settings, in_force=self.in_force, recorded_under=recorded, read=read)
 
     def _check_input(self) -> None:
@@ -320,7 +328,7 @@ class Asked:
         return quotas, None if against is None else session.read_history_file(Path(against))
 
 
-def _recorded_under(named: str | None) -> QuotaHistory | None:
+def recorded_quotas(named: str | None) -> QuotaHistory | None:
     """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
     from kquota.core.change.history import QuotaHistory
     from kquota.core.quotas.snapshot import QuotaSnapshot

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli.streams import warn
+from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import humanize
 from kquota.errors import MissingDependency
@@ -71,15 +72,21 @@ def usage_text(result: AuditResult) -> str:
 
 
 def replay(
-    usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, facts: BrokerFacts
+    usage: Sequence[str],
+    before: QuotaSnapshot,
+    after: QuotaSnapshot,
+    facts: BrokerFacts,
+    recorded_under: str | None = None,
 ) -> tuple[Comparison, AuditResult]:
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
     from kquota.cli import auditing, session
     from kquota.cli.text import many
+    from kquota.cli.usage import recorded_quotas
     from kquota.core.change.history import QuotaHistory
     from kquota.core.enforcement.generation import QuotaWindows
 
     try:
+        from kquota.audit.held_back import audited
         from kquota.audit.settings import AuditSettings
         from kquota.audit.sources import ReadSettings
         from kquota.audit.whatif import compare
@@ -97,9 +104,11 @@ def replay(
         against=QuotaHistory.of(before),
         top_clients=None,
         per_client=True,
+        recorded_under=recorded_quotas(recorded_under),
         read=ReadSettings(version=facts.version),
     )
-    result = auditing.audit_files(usage, settings)
+    result = audited(lambda asked: auditing.audit_files(usage, asked), settings)
+    auditing.say_recorded_under(result, settings)
     auditing.warn_unread(result.quality.unread_files)
     rejected = result.quality.rejected
     if rejected:
@@ -117,16 +126,21 @@ def print_comparison(comparison: Comparison) -> None:
         click.echo()
         print_table(
             [
-                Column("CHANGE", whole=True),
-                Column("BROKER"),
-                Column("COUNTER", style="bold"),
-                Column("QUOTA", style="cyan", whole=True),
+                Column("CHANGE"),
+                Column("BROKER", spare=1),
+                Column("WHOSE LIMIT", style="bold"),
+                Column("QUOTA", style="cyan"),
                 Column("LIMIT", number=True),
                 Column("THROTTLED", number=True),
-                Column("TIME", number=True),
             ],
             [
-                (change.outcome.value, change.broker, change.sensor, change.key.value, *_cells(change))
+                (
+                    change.outcome.value,
+                    change.broker,
+                    subject(change.key, change.sensor),
+                    change.key.value,
+                    *_cells(change),
+                )
                 for change in comparison.counters
             ],
             styles=[_STYLES[change.outcome] for change in comparison.counters],
@@ -140,14 +154,13 @@ def print_clients(comparison: Comparison) -> None:
     if comparison.clients:
         print_table(
             [
-                Column("CHANGE", whole=True),
+                Column("CHANGE"),
                 Column("USER", style="bold"),
                 Column("CLIENT-ID", style="bold"),
-                Column("QUOTA", style="cyan", whole=True),
+                Column("QUOTA", style="cyan"),
                 Column("LIMIT", number=True),
                 Column("THROTTLED", number=True),
-                Column("TIME", number=True),
-                Column("BROKERS"),
+                Column("BROKERS", spare=1),
             ],
             [
                 (
@@ -168,7 +181,12 @@ def print_comparison_csv(comparison: Comparison) -> None:
     from kquota.cli.text import print_csv
 
     sides = ("before", "after")
-    columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit")
+    columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit", "wanted")
+    headings = {
+        "throttled_events": "open_loop_throttled_events",
+        "throttle_time_ms": "open_loop_throttle_time_ms",
+        "wanted": "wanted_at_least",
+    }
     print_csv(
         [
             "outcome",
@@ -177,7 +195,7 @@ def print_comparison_csv(comparison: Comparison) -> None:
             "client_id",
             "ip",
             "requests",
-            *(f"{side}_{column}" for side in sides for column in (*columns, "brokers")),
+            *(f"{side}_{headings.get(column, column)}" for side in sides for column in (*columns, "brokers")),
         ],
         [
             [
@@ -203,7 +221,7 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
     from kquota.cli.text import print_markdown
     from kquota.cli.verdicts import markdown_lines
 
-    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "TIME", "BROKERS"]
+    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "BROKERS"]
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> None:
         print_markdown(
@@ -257,25 +275,20 @@ def _who_markdown(change: ClientChange) -> tuple[str, str]:
 
 
 def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
-    """The limit, the throttled events and the throttle time, before and after."""
-    from kquota.cli.text import duration
+    """The limit, and the throttled requests, before and after; of who was held back the least that it wants."""
+    from kquota.cli.text import rate_text
 
     def limit(standing: Standing) -> str:
         return "none" if standing.limit is None else humanize(change.key, standing.limit)
 
-    def time(standing: Standing) -> str:
-        return "?" if standing.throttle_time_ms is None else duration(standing.throttle_time_ms)
-
     def events(standing: Standing) -> str:
-        return "?" if standing.throttled_events is None else str(standing.throttled_events)
+        return "?" if standing.throttled_events is None else f"{standing.throttled_events:,}"
 
     throttled = _moved(events(change.before), events(change.after))
-    of = "" if change.requests is None else f"of {change.requests}"
-    return (
-        (_moved(limit(change.before), limit(change.after)),),
-        (throttled, of),
-        (_moved(time(change.before), time(change.after)),),
-    )
+    of = "" if change.requests is None else f"of {change.requests:,}"
+    wanted = max((side.wanted for side in (change.before, change.after) if side.wanted is not None), default=None)
+    least = () if wanted is None else (f"wanted at least {rate_text(wanted, change.key.unit)}",)
+    return (_moved(limit(change.before), limit(change.after)),), (throttled, of, *least)
 
 
 def _moved(before: str, after: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, share_of_limit
-from kquota.core.resolve.resolver import Level
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
 from kquota.documents.prediction import prediction_document, recorded_under_document
 from kquota.documents.quotas import entity_document, values_document
@@ -19,32 +17,41 @@ from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
     from kquota.core.findings.closed_loop import ClosedLoop
-    from kquota.core.findings.prediction import CounterName, Prediction
+    from kquota.core.findings.finding import Client, Finding
 
 
 def audit_document(
-    findings: Sequence[Mapping[str, Any]],
+    findings: Sequence[Finding],
     quality: Mapping[str, Any],
     brokers: Mapping[str, Any],
     engine: str,
     comparison: Comparison | None = None,
     closed_loop: Sequence[ClosedLoop] = (),
     quotas: Sequence[QuotaVerdict] = (),
-    predictions: Mapping[CounterName, Prediction] = MappingProxyType({}),
+    recorded_under: Mapping[str, Any] | None = None,
 ) -> Document:
-    """The findings (rows of the findings table), the account of the data, the enforcement assumed, and what ran it.
+    """The findings, the account of the data, the enforcement assumed, and what ran it.
 
     Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
-    those others), where it was replayed; and what became of each of the `quotas` that are set.
+    those others), where it was replayed; what became of each of the `quotas` that are set; and which quotas were in
+    force while the usage was recorded, as far as that is known.
     """
+    recorded = {"source": "unknown", "quotas": None, "throttled": None} if recorded_under is None else recorded_under
     return {
         "kind": "kquota.audit",
         "version": 1,
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
+        "recorded_under": dict(recorded),
         "quotas": verdicts_document(quotas),
-        "findings": [_finding(row, closed_loop[0] if closed_loop else None, predictions) for row in findings],
+        "findings": [
+            {
+                **_finding(found, closed_loop[0] if closed_loop else None),
+                "recorded_under": recorded_under_document(_recorded_under(found, Source(recorded["source"]))),
+            }
+            for found in findings
+        ],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }
@@ -63,45 +70,43 @@ def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
     }
 
 
-def _finding(
-    row: Mapping[str, Any], closed_loop: ClosedLoop | None, predictions: Mapping[CounterName, Prediction]
-) -> Document:
-    key = QuotaKey(row["key"])
-    events, throttled = row["events"], row["throttled_events"]
-    logged = row["logged_throttled_events"]
-    predicted = predictions.get((row["broker"], row["key"], row["sensor"]))
-    closed = None if closed_loop is None else closed_loop.counters.get((row["broker"], row["key"], row["sensor"]))
+def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
+    key, logged = found.key, found.logged
+    closed = None if closed_loop is None else closed_loop.counters.get(found.name)
     return {
-        "broker": row["broker"],
+        "broker": found.broker,
         "key": key.value,
         "unit": key.unit,
-        "sensor": row["sensor"],
-        "entity": entity_document(Entity.parse(row["entity"])),
-        "level": row["level"],
-        "level_name": Level(row["level"]).label,
-        "limit": values_document({key: int(row["limit"]) if key.value_type.integral else row["limit"]})[key.value],
-        "limit_changes": row["limit_changes"],
-        "verdict": row["verdict"],
-        "reason": row["reason"],
-        "basis": row["basis"],
-        "events": events,
-        "throttled_events": throttled,
-        "throttled_share": None if throttled is None else throttled / max(events, 1),
-        "throttle_time_ms": row["throttle_time_ms"],
-        "throttle_time_max_ms": row["throttle_time_max_ms"],
-        "peak_rate": row["peak_rate"],
-        "peak_share": share_of_limit(row["peak_rate"], row["limit"]),
-        "peak_rate_max": row["peak_rate_max"],
-        "first_throttled_ms": row["first_throttled_ms"],
-        "last_throttled_ms": row["last_throttled_ms"],
-        "estimated_events": row["estimated_events"],
-        "sizes_from": _sizes_from(row),
+        "sensor": found.sensor,
+        "subject": found.subject,
+        "entity": entity_document(found.entity),
+        "level": int(found.level),
+        "level_name": found.level.label,
+        "limit": values_document({key: int(found.limit) if key.value_type.integral else found.limit})[key.value],
+        "limit_changes": found.limit_changes,
+        "verdict": found.verdict.value,
+        "reason": found.reason,
+        "wanted_at_least": found.wanted_at_least,
+        "basis": found.basis.value,
+        "predicted": None if found.prediction is None else prediction_document(found.prediction),
+        "events": found.events,
+        "throttled_events": found.throttled_events,
+        "throttled_share": found.throttled_share,
+        "throttle_time_ms": found.throttle_time_ms,
+        "throttle_time_max_ms": found.throttle_time_max_ms,
+        "peak_rate": found.peak_rate,
+        "peak_share": found.peak_share,
+        "peak_rate_max": found.peak_rate_max,
+        "first_throttled_ms": found.first_throttled_ms,
+        "last_throttled_ms": found.last_throttled_ms,
+        "estimated_events": found.estimated_events,
+        "sizes_from": _sizes_from(found),
         "logged": None
         if logged is None
         else {
-            "throttled_events": logged,
-            "throttle_time_ms": row["logged_throttle_time_ms"],
-            "throttle_time_max_ms": row["logged_throttle_time_max_ms"],
+            "throttled_events": logged.throttled_events,
+            "throttle_time_ms": logged.throttle_time_ms,
+            "throttle_time_max_ms": logged.throttle_time_max_ms,
         },
         "closed_loop": None
         if closed is None
@@ -110,35 +115,43 @@ def _finding(
             "throttle_time_ms": closed.throttle_time_ms,
             "throttle_time_max_ms": closed.throttle_time_max_ms,
         },
-        "predicted": None if predicted is None else prediction_document(predicted),
-        "recorded_under": None if predicted is None else recorded_under_document(predicted.recorded_under),
-        "client_count": row["client_count"],
+        "client_count": found.client_count,
         "clients": [
             {
                 **_who(key, client),
-                "events": client["events"],
-                "value": client["value"],
-                "throttled_events": client["throttled_events"],
-                "throttle_time_ms": client["throttle_time_ms"],
+                "events": client.events,
+                "value": client.value,
+                "throttled_events": client.throttled_events,
+                "throttle_time_ms": client.throttle_time_ms,
+                "logged_throttled_events": client.logged_throttled_events,
             }
-            for client in row["clients"]
+            for client in found.clients
         ],
     }
 
 
-def _sizes_from(row: Mapping[str, Any]) -> Document | None:
+def _recorded_under(found: Finding, source: Source) -> RecordedUnder:
+    """What held the clients of a counter back while they were recorded, also where nothing is predicted."""
+    if found.prediction is not None:
+        return found.prediction.recorded_under
+    return RecordedUnder(
+        source, None, found.held_back or (found.logged is not None and found.logged.throttled_events > 0)
+    )
+
+
+def _sizes_from(found: Finding) -> Document | None:
     """Where the sizes of throttled fetches come from; None where there were none."""
-    if not row["estimated_events"]:
+    if not found.estimated_events:
         return None
     return {
-        "batches": row["rebuilt_events"],
-        "retry": row["estimated_events"] - row["rebuilt_events"],
-        "reproduced_share": row["rebuilt_share"],
+        "batches": found.rebuilt_events,
+        "retry": found.estimated_events - found.rebuilt_events,
+        "reproduced_share": found.rebuilt_share,
     }
 
 
-def _who(key: QuotaKey, client: Mapping[str, Any]) -> Document:
+def _who(key: QuotaKey, client: Client) -> Document:
     """Who a client is; of connections, which have no user and no client-id, the ip."""
     if key is QuotaKey.CONNECTION_CREATION_RATE:
-        return {"user": None, "client-id": None, "ip": client["client_id"]}
-    return {"user": client["user"], "client-id": client["client_id"], "ip": None}
+        return {"user": None, "client-id": None, "ip": client.client_id}
+    return {"user": client.user, "client-id": client.client_id, "ip": None}

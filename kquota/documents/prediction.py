@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kquota.core.findings.finding import undelivered
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder
 from kquota.documents.encoding import Document
 
@@ -18,6 +19,7 @@ def prediction_document(prediction: Prediction) -> Document:
         "muted_share": interval_document(prediction.muted_share),
         "delivered_per_s": interval_document(prediction.delivered_per_s),
         "wanted_per_s": interval_document(prediction.wanted_per_s),
+        "undelivered_share": undelivered(prediction),
         "done_ms": interval_document(prediction.done_ms),
         "left_units": interval_document(prediction.left_units),
         "times_out": prediction.times_out,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.documents.encoding import Document, to_flow
 from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
 from kquota.documents.verdicts import verdicts_document
+
+NOT_KNOWN: Final = "not known"
+"""How much of the time a quota would throttle those whom another held back while they were recorded."""
 
 
 def recommendation_document(
@@ -62,7 +65,11 @@ def _recommendation(quota: Recommendation) -> Document:
             "p99": told.p99,
             "peak": usage.peak,
         },
-        "throttled": {"recorded": usage.throttled / usage.seconds, "predicted": quota.predicted},
+        "throttled": {
+            "recorded": usage.throttled / usage.seconds,
+            "predicted": quota.predicted,
+            "held_back": quota.held_back,
+        },
     }
     if quota.entities is not None:
         document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
@@ -121,6 +128,8 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
         lines.append(f"  needs {' '.join([*need, f'({interval(quota)})'])}")
     if quota.predicted is not None:
         lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
+    elif quota.held_back:
+        lines.append(f"  predicted: {NOT_KNOWN}, wanted at least {rough(key, told.at_least)}")
     return lines
 
 

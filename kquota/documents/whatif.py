@@ -58,4 +58,5 @@ def _standing(key: QuotaKey, standing: Standing) -> Document:
         "sensor": standing.sensor,
         "entity": None if standing.entity is None else entity_document(standing.entity),
         "limit": limit,
+        "wanted_at_least": standing.wanted,
     }

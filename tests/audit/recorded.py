@@ -85,9 +85,10 @@ def by_throttle(recording: Recording) -> dict[tuple[str, str, str], accuracy.Acc
 
 
 def throttled(recording: Recording) -> list[dict[str, Any]]:
-    """The findings of counters that the brokers throttled, and that the audit can judge."""
+    """The findings of counters that brokers throttled, and that the audit can judge; the most throttle time first."""
     rows = findings_of(recording).to_pylist()
-    return [row for row in rows if row["logged_throttled_events"] and row["verdict"] != "undetermined"]
+    judged = [row for row in rows if row["logged_throttled_events"] and row["verdict"] != "undetermined"]
+    return sorted(judged, key=lambda row: (-row["throttle_time_ms"], row["broker"], row["key"], row["sensor"]))
 
 
 def counters() -> list[tuple[str, str, str, str]]:

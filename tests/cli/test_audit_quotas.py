@@ -112,7 +112,8 @@ def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output
     assert done.code == 0
     golden(f"audit.whatif.{output}", done.out)
     said = [
-        "1 client newly throttled; 300 requests read (local engine)",
+        "1 client newly throttled",
+        "300 requests read (local engine)",
         "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
     ]
     assert done.err.splitlines() == (said if output == "table" else [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -51,22 +50,22 @@ def test_a_recorded_log_from_end_to_end(kquota: Kquota) -> None:
     assert 0.65 < sums["closed_loop"] / sums["logged"] < 1.05
     assert document["closed_loop"]["throttle_time_ms"] == sums["closed_loop"]
     delays = {client["user"]: client["delay_ms"] for client in document["closed_loop"]["clients"]}
-    assert delays["grace"] == 0
+    assert abs(delays["dave"]) < 1000, "its queue is short when the recording ends"
     assert "frank" not in delays, "half of the thread time that limits frank is not in the log"
 
 
 @pytest.mark.parametrize("output", ["table", "markdown"])
-def test_both_numbers_are_shown(kquota: Kquota, output: str) -> None:
+def test_who_comes_later_is_shown(kquota: Kquota, output: str) -> None:
     """A connection that waits falls behind, and no longer asks for more than it gets."""
     done = kquota("audit", "one.csv", "--quotas", "low.json", "--closed-loop", "-o", output)
 
     assert done.code == 0, done.err
     said = done.err if output == "table" else done.out
-    ((opened, closed),) = re.findall(r"hrottle time: open loop (.+?), closed loop (.+?)[.]?\n", said)
     document = json.loads(kquota("audit", "one.csv", "--quotas", "low.json", "--closed-loop", "-o", "json").out)
     (finding,) = document["findings"]
-    assert opened == duration(finding["throttle_time_ms"])
-    assert closed == duration(document["closed_loop"]["throttle_time_ms"])
+    # A sum of waits is shown nowhere as if a client had waited it.
+    for sum_of_waits in (finding["throttle_time_ms"], finding["closed_loop"]["throttle_time_ms"]):
+        assert duration(sum_of_waits) not in done.out + done.err
     # 180 kB at 1 kB/s, less what the first windows let through: the queue is served without a pause.
     assert 160_000 < finding["closed_loop"]["throttle_time_ms"] < 182_000
     assert "the last request comes later: `alice:app` by " in said
@@ -81,7 +80,7 @@ def test_columns_of_their_own(kquota: Kquota) -> None:
     (row,) = csv.DictReader(io.StringIO(done.out))
     closed = {name: row.pop(name) for name in list(row) if name.startswith("closed_loop_")}
     assert [row] == list(csv.DictReader(io.StringIO(plain.out)))
-    assert 0 < int(closed["closed_loop_throttle_time_ms"]) < int(row["throttle_time_ms"])
+    assert 0 < int(closed["closed_loop_throttle_time_ms"]) < int(row["open_loop_throttle_time_ms"])
     assert 0 < int(closed["closed_loop_throttled_events"]) < 60
     assert 0 < int(closed["closed_loop_throttle_time_max_ms"]) < int(row["throttle_time_max_ms"])
 
@@ -96,7 +95,7 @@ def test_under_both_quotas(kquota: Kquota) -> None:
     assert document["closed_loop"]["throttle_time_before_ms"] == 0
     for output in ("table", "markdown"):
         done = kquota(*arguments, "-o", output)
-        assert "(0 ms under the quotas of --against)" in done.out + done.err
+        assert "the last request comes later: `alice:app` by " in done.out + done.err
 
 
 def test_without_connections(kquota: Kquota) -> None:

@@ -54,11 +54,13 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
 
     assert done.code == 0
     golden(f"recommend.{output}", done.out)
+    table = output == "table"
     assert done.err.splitlines() == [
         "8 quotas: 3 new, 2 raised, 3 kept; every value holds per broker",
-        "kquota: warning: user=bob producer_byte_rate: held back whenever more was wanted, so what is needed is not"
-        " known; raise, and measure again",
+        "kquota: warning: user=bob producer_byte_rate: always throttled, so the real need is unknown: raise the quota"
+        " and measure again",
         "kquota: warning: request_percentage: 8 counters left out: the export does not hold all thread time",
+        *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
     ]
     if output == "json":
         Draft202012Validator(schema("recommendation")).validate(json.loads(done.out))

@@ -24,6 +24,7 @@ from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey
@@ -51,9 +52,7 @@ def recorded() -> tuple[AuditResult, AuditSettings]:
 def recorded_report(**changes: Any) -> Report:
     """The report of the recorded log, with other values where they are given."""
     result, settings = recorded()
-    report = Report(
-        result.findings.to_pylist(), result.timelines, result.quality, (), settings, result.engine, "kquota audit x.log"
-    )
+    report = Report(result.found, result.timelines, result.quality, (), settings, result.engine, "kquota audit x.log")
     return replace(report, **changes)
 
 
@@ -75,11 +74,8 @@ def test_the_page_in_a_browser(page: Path, browser: Browser, width: int) -> None
     drawn = browser.evaluate(f"{CHARTS}.map(svg => svg.querySelectorAll('.mark-rect path').length)")
     timelines = recorded_report().timelines.values()
     # Two bars where the rate is over the limit, one elsewhere, and one for the delay.
-    expected = [
-        sum(3 if one.peak_rate > one.limit else 2 for one in line.bins)
-        for line in sorted(timelines, key=lambda line: -sum(one.throttle_ms for one in line.bins))
-    ]
-    assert drawn == expected
+    expected = [sum(3 if one.peak_rate > one.limit else 2 for one in line.bins) for line in timelines]
+    assert sorted(drawn) == sorted(expected)
     boxes = browser.evaluate(f"{CHARTS}.map(svg => svg.getBoundingClientRect().width)")
     assert all(width / 3 < box <= width - 32 for box in boxes)
     outside = (
@@ -100,28 +96,26 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     browser.open(page)
     text = " ".join(browser.evaluate("document.body.innerText").split())
 
-    assert "6 of 9 counters are over their limit and delayed." in text
-    alice = recorded_report().findings[0]
+    worst = next(found for found in recorded_report().findings if found.throttled)
+    assert f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
+    alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
     assert (
-        f"User alice is delayed {alice['throttled_events']:,} times in 4 min (2026-11-20, 14:23:05 to 14:27:04 UTC),"
-        f" {words.length(alice['throttle_time_ms'])} in all and 2.0 s at most,"
+        f"User alice: {words.suffering(alice)} (2026-11-20, 14:23:05 to 14:27:04 UTC),"
         " by the quota producer_byte_rate of user=alice: 300 kB/s." in text
     )
+    assert re.fullmatch(
+        r"muted about 97 % \(.* to 97 %\) of the time, .*2\.0 s .*at the longest", words.suffering(alice)
+    )
     assert "359 kB/s, 120 % of the limit" in text
-    assert "4,625 delayed, 8 min 22 s in all" in text
-    assert f"alice billing-1 59.8 MB 83 % 6,558 {alice['clients'][0]['throttled_events']:,}" in text
+    assert "4,625 delayed, 2.0 s at the longest" in text
+    assert f"alice billing-1 59.8 MB 83 % 6,558 {alice.clients[0].throttled_events:,}" in text
     assert "user frank request_percentage of user=frank 0.5 % ≥ 155 %" in text
     assert f"{recorded_report().quality.events:,} requests" in text
     assert "kquota audit x.log" in text
     order = browser.evaluate("[...document.querySelectorAll('article h3')].map(h => h.firstChild.textContent.trim())")
-    assert order == [
-        "1. user alice",
-        "2. user carol",
-        "3. user bob, client-id fraud-reader",
-        "4. client-id sensor-gw",
-        "5. client-id web-edge",
-        "6. user bob, client-id etl",
-    ]
+    throttled = [found for found in recorded_report().findings if found.throttled]
+    assert order == [f"{number}. {found.subject}" for number, found in enumerate(throttled, 1)]
+    assert [found.harm for found in throttled] == sorted((found.harm for found in throttled), reverse=True)
 
 
 def test_dark_light_and_paper(page: Path, browser: Browser) -> None:
@@ -167,13 +161,15 @@ def test_the_page_for_those_who_do_not_see_it(page: Path, browser: Browser) -> N
 def hostile() -> Report:
     """Names that are markup, wherever a name can be, long ones, and every part of a page."""
     report = recorded_report()
-    rows = [dict(row) for row in report.findings]
+    rows = list(report.findings)
     timelines = dict(report.timelines)
-    for row, sensor, broker in ((rows[0], f"{urllib.parse.quote(EVIL)}:", EVIL), (rows[3], f":{EVIL * 3}", "1")):
-        line = timelines.pop((row["broker"], row["key"], row["sensor"]))
-        row |= {"sensor": sensor, "broker": broker}
-        timelines[broker, row["key"], sensor] = line
-    rows[0]["clients"] = [{**client, "user": EVIL, "client_id": "x" * 249} for client in rows[0]["clients"]]
+    worst, edge = (next(row for row in rows if row.sensor == sensor) for sensor in ("alice:", ":sensor-gw"))
+    for row, sensor, broker in ((worst, f"{urllib.parse.quote(EVIL)}:", EVIL), (edge, f":{EVIL * 3}", "1")):
+        line = timelines.pop(row.name)
+        clients = tuple(replace(client, user=EVIL, client_id="x" * 249) for client in row.clients)
+        changed = replace(row, sensor=sensor, broker=broker, clients=clients)
+        rows[rows.index(row)] = changed
+        timelines[changed.name] = line
     free, held = Standing(), Standing("throttled", 7, 1234, (EVIL,), ":", Entity(user=EVIL), 1000)
     unknown = Standing("undetermined", None, None)
     changes = (
@@ -224,9 +220,7 @@ def test_a_short_trouble_and_a_limit_that_was_lifted(tmp_path: Path, browser: Br
     )
     settings = AuditSettings(QuotaHistory((low, high), (trouble + 180_000,)), per_client=True, timelines=MOST)
     result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
-    report = Report(
-        result.findings.to_pylist(), result.timelines, result.quality, (), settings, "local", "kquota audit"
-    )
+    report = Report(result.found, result.timelines, result.quality, (), settings, "local", "kquota audit")
 
     write_report(report, tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
@@ -257,15 +251,14 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     rows = [f"{1_700_000_000_000 + 100 * n},alice,produce,1000,1000000" for n in range(50)]
     usage.write_text("\n".join(["time_ms,user,api,bytes,request_time_ns", *rows]))
     result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
-    report = Report(
-        result.findings.to_pylist(), result.timelines, result.quality, (), settings, "local", "kquota audit"
-    )
+    report = Report(result.found, result.timelines, result.quality, (), settings, "local", "kquota audit")
 
     write_report(report, tmp_path / "page.html")
 
-    delayed = "1 of 2 counters" if limit == 0 else "Nobody is delayed."
+    delayed = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody is delayed."
     assert delayed in (tmp_path / "page.html").read_text()
-    assert summary(report.findings, result.quality).startswith(f"**{int(limit == 0)} of 2 counters throttled.**")
+    said = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody throttled by 2 limits"
+    assert summary(report.findings, result.quality).startswith(f"**{said}")
     print_result(result, settings, "table", None, show_all=True)
     assert f"{rate} B/s  " in capsys.readouterr().out
     print_result(result, settings, "json", None, show_all=True)
@@ -289,7 +282,7 @@ def test_what_changes_where_samples_do_not_tell_how_often(tmp_path: Path) -> Non
 @pytest.mark.parametrize("key", [QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE])
 def test_who_creates_too_many_partitions_is_refused(tmp_path: Path, key: QuotaKey) -> None:
     """Unlike whoever produces too much."""
-    rows = [{**row, "key": key.value} for row in recorded_report().findings[:1]]
+    rows = [replace(row, key=key) for row in recorded_report().findings[:1]]
     write_report(recorded_report(findings=rows, timelines={}), tmp_path / "page.html")
 
     page = (tmp_path / "page.html").read_text()
@@ -298,8 +291,10 @@ def test_who_creates_too_many_partitions_is_refused(tmp_path: Path, key: QuotaKe
 
 def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None:
     """A name must not look like another one."""
-    rows = [dict(row) for row in recorded_report().findings]
-    rows[0]["clients"] = [{**client, "client_id": "a\u202eb\x00c"} for client in rows[0]["clients"]]
+    rows = [
+        replace(row, clients=tuple(replace(client, client_id="a\u202eb\x00c") for client in row.clients))
+        for row in recorded_report().findings
+    ]
     write_report(recorded_report(findings=rows), tmp_path / "page.html")
 
     page = (tmp_path / "page.html").read_text()
@@ -310,9 +305,9 @@ def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None
 def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
     """Where nobody is delayed it says so; who is near the limit is named."""
     rows = [
-        {**row, "peak_rate": 0.9 * row["limit"], "peak_rate_max": 0.9 * row["limit"]}
+        replace(row, peak_rate=0.9 * row.limit, peak_rate_max=0.9 * row.limit)
         for row in recorded_report().findings
-        if row["verdict"] == "not throttled"
+        if not row.throttled and not row.undetermined
     ]
     settings = replace(recorded()[1], generation=Generation.N_BY_START, windows=QuotaWindows(5, 3))
     write_report(recorded_report(findings=rows, timelines={}, settings=settings), tmp_path / "page.html")
@@ -370,7 +365,7 @@ def test_what_samples_do_not_tell(kquota: Kquota, tmp_path: Path, browser: Brows
     done = kquota("audit", str(samples), "--quotas", "quotas.yaml", "--report", "a.html", "-o", "markdown")
 
     assert done.code == 0
-    assert "| `user alice` | producer_byte_rate of `user=alice` | 30 kB/s | ≥ 181 % | ? | – | – |" in done.out
+    assert "| `user alice` | producer_byte_rate of `user=alice` | 30 kB/s | ≥ 181 % | ? |" in done.out
     assert "frank` (request_percentage, peak ≥ 46 %: the samples leave out some of the time)" in done.out
     assert kquota("audit", str(samples), "--quotas", "quotas.yaml").code == 0
     browser.open(tmp_path / "a.html")
@@ -399,24 +394,25 @@ def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, co
 def test_as_markdown() -> None:
     """A sentence, the counters that suffer in order, and what is not known."""
     result, _ = recorded()
-    rows = result.findings.to_pylist()
-    first, *lines = summary(rows, result.quality).splitlines()
+    first, *lines = summary(result.found, result.quality).splitlines()
 
-    delayed = sum(row["throttled_events"] or 0 for row in rows)
-    delay = words.length(sum(row["throttle_time_ms"] or 0 for row in rows))
-    assert first == (
-        f"**6 of 9 counters throttled.** {delayed:,} requests delayed, {delay} in all, 5.9 s at most."
-        f" {result.quality.events:,} requests, 2026-11-20, 14:22:46 to 14:27:06 UTC."
-    )
+    worst = result.found[0]
+    said = f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, {words.suffering(worst)}"
+    assert first == f"**{said}.** {result.quality.events:,} requests, 2026-11-20, 14:22:46 to 14:27:06 UTC."
     table = [line for line in lines if line.startswith("|")]
-    assert [line.split(" | ")[1] for line in table[2:4]] == ["`user alice`", "`user carol`"]
+    assert f"`{worst.subject}`" in table[2]
     assert len(table) == 2 + 6
-    assert lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 155 %: {rows[-1]['reason']})."
+    reason = result.found[6].reason
+    assert lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 155 %: {reason})."
 
 
 def test_a_name_in_markdown_is_text() -> None:
     """No cell ends early, and no tag or link comes of it."""
-    rows = [{**row, "sensor": ":a|b<img>[x](y)`", "broker": "b|c"} for row in recorded_report().findings[:1]]
+    rows = [
+        replace(row, sensor=":a|b<img>[x](y)`", broker="b|c")
+        for row in recorded_report().findings
+        if row.sensor == "alice:"
+    ]
 
     *_, line = findings_table(rows).splitlines()
     assert line.startswith(r"| b\|c | `` client-id a\|b<img>[x](y)` `` | producer_byte_rate of `user=alice` |")
@@ -439,5 +435,4 @@ def test_words() -> None:
     assert [words.length(ms) for ms in (398, 12_500, 240_000, 7_200_000)] == ["398 ms", "12.5 s", "4 min", "2 h"]
     days = [86_400_000, 3 * 86_400_000, 50 * 3_600_000, 365 * 86_400_000 - 1]
     assert [words.length(ms) for ms in days] == ["24 h", "3 days", "2 days 2 h", "365 days"]
-    row = {"key": "producer_byte_rate", "sensor": "CN%3Dx%2Cy:app:1"}
-    assert words.who(row) == "user CN=x,y, client-id app:1"
+    assert subject(QuotaKey.PRODUCER_BYTE_RATE, "CN%3Dx%2Cy:app:1") == "user CN=x,y with client-id app:1"

@@ -14,6 +14,7 @@ SOME, MORE = Standing("throttled", 3, 500), Standing("throttled", 2, 900)
 LATER = Standing("throttled", 4, 500)
 UNTOLD = Standing("throttled", None, None)
 ALIKE = Standing("throttled", None, None, unknown=frozenset("c"))
+HELD = Standing("undetermined", None, None, unknown=frozenset("d"), wanted=9.0)
 UNKNOWN, OTHER = (Standing("undetermined", None, None, unknown=frozenset({reason})) for reason in "ab")
 
 
@@ -38,6 +39,10 @@ UNKNOWN, OTHER = (Standing("undetermined", None, None, unknown=frozenset({reason
         (NONE, UNKNOWN, Outcome.UNDETERMINED),
         (UNKNOWN, SOME, Outcome.UNDETERMINED),
         (SOME, UNKNOWN, Outcome.UNDETERMINED),
+        (SOME, HELD, Outcome.UNDETERMINED),
+        (HELD, SOME, Outcome.NEWLY_THROTTLED),
+        (HELD, HELD, Outcome.SAME),
+        (HELD, NONE, Outcome.UNDETERMINED),
     ],
 )
 def test_outcomes(before: Standing, after: Standing, expected: Outcome) -> None:

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit.bounds import Window, of_totals
-from kquota.audit.findings import SCHEMA, Basis
+from kquota.audit.findings import SCHEMA
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.address import address
 from kquota.core.quotas.entity import DEFAULT, Entity

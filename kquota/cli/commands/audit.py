@@ -5,19 +5,24 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
+from kquota.core.findings.finding import Basis
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop
+    from kquota.core.findings.finding import Finding
     from kquota.core.findings.whatif import Comparison
 
 
@@ -48,11 +53,7 @@ _CALLED = "kquota.audit.called"
     metavar="live|FILE",
     help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
 )
-@click.option(
-    "--recorded-under",
-    metavar="none|FILE",
-    help="The quotas that were in force while the usage was recorded; else the throttle times in it show them.",
-)
+@usage.recorded_under_option
 @click.option(
     "--closed-loop",
     is_flag=True,
@@ -67,7 +68,7 @@ _CALLED = "kquota.audit.called"
     " --against: a quota that differs there), or when a client would be newly throttled compared with --against. May be"
     " given several times.",
 )
-@params.output_option("table", "json", "csv", "markdown")
+@params.output_option("table", "wide", "json", "csv", "markdown")
 def command(
     out: Path | None,
     report: Path | None,
@@ -82,9 +83,10 @@ def command(
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage under the given quotas, exactly as brokers enforce them: Kafka's request log, or a usage
-    table. Files may be named by URIs (s3://logs/broker-1/). Times are per broker; every quota holds per broker. The
-    quotas may also be a history: a file of periods ('kquota schema quota-history'), or by --quotas-journal.
+    Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules:
+    what brokers would do to these requests. Files may be named by URIs (s3://logs/broker-1/). Times are per broker;
+    every quota holds per broker. The quotas may also be a history: a file of periods ('kquota schema quota-history'),
+    or by --quotas-journal.
 
     Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen,
     where the usage would show whom it governs. A usage table has connections (rows of api connect, with ip), partitions
@@ -97,6 +99,10 @@ def command(
     by who they are, as a quota on another level gives them another counter.
 
     A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
+
+    Clients that were held back while the usage was recorded may want more than they got. Under a higher limit they are
+    undetermined, with the least rate that they wanted. The throttle times in the usage show the clients that were held
+    back. Where the usage has none, --recorded-under names the quotas that were in force.
 
     What clients will meet is predicted by the simulator. It runs the recorded clients: as producers that queue, as
     clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
@@ -124,11 +130,14 @@ def command(
 
         check_report(report)
     settings = _settings(asked, against, recorded_under, top, reported=report is not None)
+    from kquota.audit.held_back import audited
+
     with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
-        result = run(settings)
+        result = audited(run, settings)
     if closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
+    auditing.say_recorded_under(result, settings)
     comparison = None
     if settings.against is not None:
         from kquota.audit.whatif import compare
@@ -204,7 +213,7 @@ def _write_report(
     from kquota.cli.report import Report, write_report
 
     report = Report(
-        result.findings.to_pylist(),
+        result.found,
         result.timelines,
         result.quality,
         auditing.reasons(result.rejects),
@@ -241,8 +250,9 @@ def _print_comparison(
         )
         _print_closed_loop(result)
     else:
+        note(whatif.summary(comparison))
         whatif.print_comparison(comparison)
-        note(f"{whatif.summary(comparison)}; {whatif.records(result)} read ({result.engine} engine)")
+        note(f"{whatif.records(result)} read ({result.engine} engine)")
         _note_quotas(result, counts=False)
         _say_how_on_spark(result)
         for line in _closed_loop_lines(result):
@@ -253,7 +263,7 @@ def print_result(
     result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
 ) -> None:
     """Prints the findings in one of audit's formats."""
-    rows: list[dict[str, Any]] = result.findings.to_pylist()
+    findings = result.found
     if output == "json":
         from kquota.documents.audit import audit_document
         from kquota.documents.encoding import to_json
@@ -262,91 +272,130 @@ def print_result(
         click.echo(
             to_json(
                 audit_document(
-                    rows,
+                    findings,
                     asdict(result.quality),
                     enforcement,
                     result.engine,
                     comparison,
                     result.closed_loop,
                     result.quotas,
-                    result.predictions,
+                    auditing.recorded_under_of(result, settings),
                 )
             ),
             nl=False,
         )
         return
     if output == "csv":
-        from kquota.cli.text import print_csv
-
-        headings = [name for name in result.findings.schema.names if name != "clients"]
-        lines = [[row[name] for name in headings] for row in rows]
-        if result.closed_loop:
-            headings += [f"closed_loop_{name}" for name in _CLOSED]
-            for line, row in zip(lines, rows, strict=True):
-                closed = _closed(result, row)
-                line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
-        print_csv(headings, lines)
+        _print_csv(result, findings)
         _note_quotas(result, counts=False)
         return
     if output == "markdown":
         from kquota.cli.report.markdown import summary
 
-        click.echo(summary(rows, result.quality, result.quotas))
+        click.echo(summary(findings, result.quality, result.quotas))
         _print_closed_loop(result)
         return
-    _print_table(result, rows, [row for row in rows if show_all or row["verdict"] != "not throttled"])
+    shown = [found for found in findings if show_all or found.throttled or found.undetermined]
+    _print_table(result, findings, shown, wide=output == "wide")
 
 
-def _print_table(result: AuditResult, rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    from kquota.cli.text import Column, period, print_table, records_text
-    from kquota.core.quotas.quota import QuotaKey, humanize
+_PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
+"""What CSV has of a prediction, with the two bounds of each."""
+_OPEN_LOOP = ("throttled_events", "throttle_time_ms")
 
+
+def _print_csv(result: AuditResult, findings: Sequence[Finding]) -> None:
+    """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
+    from kquota.cli.text import print_csv
+
+    rows = {
+        (row["broker"], row["key"], row["sensor"]): row for row in result.findings.drop_columns(["clients"]).to_pylist()
+    }
+    names = [name for name in result.findings.schema.names if name != "clients"]
+    headings = [f"open_loop_{name}" if name in _OPEN_LOOP else name for name in names]
+    lines = [[rows[found.name][name] for name in names] for found in findings]
+    if result.closed_loop:
+        headings += [f"closed_loop_{name}" for name in _CLOSED]
+        for line, found in zip(lines, findings, strict=True):
+            closed = _closed(result, found)
+            line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
+    if any(found.prediction is not None for found in findings):
+        headings += ["client_kind", *(f"predicted_{name}_{end}" for name in _PREDICTED for end in ("low", "high"))]
+        headings += ["times_out"]
+        for line, found in zip(lines, findings, strict=True):
+            told = found.prediction
+            if told is None:
+                line += [None] * (2 * len(_PREDICTED) + 2)
+                continue
+            ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
+            line += [told.client_kind, *ends, str(told.times_out).lower()]
+    print_csv(headings, lines)
+
+
+def _print_table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> None:
+    """The answer in a sentence, the counters, and what to do next."""
+    from kquota.cli.report import words
+    from kquota.cli.text import Column, period, print_table, records_text, safe
+
+    note(safe(words.answer(findings)))
     if shown:
-        brokers = len({row["broker"] for row in rows}) > 1
-        logs = any(row["logged_throttled_events"] is not None for row in rows)
+        brokers = len({found.broker for found in findings}) > 1
+        logs = any(found.logged is not None for found in findings)
+        predicted = any(found.prediction is not None for found in findings)
+        held = any(found.held_back for found in findings)
         print_table(
             [
-                *([Column("BROKER")] if brokers else []),
-                Column("COUNTER", style="bold"),
+                *([Column("BROKER", spare=2)] if brokers else []),
+                Column("WHO", style="bold"),
+                *([Column("COUNTER")] if wide else []),
                 Column("QUOTA", style="cyan", whole=True),
                 Column("LIMIT", number=True),
-                Column("THROTTLED", number=True),
-                Column("TIME", number=True),
-                *([Column("LOGGED", number=True, style="dim")] if logs else []),
-                Column("WHEN (UTC)", whole=True),
-                Column("CLIENTS"),
+                Column("PEAK", number=True, spare=3),
+                Column("DELAYED", number=True, spare=1 if predicted else 0),
+                *([Column("MUTED", number=True)] if predicted else []),
+                Column("LONGEST", number=True),
+                *([Column("DELIVERED")] if predicted or held else []),
+                *([Column("LOGGED", number=True, style="dim", spare=4)] if logs else []),
+                Column("WHEN (UTC)", whole=True, spare=5),
+                Column("CLIENTS", spare=6),
             ],
             [
                 (
-                    *([row["broker"]] if brokers else []),
-                    row["sensor"],
-                    _quota(row),
-                    (humanize(QuotaKey(row["key"]), row["limit"]), _peak(row)),
-                    (*_throttled(row), *_closed_events(result, row)),
-                    (*_time(row["throttle_time_ms"], row["throttle_time_max_ms"]), *_closed_time(result, row)),
-                    *([_logged(row)] if logs else []),
-                    period(row["first_throttled_ms"], row["last_throttled_ms"]),
-                    _clients(row),
+                    *([found.broker] if brokers else []),
+                    _who(found),
+                    *([found.sensor] if wide else []),
+                    found.key.value,
+                    words.limit(found),
+                    words.peak(found) if found.limit > 0 else "-",
+                    (*_delayed(found), *_closed_events(result, found)),
+                    *([words.muted(found)] if predicted else []),
+                    (words.longest(found), "times out" if words.times_out(found) else ""),
+                    *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
+                    *([_logged(found)] if logs else []),
+                    period(found.first_throttled_ms, found.last_throttled_ms),
+                    _clients(found),
                 )
-                for row in shown
+                for found in shown
             ],
-            styles=["red" if row["verdict"] == "throttled" else "yellow" for row in shown],
+            styles=["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
         )
-    throttled = sum(row["verdict"] == "throttled" for row in rows)
-    undetermined = sum(row["verdict"] == "undetermined" for row in rows)
-    quality = result.quality
-    summary = f"{throttled} of {len(rows)} counters throttled"
+    if any(words.times_out(found) for found in findings):
+        note(f"times out: clients wait longer than their time-out; they {words.TIMES_OUT}")
+    undetermined = [found for found in findings if found.undetermined]
     if undetermined:
-        summary += f", {undetermined} undetermined ({_why_undetermined(rows)})"
+        note(f"undetermined: {_why_undetermined(undetermined)}")
+    quality = result.quality
     note(
-        f"{summary}; {records_text(quality.events, (row['basis'] for row in rows))} read,"
-        f" {quality.ungoverned} without a quota, {quality.exempt} exempt{_spared(quality)}{_unread(quality)}"
+        f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
+        f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
     _note_quotas(result)
     _say_how_on_spark(result)
     for line in _closed_loop_lines(result):
         note(line)
+    if any(found.throttled for found in findings):
+        note("next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough")
 
 
 def _note_quotas(result: AuditResult, *, counts: bool = True) -> None:
@@ -361,52 +410,42 @@ _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
 _MOST_DELAYED = 5
 
 
-def _closed(result: AuditResult, row: dict[str, Any]) -> Closed | None:
+def _closed(result: AuditResult, found: Finding) -> Closed | None:
     """What the counter of a finding did in the closed loop; None where only the open loop is known."""
-    return result.closed_loop[0].counters.get((row["broker"], row["key"], row["sensor"]))
+    return result.closed_loop[0].counters.get(found.name)
 
 
-def _closed_events(result: AuditResult, row: dict[str, Any]) -> tuple[str, ...]:
-    if not result.closed_loop:
-        return ()
-    closed = _closed(result, row)
-    return ("open loop only",) if closed is None else (f"closed loop {closed.throttled_events}",)
-
-
-def _closed_time(result: AuditResult, row: dict[str, Any]) -> tuple[str, ...]:
+def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:
     from kquota.cli.text import duration
 
-    closed = _closed(result, row) if result.closed_loop else None
-    if closed is None:
+    if not result.closed_loop:
         return ()
-    return f"closed loop {duration(closed.throttle_time_ms)}", f"longest {duration(closed.throttle_time_max_ms)}"
+    closed = _closed(result, found)
+    if closed is None:
+        return ("open loop only",)
+    return (f"closed loop {closed.throttled_events}", f"longest {duration(closed.throttle_time_max_ms)}")
 
 
 def _closed_loop_lines(result: AuditResult) -> list[str]:
-    """The closed loop beside the open one, over the counters that both know, and who comes later in it."""
+    """Who comes later when each connection waits out its throttle."""
     from kquota.cli.text import code, duration
 
     if not result.closed_loop:
         return []
-    loop, *before = result.closed_loop
-    rows = result.findings.drop_columns(["clients"]).to_pylist()
-    opened = sum(row["throttle_time_ms"] or 0 for row in rows if _closed(result, row) is not None)
-    line = f"throttle time: open loop {duration(opened)}, closed loop {duration(loop.throttle_time_ms)}"
-    if before:
-        line += f" ({duration(before[0].throttle_time_ms)} under the quotas of --against)"
-    lines = [line]
-    late = [(delay, *client) for client, delay in loop.delays.items() if delay is None or delay >= 1000]
+    late = [
+        (delay, *client) for client, delay in result.closed_loop[0].delays.items() if delay is None or delay >= 1000
+    ]
     late.sort(key=lambda each: (each[0] is not None, -(each[0] or 0), *each[1:]))
-    if late:
-        named = [
-            f"{code(f'{user}:{client_id}')} by {duration(delay)}"
-            if delay is not None
-            else f"{code(f'{user}:{client_id}')} never"
-            for delay, user, client_id in late[:_MOST_DELAYED]
-        ]
-        more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
-        lines.append(f"in the closed loop the last request comes later: {', '.join(named)}{more}")
-    return lines
+    if not late:
+        return []
+    named = [
+        f"{code(f'{user}:{client_id}')} by {duration(delay)}"
+        if delay is not None
+        else f"{code(f'{user}:{client_id}')} never"
+        for delay, user, client_id in late[:_MOST_DELAYED]
+    ]
+    more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
+    return [f"in the closed loop the last request comes later: {', '.join(named)}{more}"]
 
 
 def _print_closed_loop(result: AuditResult) -> None:
@@ -421,7 +460,7 @@ def _spared(quality: DataQuality) -> str:
     from kquota.cli.text import duration
 
     told = [
-        f"{spared.requests} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
     ]
     return f"; exempt thread time: {', '.join(told)}" if told else ""
@@ -440,70 +479,51 @@ def _unread(quality: DataQuality) -> str:
     return f"; {many(len(quality.unread_files), 'file')} not read to the end" if quality.unread_files else ""
 
 
-def _peak(row: dict[str, Any]) -> str:
-    if not row["limit"] > 0:
-        return ""
-    least, most = (None if row[name] is None else f"{100 * row[name] / row['limit']:.0f}%" for name in _PEAKS)
-    if least == most:
-        return f"peak {least}"
-    return f"peak ≥ {least}" if most is None else f"peak {least} to {most}"
-
-
-_PEAKS = ("peak_rate", "peak_rate_max")
-
-
-def _why_undetermined(rows: list[dict[str, Any]]) -> str:
+def _why_undetermined(findings: Sequence[Finding]) -> str:
     """Why counters are undetermined."""
     counts: dict[str, int] = {}
-    for row in rows:
-        if row["reason"] is not None:
-            counts[row["reason"]] = counts.get(row["reason"], 0) + 1
+    for found in findings:
+        reason = found.reason or ""
+        counts[reason] = counts.get(reason, 0) + 1
     if len(counts) == 1:
         return next(iter(counts))
     return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _quota(row: dict[str, Any]) -> tuple[str, ...]:
-    from kquota.core.quotas.entity import Entity
+def _who(found: Finding) -> tuple[str, ...]:
+    """Whose counter it is, and the entity with the quota where that is another."""
+    from kquota.cli.text import entity_text
 
-    entity = Entity.parse(row["entity"])
-    return row["key"], *(f"{kind.value}={name if isinstance(name, str) else name.value}" for kind, name in entity.parts)
-
-
-def _throttled(row: dict[str, Any]) -> tuple[str, str]:
-    throttled, events = row["throttled_events"], row["events"]
-    if row["basis"] != "requests":
-        return row["verdict"], f"by {events} {row['basis']}"
-    if throttled is None:
-        return "undetermined", f"of {events}"
-    return f"{throttled} ({100 * throttled / events:.0f}%)", f"of {events}"
+    return (found.subject,) if found.entity == found.of else (found.subject, f"by {entity_text(found.entity)}")
 
 
-def _logged(row: dict[str, Any]) -> tuple[str, ...]:
+def _delayed(found: Finding) -> tuple[str, ...]:
+    """Which of the requests would be throttled if they came as they were recorded."""
+    from kquota.cli.report import words
+
+    if found.throttled_events is None or found.basis is not Basis.REQUESTS:
+        basis = "" if found.basis is Basis.REQUESTS else found.basis.value
+        return found.verdict.value, f"of {found.events:,} {basis}".rstrip()
+    return words.share(found.throttled_events, found.events), f"of {found.events:,}"
+
+
+def _logged(found: Finding) -> tuple[str, ...]:
     """What the broker itself said."""
-    from kquota.cli.text import duration
+    from kquota.cli.report import words
 
-    total, longest = row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"]
-    if row["logged_throttled_events"] is None:
+    if found.logged is None:
         return ("-",)
-    return str(row["logged_throttled_events"]), duration(total) if total is not None else f"mean ≤ {duration(longest)}"
+    most = words.length(found.logged.throttle_time_max_ms)
+    if found.logged.throttle_time_ms is None:
+        return f"{found.logged.throttled_events:,}", f"mean ≤ {most}"
+    return words.share(found.logged.throttled_events, found.events), f"≤ {most}"
 
 
-def _time(total_ms: int | None, longest_ms: int | None) -> tuple[str, ...]:
-    from kquota.cli.text import duration
-
-    if total_ms is None or longest_ms is None:
-        return ("-",)
-    return duration(total_ms), f"longest {duration(longest_ms)}"
-
-
-def _clients(row: dict[str, Any]) -> str:
+def _clients(found: Finding) -> str:
     """The clients behind a counter, without what the counter's own name says of them."""
-    from kquota.core.quotas.quota import QuotaKey
-
-    user, _, client_id = row["sensor"].partition(":")
-    if (user and client_id) or row["key"] == QuotaKey.CONNECTION_CREATION_RATE.value:
+    user, _, client_id = found.sensor.partition(":")
+    if (user and client_id) or found.key is QuotaKey.CONNECTION_CREATION_RATE:
         return "-"
-    names = [client["user"] if client_id else client["client_id"] or "(empty client-id)" for client in row["clients"]]
-    more = row["client_count"] - len(names)
+    names = [client.user if client_id else client.client_id or "(empty client-id)" for client in found.clients]
+    more = found.client_count - len(names)
     return ", ".join(names) + (f" and {more} more" if names and more > 0 else "") or "-"

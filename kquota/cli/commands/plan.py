@@ -12,6 +12,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
+from kquota.cli.usage import recorded_under_option
 
 if TYPE_CHECKING:
     from kquota.brokers import BrokerFacts
@@ -66,6 +67,7 @@ _PLAN = Words(
     metavar="PATH",
     help="Recorded usage ('kquota audit' reads it): say also who would be newly throttled. May be given several times.",
 )
+@recorded_under_option
 @click.option(
     "--fail-on",
     type=click.Choice(["newly-throttled", "undetermined"]),
@@ -84,6 +86,7 @@ def command(
     exit_code: bool,
     brokers: int | None,
     usage: tuple[str, ...],
+    recorded_under: str | None,
     fail_on: tuple[str, ...],
     facts: BrokerFacts,
     source: session.QuotaSource,
@@ -110,6 +113,8 @@ def command(
 
     if fail_on and not usage:
         raise click.UsageError("who would be newly throttled is known with --usage PATH only")
+    if recorded_under is not None and not usage:
+        raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
     from kquota.cli import consent
     from kquota.core.change.lint import Facts, concerning, lint
     from kquota.core.change.plan import plan
@@ -132,7 +137,7 @@ def command(
     if not prune:
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
-    under = _under(usage, planned, current, source.file, facts)
+    under = _under(usage, planned, current, source.file, facts, recorded_under)
     review = Review(brokers or alive, concerning(findings, named), under, unnamed)
     print_plan(planned, quota_file.labels, output, review)
     consent.foretell(planned.objections)
@@ -142,7 +147,12 @@ def command(
 
 
 def _under(
-    usage: Sequence[str], planned: Plan, current: QuotaSnapshot, file: Path | None, facts: BrokerFacts
+    usage: Sequence[str],
+    planned: Plan,
+    current: QuotaSnapshot,
+    file: Path | None,
+    facts: BrokerFacts,
+    recorded_under: str | None,
 ) -> tuple[Comparison, Replayed] | None:
     """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
     if not usage or not (current or planned):
@@ -150,7 +160,7 @@ def _under(
     from kquota.cli.text import code
     from kquota.cli.whatif import Replayed, replay, usage_text
 
-    comparison, result = replay(usage, current, planned.applied_to(current), facts)
+    comparison, result = replay(usage, current, planned.applied_to(current), facts, recorded_under)
     before = "the live quotas" if file is None else code(file)
     unread = bool(result.quality.unread_files)
     return comparison, Replayed(before, "this plan", usage_text(result), unread)

@@ -152,8 +152,9 @@ def command(
 
         click.echo(recommendation_text(found), nl=False)
     else:
+        note(_answer(found))
         _print_table(found)
-    _summarize(found)
+    _summarize(found, counted=output == "table")
     return ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK
 
 
@@ -161,29 +162,29 @@ def _print_table(found: Recommendations) -> None:
     from kquota.cli.text import Column, print_table
     from kquota.core.findings.recommendation import Basis, Change
 
-    styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "yellow", Change.LOWER: "cyan"}
+    styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
     print_table(
         [
-            Column("ENTITY", style="bold"),
+            Column("WHO", style="bold"),
             Column("QUOTA", style="cyan", whole=True),
             Column("NOW", number=True),
             Column("RECOMMENDED", number=True),
-            Column("NEEDS", number=True),
-            Column("P99", number=True),
-            Column("PEAK", number=True),
-            Column("THROTTLED", number=True),
+            Column("NEEDS", spare=2),
+            Column("P99", number=True, spare=4),
+            Column("PEAK", number=True, spare=3),
+            Column("THROTTLED", number=True, spare=1),
             Column("PREDICTED", number=True),
         ],
         [_row(quota) for quota in found.quotas],
-        styles=["red" if quota.basis is Basis.CENSORED else styles[quota.change] for quota in found.quotas],
+        styles=["yellow" if quota.basis is Basis.CENSORED else styles[quota.change] for quota in found.quotas],
     )
 
 
 def _row(quota: Recommendation) -> tuple[object, ...]:
-    from kquota.cli.text import entity_text
+    from kquota.cli.text import entity_words
     from kquota.core.findings.recommendation import Basis, Change
     from kquota.core.quotas.quota import humanize
-    from kquota.documents.recommendation import interval, percent, rough
+    from kquota.documents.recommendation import NOT_KNOWN, interval, percent, rough
 
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
@@ -193,7 +194,7 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
         need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
         needs = (*need, interval(quota))
     return (
-        (entity_text(quota.entity), *covered),
+        (entity_words(quota.entity), *covered),
         key.value,
         "-" if quota.current is None else humanize(key, quota.current),
         "keep" if quota.change is Change.KEEP else humanize(key, quota.value),
@@ -201,25 +202,31 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
         rough(key, told.p99),
         rough(key, usage.peak),
         percent(usage.throttled / usage.seconds),
-        "-" if quota.predicted is None else percent(quota.predicted),
+        percent(quota.predicted) if quota.predicted is not None else NOT_KNOWN if quota.held_back else "-",
     )
 
 
-def _summarize(found: Recommendations) -> None:
-    from kquota.cli.verdicts import kinds, lines, names
-    from kquota.core.findings.recommendation import Basis, Change
-    from kquota.core.findings.verdicts import Verdict
+def _answer(found: Recommendations) -> str:
+    """How many quotas become what."""
+    from kquota.core.findings.recommendation import Change
 
     counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
     said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
-    note(f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker")
+    return f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker"
+
+
+def _summarize(found: Recommendations, *, counted: bool) -> None:
+    """What the recommendations leave open, and what to do next; `counted`: how many there are was said."""
+    from kquota.cli.verdicts import kinds, lines, names
+    from kquota.core.findings.recommendation import Basis
+    from kquota.core.findings.verdicts import Verdict
+
+    if not counted:
+        note(_answer(found))
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        warn(
-            f"{_names(hidden)}: held back whenever more was wanted, so what is needed is not known;"
-            " raise, and measure again"
-        )
+        warn(f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again")
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
@@ -231,6 +238,8 @@ def _summarize(found: Recommendations) -> None:
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
         warn(f"{key.value}: {text}")
+    if counted:
+        note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
+    from kquota.core.findings.finding import Finding
     from kquota.core.findings.verdicts import QuotaVerdict
     from kquota.core.findings.whatif import Comparison
-
-Row: TypeAlias = Mapping[str, Any]
-"""A row of the findings table."""
 
 MOST: Final = 8
 """Counters that get a chart."""
@@ -35,8 +33,8 @@ MOST: Final = 8
 class Report:
     """All that the page tells."""
 
-    findings: Sequence[Row]
-    """In order of suffering."""
+    findings: Sequence[Finding]
+    """The most harmful first."""
     timelines: Mapping[CounterName, Timeline]
     quality: DataQuality
     reasons: Sequence[tuple[str, int]]

@@ -1,4 +1,4 @@
-"""The chart of one counter: its rate against the limit over time, and below it the delay."""
+"""The chart of one counter: its rate against the limit over time, and below it the delayed requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
             "within": min(one.peak_rate, one.limit),
             "over": max(one.peak_rate, one.limit),
             "limit": one.limit,
-            "delay": one.throttle_ms / 1000,
+            "delay": one.throttled,
         }
         for one in timeline.bins
     ]
@@ -87,7 +87,7 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
     }
     x = {**x, "axis": axis}
     bar["x"] = x
-    y_axis, scale = {"title": "delay, s", "tickCount": 2, "labelExpr": drawing.ENGINEERING}, {}
+    y_axis, scale = {"title": "delayed", "tickCount": 2, "labelExpr": drawing.ENGINEERING}, {}
     delay = {"width": width, "height": 56, **bars(bins, {"datum": 0}, "delay", hit)}
     return {"padding": {"left": 0, "top": 6, "right": 14, "bottom": 2}, "spacing": 10, "vconcat": [rate, delay]}
 

@@ -5,35 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kquota.cli.report import Row, words
-from kquota.cli.text import Markdown, code, many, markdown_table, records_text
+from kquota.cli.report import words
+from kquota.cli.text import Markdown, code, many, markdown, markdown_table, records_text
 from kquota.cli.verdicts import markdown_lines
 
 if TYPE_CHECKING:
     from kquota.audit.findings import DataQuality
+    from kquota.core.findings.finding import Finding
     from kquota.core.findings.verdicts import QuotaVerdict
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""
 
-_HEADINGS: Final = ("broker", "counter", "quota", "limit", "peak", "delayed", "delay", "longest", "when (UTC)")
-_NUMBERS: Final = frozenset({"limit", "peak", "delayed", "delay", "longest"})
+_HEADINGS: Final = ("broker", "who", "quota", "limit", "peak", "delayed", "muted", "longest", "delivered", "when (UTC)")
+_NUMBERS: Final = frozenset({"limit", "peak", "delayed", "muted", "longest", "delivered"})
 
 
-def summary(rows: Sequence[Row], quality: DataQuality, quotas: Sequence[QuotaVerdict] = ()) -> str:
+def summary(findings: Sequence[Finding], quality: DataQuality, quotas: Sequence[QuotaVerdict] = ()) -> str:
     """What an audit found: a sentence, the counters that suffer, and what is not known."""
-    sums = words.totals(rows)
-    throttled, undetermined = (
-        [row for row in rows if row["verdict"] == verdict] for verdict in ("throttled", "undetermined")
-    )
-    lines = [f"**{sums['throttled']:,} of {many(sums['counters'], 'counter')} throttled.** "]
-    if sums["delayed"]:
-        lines[0] += (
-            f"{many(sums['delayed'], 'request')} delayed, {words.length(sums['delay_ms'])} in all,"
-            f" {words.length(sums['longest_ms'])} at most. "
-        )
+    throttled = [found for found in findings if found.throttled]
+    undetermined = [found for found in findings if found.undetermined]
+    said = words.answer(findings)
+    lines = [f"**{markdown(said[0].upper() + said[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
-        read = records_text(quality.events, (row["basis"] for row in rows))
+        read = records_text(quality.events, (found.basis.value for found in findings))
         lines[0] += f"{read}, {words.times(quality.first_ms, quality.last_ms)} UTC."
     if throttled:
         lines += ["", findings_table(throttled)]
@@ -41,8 +36,8 @@ def summary(rows: Sequence[Row], quality: DataQuality, quotas: Sequence[QuotaVer
         lines += ["", f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
     if undetermined:
         named = [
-            f"{code(words.who(row))} ({row['key']}, peak {words.peak(row)}: {row['reason']})"
-            for row in undetermined[:MOST_ROWS]
+            f"{code(found.subject)} ({found.key.value}, {_known(found)}: {found.reason})"
+            for found in undetermined[:MOST_ROWS]
         ]
         rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
         lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
@@ -57,17 +52,43 @@ def summary(rows: Sequence[Row], quality: DataQuality, quotas: Sequence[QuotaVer
     return "\n".join(lines)
 
 
-def findings_table(rows: Sequence[Row]) -> str:
-    """Rows of the findings table, each a line: the first MOST_ROWS. Undetermined ones have no delays."""
-    return markdown_table(_HEADINGS, [_cells(row) for row in rows[:MOST_ROWS]], _NUMBERS)
+def _known(found: Finding) -> str:
+    """What is known of an undetermined counter."""
+    if found.wanted_at_least is not None:
+        return f"wanted at least {words.rate(found, found.wanted_at_least)}"
+    return f"peak {words.peak(found)}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    quota = Markdown(f"{row['key']} of {code(words.source(row)[0])}")
-    head = (row["broker"], code(words.who(row)), quota, words.limit(row), words.peak(row))
-    first, last = row["first_throttled_ms"], row["last_throttled_ms"]
-    when = "–" if first is None else words.times(first, last)
-    if row["throttled_events"] is None:
-        return (*head, "?" if row["verdict"] == "throttled" else "undetermined", "–", "–", when)
-    delays = (words.length(row["throttle_time_ms"]), words.length(row["throttle_time_max_ms"]))
-    return (*head, f"{row['throttled_events']:,} of {row['events']:,}", *delays, when)
+def findings_table(findings: Sequence[Finding]) -> str:
+    """Findings, each a line: the first MOST_ROWS. Columns that nothing is known for are left out."""
+    rows = [_cells(found) for found in findings[:MOST_ROWS]]
+    kept = [
+        place for place, name in enumerate(_HEADINGS) if name in _ALWAYS or any(row[place] not in _NONE for row in rows)
+    ]
+    return markdown_table(
+        [_HEADINGS[place] for place in kept], [[row[place] for place in kept] for row in rows], _NUMBERS
+    )
+
+
+_ALWAYS: Final = frozenset({"who", "quota", "limit", "delayed"})
+_NONE: Final = frozenset({"", "-"})
+
+
+def _cells(found: Finding) -> tuple[str, ...]:
+    quota = Markdown(f"{found.key.value} of {code(words.source(found)[0])}")
+    first, last = found.first_throttled_ms, found.last_throttled_ms
+    delayed = "?" if found.throttled else "undetermined"
+    if found.throttled_events is not None:
+        delayed = f"{words.share(found.throttled_events, found.events)} of {found.events:,}"
+    return (
+        found.broker,
+        code(found.subject),
+        quota,
+        words.limit(found),
+        words.peak(found),
+        delayed,
+        words.muted(found),
+        ", ".join(filter(None, [words.longest(found), words.times_out(found)])),
+        ", ".join(filter(None, [words.delivered(found), words.behind(found)])),
+        "-" if first is None or last is None else words.times(first, last),
+    )

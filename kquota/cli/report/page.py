@@ -9,14 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kquota import __version__
-from kquota.cli.report import MOST, Report, Row, charts, words
-from kquota.cli.text import many, records_text, safe
+from kquota.cli.report import MOST, Report, charts, words
+from kquota.cli.text import many, rate_text, records_text, safe
 from kquota.cli.verdicts import lines as verdict_lines
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline
+    from kquota.core.findings.finding import Finding
 
 MOST_ROWS: Final = 200
 """Counters in a table; the rest is in the JSON."""
@@ -57,23 +58,25 @@ def _shown(value: Any) -> Any:
 
 
 def _values(report: Report) -> dict[str, Any]:
-    rows = list(report.findings)
+    rows = report.findings
     quality, settings = report.quality, report.settings
-    throttled = [row for row in rows if row["verdict"] == "throttled"]
-    undetermined = [row for row in rows if row["verdict"] == "undetermined"]
-    calm = [row for row in rows if row["verdict"] == "not throttled"]
+    throttled = [row for row in rows if row.throttled]
+    undetermined = [row for row in rows if row.undetermined]
+    calm = [row for row in rows if not row.throttled and not row.undetermined]
     near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
-    bases = {row["basis"] for row in rows}
+    bases = {row.basis.value for row in rows}
     first, last = _period(report)
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
     return {
         "version": __version__,
         "totals": words.totals(rows),
+        "answer": words.answer(rows),
+        "predicted": any(row.prediction is not None for row in rows),
         "period": period,
         "period_length": words.length(last - first),
         "day": day + comma if comma else "",
-        "brokers": sorted({row["broker"] for row in rows} - {""}),
+        "brokers": sorted({row.broker for row in rows} - {""}),
         "worst": [_counter(report, row) for row in throttled[:MOST]],
         "most": MOST,
         "throttled": [_counter(report, row) for row in throttled[:MOST_ROWS]],
@@ -84,7 +87,7 @@ def _values(report: Report) -> dict[str, Any]:
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "quality": quality,
         "read": records_text(quality.events, bases),
-        "mutations": any(words.key(row) is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
+        "mutations": any(row.key is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
         "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
         "exemptions": [
@@ -94,8 +97,8 @@ def _values(report: Report) -> dict[str, Any]:
         "reasons": report.reasons,
         "most_files": MOST_ROWS,
         "quarantine": report.quarantine,
-        "estimated": sum(row["estimated_events"] for row in rows),
-        "logged": any(row["logged_throttled_events"] is not None for row in rows),
+        "estimated": sum(row.estimated_events for row in rows),
+        "logged": any(row.logged is not None for row in rows),
         "quotas": [f"{text[0].upper()}{text[1:]}." for text in verdict_lines(report.quotas)],
         "comparison": None if report.comparison is None else _comparison(report.comparison),
         "command": report.command,
@@ -111,67 +114,75 @@ def _period(report: Report) -> tuple[int, int]:
     return report.quality.first_ms or 0, report.quality.last_ms or 0
 
 
-def _peak(row: Row) -> float:
+def _peak(row: Finding) -> float:
     """The most that the peak can be, as a share of the limit."""
-    return share_of_limit(row["peak_rate_max"] or row["peak_rate"], row["limit"]) or 0.0
+    return share_of_limit(row.peak_rate_max or row.peak_rate, row.limit) or 0.0
 
 
-def _counter(report: Report, row: Row) -> dict[str, Any]:
+def _counter(report: Report, row: Finding) -> dict[str, Any]:
     """A row in words; with its chart and clients where it has a timeline."""
     entity, level = words.source(row)
-    first, last = row["first_throttled_ms"], row["last_throttled_ms"]
+    first, last = row.first_throttled_ms, row.last_throttled_ms
     values: dict[str, Any] = {
-        "row": row,
-        "who": words.who(row),
+        "found": row,
+        "who": row.subject,
         "doing": words.doing(row),
         "requests": words.requests(row),
         "entity": entity,
         "level": level,
         "limit": words.limit(row),
-        "per_broker": words.key(row) is not QuotaKey.CONTROLLER_MUTATION_RATE,
+        "per_broker": row.key is not QuotaKey.CONTROLLER_MUTATION_RATE,
         "peak": words.peak(row),
         "limit_then": None,
-        "peak_rate": words.rate(row, row["peak_rate"]) + (f", {words.peak(row)} of the limit" * words.is_share(row)),
-        "share": None if row["throttled_events"] is None else words.share(row["throttled_events"], row["events"]),
-        "when": None if first is None else words.times(first, last),
-        "within": None if first is None else words.length(last - first),
+        "peak_rate": words.rate(row, row.peak_rate) + (f", {words.peak(row)} of the limit" * words.is_share(row)),
+        "share": None if row.throttled_events is None else words.share(row.throttled_events, row.events),
+        "suffering": words.suffering(row),
+        "muted": words.muted(row),
+        "longest": words.longest(row),
+        "delivered": words.delivered(row),
+        "behind": words.behind(row),
+        "times_out": words.times_out(row),
+        "when": None if first is None or last is None else words.times(first, last),
         "clients": [],
         "chart": None,
     }
-    timeline = report.timelines.get((row["broker"], row["key"], row["sensor"]))
+    timeline = report.timelines.get(row.name)
     if timeline is not None:
         values["clients"] = _clients(row)
         values["chart"] = _chart(report, row, timeline)
-        then = [words.limit({**row, "limit": one.limit}) for one in timeline.bins if one.throttled]
-        if row["limit_changes"]:
+        then = [humanize(row.key, one.limit) for one in timeline.bins if one.throttled]
+        if row.limit_changes:
             values["limit_then"] = ", then ".join(each for each, _ in groupby(then))
     return values
 
 
-def _clients(row: Row) -> list[dict[str, Any]]:
+def _clients(row: Finding) -> list[dict[str, Any]]:
     """The clients of a shared counter; a share of the usage only where all of them are known."""
-    clients = row["clients"]
-    if row["client_count"] < 2:
+    clients = row.clients
+    if row.client_count < 2:
         return []
-    whole = sum(client["value"] for client in clients) if len(clients) == row["client_count"] else 0
+    whole = sum(client.value for client in clients) if len(clients) == row.client_count else 0
     return [
         {
-            **client,
-            "used": words.used(row, client["value"]),
-            "share": words.share(client["value"], whole) if whole else None,
+            "user": client.user,
+            "client_id": client.client_id,
+            "events": client.events,
+            "throttled_events": client.throttled_events,
+            "used": words.used(row, client.value),
+            "share": words.share(client.value, whole) if whole else None,
         }
         for client in clients
     ]
 
 
-def _chart(report: Report, row: Row, timeline: Timeline) -> dict[str, Any]:
+def _chart(report: Report, row: Finding, timeline: Timeline) -> dict[str, Any]:
     from kquota.audit.timeline import width_of
 
     first, last = timeline.around or _period(report)
     coarse = timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS))
     # What is drawn holds no name: Vega escapes text, and there is none but numbers and units.
     wide, narrow = (
-        Markup(charts.draw(words.key(row), timeline, first, last, width))  # noqa: S704 - made here, of numbers
+        Markup(charts.draw(row.key, timeline, first, last, width))  # noqa: S704 - made here, of numbers
         for width in (charts.WIDE, charts.NARROW)
     )
     return {
@@ -185,7 +196,6 @@ def _chart(report: Report, row: Row, timeline: Timeline) -> dict[str, Any]:
                 "time": words.moment(one.start_ms, coarse.width_ms),
                 "events": one.events,
                 "throttled": one.throttled,
-                "delay": words.length(one.throttle_ms) if one.throttle_ms else "–",
                 "peak_rate": words.rate(row, one.peak_rate),
                 "limit": words.rate(row, one.limit),
             }
@@ -247,5 +257,5 @@ def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
         "delayed": _delayed(standing),
-        "delay_ms": standing.throttle_time_ms,
+        "wanted": None if standing.wanted is None else rate_text(standing.wanted, change.key.unit),
     }

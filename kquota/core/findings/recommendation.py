@@ -175,7 +175,10 @@ class Recommendation:
     own: bool = True
     """Whether the current limit is the entity's own, or there is none."""
     predicted: float | None = None
-    """The share of the recorded time that is throttled in a replay under all recommendations, on the worst broker."""
+    """The share of the recorded time that is throttled in a replay under all recommendations, on the worst broker; None
+    where no recording shows it."""
+    held_back: bool = False
+    """Whether somebody that it is for was held back while recorded, and may want more than what was seen."""
 
     @property
     def change(self) -> Change:

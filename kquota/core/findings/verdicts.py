@@ -10,7 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import Entity
@@ -26,6 +26,10 @@ class Verdict(enum.Enum):
     NOT_THROTTLED = "not throttled"
     NOBODY_SEEN = "nobody seen"
     """Of a quota only: the export would show whom it governs, and there is nobody."""
+
+
+HELD_BACK: Final = "its clients were held back while this was recorded, and may want more than they got"
+"""Why a counter is undetermined that would not have been throttled: see `kquota.audit.held_back`."""
 
 
 @dataclass

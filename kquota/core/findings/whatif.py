@@ -47,6 +47,9 @@ class Standing:
     entity: Entity | None = None
     limit: Value | None = None
     unknown: frozenset[Hashable] = frozenset()
+    wanted: float | None = None
+    """The least that the clients of its counter want on the busiest broker, units per second, where they were held back
+    while the usage was recorded; else None."""
 
 
 def outcome(before: Standing, after: Standing) -> Outcome:
@@ -56,6 +59,8 @@ def outcome(before: Standing, after: Standing) -> Outcome:
         return Outcome.NEWLY_THROTTLED
     if verdicts == ("throttled", "not throttled"):
         return Outcome.NO_LONGER_THROTTLED
+    if before.wanted is not None and verdicts == ("undetermined", "throttled"):
+        return Outcome.NEWLY_THROTTLED  # what was recorded is throttled now, and was not before
     if verdicts[0] != verdicts[1] or before.unknown != after.unknown:
         return Outcome.UNDETERMINED
     if verdicts[0] != "throttled":

@@ -1,0 +1,215 @@
+"""One finding of an audit: a counter of a broker, what limits it, what became of it and what its clients will meet.
+
+Findings are ranked by the harm to clients, which is defined here: the share of what clients want that is not delivered
+in time, then the share of the time in which they are muted, then the longest wait. The sum of the throttle times is no
+measure of harm: the waits of an open loop overlap, and most throttle time falls on many small requests.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from kquota.core.findings.prediction import CounterName, Interval, Prediction
+from kquota.core.findings.verdicts import HELD_BACK, Verdict
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, share_of_limit
+from kquota.core.resolve.resolver import Level
+
+
+class Basis(enum.Enum):
+    """What a finding rests on."""
+
+    REQUESTS = "requests"
+    """Each request, replayed."""
+    RATES = "rates"
+    """Readings of the broker's own rates."""
+    TOTALS = "totals"
+    """What was charged in intervals."""
+    CONNECTIONS = "connections"
+    """The first request of each connection in a request log: a lower bound of the connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client behind a counter; of connections the client-id is the ip."""
+
+    user: str
+    client_id: str
+    events: int
+    value: int
+    """Bytes, ns of thread time, partitions or connections."""
+    throttled_events: int | None = None
+    throttle_time_ms: int | None = None
+    """Open loop: a sum over requests. None where clients are not told apart."""
+    logged_throttled_events: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What the broker itself answered to the same requests."""
+
+    throttled_events: int
+    throttle_time_ms: int | None
+    """The sum over all requests; None for samples."""
+    throttle_time_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one counter on one broker. Rates are in the key's unit per second."""
+
+    broker: str
+    key: QuotaKey
+    sensor: str
+    entity: Entity
+    """The entity whose quota limits the counter; with `level` and `limit` the last one in a history of quotas."""
+    level: Level
+    limit: float
+    limit_changes: int
+    verdict: Verdict
+    reason: str | None
+    """Why it is undetermined; else None."""
+    basis: Basis
+    events: int
+    throttled_events: int | None
+    """Open loop: the requests that the broker would throttle if they came when they were recorded."""
+    throttle_time_ms: int | None
+    """Open loop: the sum of their throttle times, which overlap. No client waits for so long."""
+    throttle_time_max_ms: int | None
+    peak_rate: float
+    """The highest observed rate; a lower bound where not all is known."""
+    peak_rate_max: float | None
+    first_throttled_ms: int | None
+    last_throttled_ms: int | None
+    logged: Logged | None
+    """None where the export does not say."""
+    estimated_events: int
+    client_count: int
+    clients: tuple[Client, ...] = ()
+    rebuilt_events: int = 0
+    """Of the estimated fetches, those whose size follows from the data that was produced."""
+    rebuilt_share: float | None = None
+    """The share of delivered fetches that come out to the byte by the same rules; None without rebuilt ones."""
+    prediction: Prediction | None = None
+    """What the clients will meet; None where the recording does not hold each request."""
+
+    @property
+    def name(self) -> CounterName:
+        """Which counter it is."""
+        return self.broker, self.key.value, self.sensor
+
+    @property
+    def subject(self) -> str:
+        """Whose counter it is, as people say it: `user alice`, `client-id app1`, `user bob with client-id etl`."""
+        return subject(self.key, self.sensor)
+
+    @property
+    def of(self) -> Entity | None:
+        """The entity with a counter of just these tags; None for clients without a name."""
+        user, _, client_id = self.sensor.partition(":")
+        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
+            return Entity(ip=client_id)
+        if not user and not client_id:
+            return None
+        return Entity(user=unquote(user) or None, client_id=client_id or None)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether its clients would be throttled."""
+        return self.verdict is Verdict.THROTTLED
+
+    @property
+    def undetermined(self) -> bool:
+        """Whether nobody can say that."""
+        return self.verdict is Verdict.UNDETERMINED
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it is undetermined because its clients were held back while they were recorded."""
+        return self.reason == HELD_BACK
+
+    @property
+    def wanted_at_least(self) -> float | None:
+        """The least rate that clients who were held back want; None where they were not, or the limit shows more."""
+        return self.peak_rate if self.held_back else None
+
+    @property
+    def throttled_share(self) -> float | None:
+        """The share of its requests that the broker would throttle; None where that is not counted."""
+        return None if self.throttled_events is None else self.throttled_events / max(self.events, 1)
+
+    @property
+    def peak_share(self) -> float | None:
+        """The highest observed rate over the limit; None where the limit is not above 0."""
+        return share_of_limit(self.peak_rate, self.limit)
+
+    @property
+    def harm(self) -> Harm:
+        """What its clients suffer."""
+        return Harm.of(self)
+
+
+class Harm(NamedTuple):
+    """What a counter does to its clients; larger is worse, in the order of the fields."""
+
+    undelivered: float
+    """The share of the wanted units that is not delivered in the recorded time."""
+    muted: float
+    """The share of the time in which the busiest connection is muted."""
+    longest_ms: float
+
+    @classmethod
+    def of(cls, finding: Finding) -> Harm:
+        """The harm that is predicted; where nothing is predicted only the longest throttle time is known."""
+        predicted = finding.prediction
+        if predicted is None:
+            return cls(0.0, 0.0, float(finding.throttle_time_max_ms or 0))
+        return cls(
+            undelivered(predicted) or 0.0,
+            _value(predicted.muted_share) or 0.0,
+            _value(predicted.throttle_time_max_ms) or 0.0,
+        )
+
+
+def undelivered(prediction: Prediction) -> float | None:
+    """The share of the wanted units that is not delivered in the recorded time, 0 to 1; None where it is not known."""
+    delivered, wanted = _value(prediction.delivered_per_s), _value(prediction.wanted_per_s)
+    if delivered is None or wanted is None or wanted <= 0:
+        return None
+    return min(max(1 - delivered / wanted, 0.0), 1.0)
+
+
+def _value(interval: Interval) -> float | None:
+    """The most probable value, else what bounds it."""
+    known = (interval.estimate, interval.low, interval.high)
+    return next((value for value in known if value is not None), None)
+
+
+def subject(key: QuotaKey, sensor: str) -> str:
+    """Whose counter a sensor is, as people say it."""
+    user, _, client_id = sensor.partition(":")
+    if key is QuotaKey.CONNECTION_CREATION_RATE:
+        return f"ip {client_id}"
+    parts = [f"user {unquote(user)}"] if user else []
+    parts += [f"client-id {client_id}"] if client_id else []
+    return " with ".join(parts) or "clients without a client-id"
+
+
+_ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Throttled counters first, then those of which nobody can say it; in each the most harm first, then by name."""
+    return sorted(
+        findings,
+        key=lambda found: (
+            _ORDER.index(found.verdict),
+            *(-part for part in found.harm),
+            -(found.peak_share or 0.0),
+            found.name,
+        ),
+    )

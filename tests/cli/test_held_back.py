@@ -1,0 +1,173 @@
+"""Traffic that a quota held back while it was recorded: raising the quota promises nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+
+START_MS = 1_773_219_600_000
+VALIDATOR = Draft202012Validator(schema("audit"))
+
+
+def quotas(**rates: int) -> str:
+    """A quotas file with a producer_byte_rate for each user, and of all further keys."""
+    entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
+    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """Half a minute of 10 kB/s of alice, held back by 8 kB/s, and of bob, who was not; with and without the answers."""
+    for name, head in (("answered.csv", ",throttle_time_ms"), ("silent.csv", "")):
+        lines = [f"time_ms,broker,user,client_id,api,bytes{head}"]
+        for number in range(300):
+            time = START_MS + 100 * number
+            lines.append(f"{time},1,alice,app,produce,1000" + (f",{5 * (number > 200)}" if head else ""))
+            lines.append(f"{time},1,bob,app,produce,1000" + (",0" if head else ""))
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    (tmp_path / "then.json").write_text(quotas(alice=8000, bob=20_000))
+    (tmp_path / "raised.json").write_text(quotas(alice=20_000, bob=30_000))
+    (tmp_path / "lower.json").write_text(quotas(alice=5000, bob=5000))
+    (tmp_path / "none.json").write_text(quotas(carol=1))
+
+
+def audited(kquota: Kquota, *arguments: str) -> dict[str, Any]:
+    """The document of an audit, which the schema allows."""
+    document: dict[str, Any] = json.loads(kquota("audit", *arguments, "-o", "json").out)
+    VALIDATOR.validate(document)
+    return document
+
+
+def verdicts(document: dict[str, Any]) -> dict[str, str]:
+    """The verdict of each user's counter."""
+    return {finding["sensor"]: finding["verdict"] for finding in document["findings"]}
+
+
+def test_raising_promises_nothing(kquota: Kquota) -> None:
+    """Who was held back may want more; the least that it wants is named, and every quota ends in the same verdict."""
+    document = audited(kquota, "answered.csv", "--quotas", "raised.json")
+
+    assert verdicts(document) == {"alice:": "undetermined", "bob:": "not throttled"}
+    (alice,) = (finding for finding in document["findings"] if finding["sensor"] == "alice:")
+    assert "held back" in alice["reason"]
+    assert alice["wanted_at_least"] == alice["peak_rate"] > 0
+    assert alice["peak_rate_max"] is None
+    assert (alice["throttled_events"], alice["throttle_time_ms"]) == (None, None)
+    assert alice["recorded_under"] == {"source": "log", "limit": None, "held_back": True}
+    assert document["recorded_under"] == {"source": "log", "quotas": None, "throttled": True}
+    told = {quota["entity"]["user"]: (quota["verdict"], quota["counters"]) for quota in document["quotas"]}
+    assert told["alice"] == ("undetermined", {"throttled": 0, "undetermined": 1, "not_throttled": 0})
+    assert told["bob"][0] == "not throttled"
+
+
+def test_lowering_is_certain(kquota: Kquota) -> None:
+    """Whoever is throttled for what it got is throttled for what it wants."""
+    document = audited(kquota, "answered.csv", "--quotas", "lower.json")
+
+    assert verdicts(document) == {"alice:": "throttled", "bob:": "throttled"}
+
+
+@pytest.mark.parametrize("command", ["audit", "plan"])
+@pytest.mark.parametrize("output", ["table", "markdown", "json"])
+def test_nobody_is_called_no_longer_throttled(kquota: Kquota, command: str, output: str) -> None:
+    """Not in a table, not in a comment on a pull request, and --fail-on undetermined keeps its promise."""
+    if command == "audit":
+        arguments = ["answered.csv", "--quotas", "raised.json", "--against", "then.json"]
+    else:
+        arguments = ["raised.json", "--quotas", "then.json", "--usage", "answered.csv"]
+
+    done = kquota(command, *arguments, "--fail-on", "undetermined", "-o", output)
+
+    assert done.code == 1
+    if output == "json":
+        summary = json.loads(done.out)["comparison"]["summary"]
+        assert (summary["no_longer_throttled"], summary["undetermined"]) == (0, 1)
+    else:
+        assert "no longer throttled" not in done.out + done.err
+        assert "wanted at least" in done.out
+
+
+def test_no_limit_is_evidence(kquota: Kquota) -> None:
+    """Who has no limit is not throttled, whatever it wants."""
+    done = kquota("audit", "answered.csv", "--quotas", "none.json", "--against", "then.json", "-o", "json")
+
+    (change,) = json.loads(done.out)["comparison"]["clients"]
+    assert (change["user"], change["outcome"]) == ("alice", "no longer throttled")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ([], "not throttled"),
+        (["none"], "not throttled"),
+        (["then.json"], "undetermined"),
+    ],
+)
+def test_what_was_in_force_can_be_said(kquota: Kquota, recorded: list[str], expected: str) -> None:
+    """Where the export has no throttle times, the replay of what was in force says who was held back."""
+    document = audited(
+        kquota, "silent.csv", "--quotas", "raised.json", *(["--recorded-under", *recorded] if recorded else [])
+    )
+
+    assert verdicts(document) == {"alice:": expected, "bob:": "not throttled"}
+    assert document["recorded_under"]["source"] == {"none": "none", "then.json": "file"}.get(
+        "".join(recorded), "unknown"
+    )
+    assert document["recorded_under"]["throttled"] is None
+
+
+def test_the_quotas_that_were_in_force_keep_their_verdicts(kquota: Kquota, tmp_path: Path) -> None:
+    """There is no more traffic than there was, where nothing changes."""
+    (tmp_path / "high.json").write_text(quotas(alice=20_000, bob=20_000))
+
+    document = audited(kquota, "answered.csv", "--quotas", "high.json", "--recorded-under", "high.json")
+
+    assert verdicts(document) == {"alice:": "not throttled", "bob:": "not throttled"}
+
+
+def test_a_contradiction_is_said(kquota: Kquota) -> None:
+    """The log knows better than whoever says that nothing was in force."""
+    done = kquota("audit", "answered.csv", "--quotas", "raised.json", "--recorded-under", "none", "-o", "json")
+
+    assert "the usage shows throttling" in done.err
+    assert verdicts(json.loads(done.out))["alice:"] == "undetermined"
+
+
+def test_another_quota_that_still_holds_them_back(kquota: Kquota, tmp_path: Path) -> None:
+    """A client that is throttled as much as it was by its thread time sends no more bytes than it did."""
+    lines = ["time_ms,broker,user,client_id,api,bytes,request_time_ns,throttle_time_ms"]
+    for number in range(300):
+        lines.append(f"{START_MS + 100 * number},1,alice,app,produce,1000,5000000,{5 * (number > 200)}")
+    (tmp_path / "timed.csv").write_text("\n".join(lines) + "\n")
+    values = {"producer_byte_rate": 20_000, "request_percentage": 4}
+    entries = [{"entity": {"user": "alice"}, "values": values}]
+    (tmp_path / "both.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries}))
+
+    document = audited(kquota, "timed.csv", "--quotas", "both.json")
+
+    found = {finding["key"]: finding["verdict"] for finding in document["findings"]}
+    assert found == {"request_percentage": "throttled", "producer_byte_rate": "not throttled"}
+
+
+def test_a_neighbour_that_was_held_back(kquota: Kquota, tmp_path: Path) -> None:
+    """A client that shares a counter with one that is throttled is not called free of it."""
+    lines = ["time_ms,broker,user,client_id,api,bytes,throttle_time_ms"]
+    for number in range(300):
+        time = START_MS + 100 * number
+        lines.append(f"{time},1,alice,app0,produce,100,{9 * (number < 20)}")
+        lines.append(f"{time},1,alice,app1,produce,{1000 if number < 200 else 20000},0")
+    (tmp_path / "shared.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "low.json").write_text(quotas(alice=5000))
+    (tmp_path / "high.json").write_text(quotas(alice=20_000))
+
+    done = kquota("audit", "shared.csv", "--quotas", "high.json", "--against", "low.json", "-o", "json")
+
+    outcomes = {change["client-id"]: change["outcome"] for change in json.loads(done.out)["comparison"]["clients"]}
+    assert "no longer throttled" not in outcomes.values()

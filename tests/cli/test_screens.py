@@ -1,0 +1,210 @@
+"""Tables on a terminal: they fit it, whatever its width; the answer comes first; nothing adds up waits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from kquota.cli.commands.audit import print_result
+from kquota.cli.report import words
+from kquota.cli.report.markdown import summary
+from kquota.cli.text import Column, print_table
+from kquota.core.findings.finding import Finding, Harm, ranked, subject
+from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.quota import QuotaKey
+from tests.cli.test_report import recorded
+
+WIDTHS = (80, 100, 120, 200)
+STYLED = re.compile(r"\x1b\[[0-9;]*m")
+LONG = "CN=a-rather-long-name-of-some-application,OU=platform,O=example"
+
+
+def shown(width: int, show: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that a terminal of that width gets on stdout, without their colours."""
+    outer, inner = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    heard: list[bytes] = []
+
+    def listen() -> None:
+        try:
+            while part := os.read(outer, 65536):
+                heard.append(part)
+        except OSError:  # the other end is closed
+            pass
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    with open(inner, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        show()
+    listener.join()
+    os.close(outer)
+    return STYLED.sub("", b"".join(heard).decode()).replace("\r\n", "\n").splitlines()
+
+
+def predicted(share: float, **changes: object) -> Prediction:
+    """The prediction for clients of which that share of the time is muted."""
+    known = Prediction(
+        "paced",
+        "gaps are shorter than answers",
+        "throttled",
+        Interval.exactly(1e9),
+        Interval(1500.0, 1800.0, 2000.0),
+        Interval.exactly(share),
+        Interval.exactly(40_000.0),
+        Interval.exactly(50_000.0),
+        Interval.exactly(95_000.0),
+        Interval.exactly(900_000.0),
+    )
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("told", [False, True], ids=["plain", "predicted"])
+def test_the_audit_fits(width: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider than the terminal, and who, the limit and the share of delayed requests are always there."""
+    result, settings = recorded()
+    predictions = {found.name: predicted(0.42, times_out=True) for found in result.found} if told else {}
+    result = replace(result, predictions=predictions)
+
+    lines = shown(width, lambda: print_result(result, settings, "table", None, show_all=True), monkeypatch)
+
+    assert max(map(cell_len, lines)) <= width
+    text = "\n".join(lines)
+    assert {"WHO", "QUOTA", "LIMIT", "LONGEST"} <= set(lines[0].split())
+    assert ({"MUTED", "DELIVERED"} if told else {"DELAYED"}) <= set(lines[0].split())
+    assert "producer_byte_rate" in text
+    assert lines[0].split()[0] == "WHO"
+    assert "300 kB/s" in text
+    assert ("42 %" in text) or not told
+    assert "CLIENTS" in lines[0] or width < 200
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_long_names_fold(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is never cut off, and makes no line too wide; columns are left out by their rank."""
+    columns = [
+        Column("WHO"),
+        Column("LIMIT", number=True),
+        Column("A", spare=1, whole=True),
+        Column("B", spare=2, whole=True),
+    ]
+    rows = [[LONG, "300 kB/s", "a" * 40, "b" * 60]]
+
+    lines = shown(width, lambda: print_table(columns, rows), monkeypatch)
+
+    assert max(map(cell_len, lines)) <= width
+    assert ("A" in lines[0].split(), "B" in lines[0].split()) == (True, width >= 200)
+    name = "".join(line[: len(LONG)].split("  ")[0].strip() for line in lines[1:])
+    assert name.startswith(LONG[:12])
+
+
+def test_nothing_left_to_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then every column folds."""
+    columns = [Column("WHO", whole=True), Column("LIMIT", number=True)]
+
+    lines = shown(80, lambda: print_table(columns, [["x" * 70, "9" * 70]]), monkeypatch)
+
+    assert max(map(cell_len, lines)) <= 80
+    assert sum(line.count("9") for line in lines) == 70
+
+
+def test_whose_counter_it_is() -> None:
+    """As people say it, and not as the counter's tag."""
+    key = QuotaKey.PRODUCER_BYTE_RATE
+    assert subject(key, "alice:") == "user alice"
+    assert subject(key, ":web-edge") == "client-id web-edge"
+    assert subject(key, "bob:etl") == "user bob with client-id etl"
+    assert subject(key, ":") == "clients without a client-id"
+    assert subject(QuotaKey.CONNECTION_CREATION_RATE, ":10.0.0.1") == "ip 10.0.0.1"
+
+
+def test_the_answer_is_a_sentence() -> None:
+    """How many, who is worst, and what that one meets: of the prediction where there is one."""
+    result, _ = recorded()
+    alice = next(found for found in result.found if found.sensor == "alice:")
+    replayed = "42 % of its requests delayed, 2.0 s at the longest"
+    silent = predicted(0.42, muted_share=UNKNOWN, throttle_time_max_ms=UNKNOWN)
+    for prediction in (None, silent):
+        assert words.suffering(replace(alice, prediction=prediction)) == replayed
+    assert words.answer([replace(alice, prediction=None)]) == (
+        "1 of 1 limit throttled somebody; worst: user alice, 42 % of its requests delayed, 2.0 s at the longest"
+    )
+    told = replace(alice, prediction=predicted(0.42))
+    assert words.answer([told]) == (
+        "1 of 1 limit throttled somebody; worst: user alice, muted 42 % of the time,"
+        " about 1.8 s (1.5 s to 2.0 s) at the longest"
+    )
+    wide = predicted(0.42, muted_share=Interval(0.19, 0.42, 1.0), throttle_time_max_ms=Interval(1100.0, 1100.0, None))
+    assert words.suffering(replace(alice, prediction=wide)) == (
+        "muted about 42 % (19 % to 100 %) of the time, ≥ 1.1 s at the longest"
+    )
+    assert "would time out, reconnect and send again" in words.answer(
+        [replace(alice, prediction=predicted(0.42, times_out=True))]
+    )
+
+
+def test_what_clients_meet_in_words() -> None:
+    """Rates beside what is wanted, what is left over; never more than all of the time; open ends are said."""
+    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
+    told = replace(alice, prediction=predicted(7.5))
+    assert words.muted(told) == "100 %"
+    assert words.delivered(told) == "40 kB/s of 50 kB/s"
+    assert words.behind(told) == "900 kB behind, gone after 95.0 s"
+    open_ = replace(alice, prediction=predicted(0.5, wanted_per_s=Interval.at_least(60_000.0), left_units=UNKNOWN))
+    assert words.delivered(open_) == "40 kB/s of ≥ 60 kB/s"
+    assert words.behind(open_) == ""
+    silent = replace(open_, prediction=predicted(0.5, delivered_per_s=UNKNOWN, wanted_per_s=UNKNOWN))
+    assert words.delivered(silent) == "-"
+    thread = replace(
+        told, key=QuotaKey.REQUEST_PERCENTAGE, prediction=predicted(0.5, delivered_per_s=Interval(0.1, 0.2, 0.3))
+    )
+    assert words.delivered(thread).startswith("10 % to 30 % of")
+
+
+def test_harm_ranks() -> None:
+    """What is not delivered counts first, then the muted time, then the longest wait; a sum of waits never does."""
+    base = next(found for found in recorded()[0].found if found.sensor == "alice:")
+
+    def finding(name: str, **changes: object) -> Finding:
+        return replace(base, sensor=name, prediction=predicted(0.1, **changes))
+
+    late = finding("late:", delivered_per_s=Interval.exactly(10_000.0))
+    muted = replace(finding("muted:"), prediction=predicted(0.9))
+    longest = finding("longest:", throttle_time_max_ms=Interval.exactly(9000.0))
+    many = replace(finding("many:"), throttle_time_ms=10**12)
+    calm = replace(base, sensor="calm:", verdict=Verdict.NOT_THROTTLED)
+
+    order = [found.sensor for found in ranked([calm, many, longest, muted, late])]
+    assert order == ["late:", "muted:", "longest:", "many:", "calm:"]
+    assert Harm.of(late).undelivered == pytest.approx(0.8)
+
+
+def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not in a table and not in a comment; in CSV under a name that says what it is."""
+    result, settings = recorded()
+    sums = {words.length(found.throttle_time_ms or 0) for found in result.found if found.throttled}
+    sums |= {words.length(found.logged.throttle_time_ms or 0) for found in result.found if found.logged is not None}
+    sums -= {"0 ms"}
+    meets = predicted(0.42)
+    sums.add(words.length(round(meets.throttle_time_ms.low or 0)))
+    result = replace(result, predictions={found.name: meets for found in result.found})
+    print_result(result, settings, "table", None, show_all=True)
+    said = capsys.readouterr()
+    text = said.out + said.err + summary(result.found, result.quality)
+    assert not [each for each in sums if each in text]
+
+    print_result(result, settings, "csv", None, show_all=True)
+    headings = capsys.readouterr().out.splitlines()[0].split(",")
+    assert "open_loop_throttle_time_ms" in headings
+    assert "throttle_time_ms" not in headings
