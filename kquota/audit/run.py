@@ -187,6 +187,7 @@ def audit(
     log_timezone: str = "UTC",
     num_partitions: int = 1,
     in_force: bool = False,
+    recorded_under: Quotas | QuotaHistory | None = None,
     top: int | None = 5,
 ) -> AuditResult:
     """Who would be throttled, when, by which quota and how long: recorded usage replayed as brokers enforce quotas.
@@ -195,6 +196,8 @@ def audit(
     topics, Prometheus and the engine. `quotas` are the quotas to try, a file of them may be a history; `against` others
     to replay in the same pass. `kafka_version`, `server_properties` and the two windows describe the brokers; `broker`
     names the broker that wrote the files. With `in_force`, the quotas count as the quotas that were in force.
+    `recorded_under` are the quotas that were in force instead (`{}`: none), for usage without throttle times: clients
+    that they held back may want more than they got, and are undetermined under a higher limit.
 
     The result has `findings`, a row per counter in a pyarrow Table (times in ms, rates in the unit of the key per
     broker); `quotas`, one verdict for each quota that is set; `quality`, what was read; and `rejects`, the records that
@@ -211,10 +214,13 @@ def audit(
         settings,
         top_clients=top,
         in_force=in_force,
+        recorded_under=None if recorded_under is None else history_of(recorded_under),
         read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
     )
+    from kquota.audit.held_back import audited
+
     with auditor(asked, settings) as run:
-        return run(settings)
+        return audited(run, settings)
 
 
 def recommend(
