@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+import kquota as kquota_library
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
@@ -121,6 +122,20 @@ def test_what_was_in_force_can_be_said(kquota: Kquota, recorded: list[str], expe
         "".join(recorded), "unknown"
     )
     assert document["recorded_under"]["throttled"] is None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"), [(None, "not throttled"), ({}, "not throttled"), (8000, "undetermined")]
+)
+def test_a_program_can_say_it_too(tmp_path: Path, recorded: Any, expected: str) -> None:
+    """By `kquota.audit`, as on the command line."""
+    recorded_under = {"user=alice": {"producer_byte_rate": recorded}} if recorded else recorded
+
+    result = kquota_library.audit(
+        tmp_path / "silent.csv", {"user=alice": {"producer_byte_rate": 20_000}}, recorded_under=recorded_under
+    )
+
+    assert [row["verdict"] for row in result.findings.to_pylist()] == [expected]
 
 
 def test_the_quotas_that_were_in_force_keep_their_verdicts(kquota: Kquota, tmp_path: Path) -> None:
