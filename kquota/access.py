@@ -35,8 +35,8 @@ def ask_nobody(what: str) -> str:
 class Access:
     """How one cluster is reached. Of several addresses the controllers come first, then the brokers.
 
-    Paths are those of files that Kafka's own tools read. `patient` waits for servers that are not up yet. `isolated`
-    takes no credentials from the environment, as a context does that was chosen by its name.
+    Paths name files that Kafka's own tools read. `patient` waits for servers that are not up yet. `isolated` takes no
+    credentials from the environment, as a context does that was chosen by its name.
     """
 
     bootstrap_server: str | None = None
@@ -216,8 +216,8 @@ def connect(
     files for ZooKeeper; `security` replaces them. Of the environment nothing is used but KQUOTA_CONFIG, which names the
     configuration file.
 
-    The connection is made when it is first needed. Each wait for the cluster is at most `timeout_s` seconds (10, or
-    those of the context). A server that refuses connections is an error at once; `patient` waits for one that comes
+    The connection is made when it is first needed. Each wait for the cluster is at most `timeout_s` seconds (10, or the
+    time-out of the context). A server that refuses connections is an error at once; `patient` waits for one that comes
     up. Raises InputError for a malformed address, an unknown context or an unusable file.
 
         with connect(context="prod") as cluster:

@@ -1,6 +1,6 @@
 """Packages that are called like the function that they are about: `kquota.audit(...)`, `kquota.probe(...)`.
 
-A package and a function of the library cannot both be an attribute of `kquota` by the same name, so the package is the
+A package and a function of the library cannot both be an attribute of `kquota` by the same name. So the package is the
 function as well. Its module `run` is imported when it is called.
 """
 

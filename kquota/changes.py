@@ -201,7 +201,7 @@ def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A dry run of alterations: what each would do, and the plan of those that can be made, with its review.
+    """A dry run of alterations: what each would do, and the plan of the possible ones, with its review.
 
     `blind`: a controller answered, which does not show what is set; the plan is good for its review alone.
     """
@@ -278,8 +278,8 @@ def alter(
     `consent` is asked again. Entities that cannot be altered have their error in their result; the others are altered
     all the same. Before the journal has an entry, what `consent` and `QuotaBackend.alter` raise is raised; afterwards
     it is the error of every entity that is left. Through a controller nothing can be planned: it is written at once,
-    without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` is that of
-    `kquota.reconcile.apply`.
+    without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` gets the
+    journal's entry, as in `kquota.reconcile.apply`.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]

@@ -15,8 +15,8 @@ LARGEST = 256 << 20
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
     """What is in the file. Raises OSError; InputError for more bytes than `most`, and for a named pipe.
 
-    A named pipe without a writer would be waited for for ever. What a shell puts in the place of a file, such as
-    `<(…)`, and standard input are pipes without a name: they are read.
+    Opening a named pipe without a writer would never return. What a shell puts in the place of a file, such as `<(…)`,
+    and standard input are pipes without a name: they are read.
     """
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} is no name of a file")

@@ -29,9 +29,9 @@ def resolve(
     """Which quota governs a client: a Resolution for each quota key, and for connections where `ip` is given.
 
     `user` is the principal's name and `client_id` what the client says; a client without one has the empty one. A
-    Resolution has the `limit` in the unit of its key (None for no limit; each broker grants it by itself), the `level`
-    and `entity` that it comes from, the `sensor` whose counter is charged, and the quotas that it `shadows`.
-    `server_properties` adds the static defaults of brokers before 3.0. Raises InputError, and what
+    Resolution has the `limit` in the unit of its key (None for no limit; each broker grants it by itself). It has the
+    `level` and `entity` that the limit comes from, the `sensor` whose counter is charged, and the quotas that it
+    `shadows`. `server_properties` adds the static defaults of brokers before 3.0. Raises InputError, and what
     `QuotaBackend.describe` raises for a cluster.
 
         for each in resolve("quotas.yaml", user="alice", client_id="app1"):
@@ -55,10 +55,10 @@ def lint(
 ) -> tuple[Finding, ...]:
     """What does not do what it looks like, the worst first: each Finding has its `rule`, `severity`, proof and hint.
 
-    `cluster` is the one of a file's overlays that is meant. `internal` are principals that no default should limit,
-    beside those of the file. `capacity` is what one broker can take in bytes/s (`"200MB"`), `threads` its
-    num.io.threads and num.network.threads together, `callback` its client.quota.callback.class. Raises InputError, and
-    what `QuotaBackend.describe` raises for a cluster.
+    `cluster` names the overlay of a file that is meant. `internal` are principals that no default should limit, beside
+    the file's own. `capacity` is what one broker can take in bytes/s (`"200MB"`), `threads` its num.io.threads and
+    num.network.threads together, `callback` its client.quota.callback.class. Raises InputError, and what
+    `QuotaBackend.describe` raises for a cluster.
 
         bad = [found for found in lint("quotas.yaml") if found.severity >= Severity.WARNING]
     """

@@ -58,9 +58,9 @@ def apply(
     With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
     nothing is left to take back, the journal gets an entry without changes.
 
-    Raises Conflict when an entity is neither as the plan found it nor as it wants it, the error of the first change
-    that the cluster would refuse, and what the backend or the journal raises before the first write: nothing has been
-    written then. What happens afterwards is in the report and in the journal.
+    Raises Conflict when an entity is neither as the plan found it nor as it wants it. Raises the error of the first
+    change that the cluster would refuse, and what the backend or the journal raises before the first write. Nothing has
+    been written then. What happens afterwards is in the report and in the journal.
     """
     with contextlib.ExitStack() as held:
         try:

@@ -139,7 +139,7 @@ def start(directory: Path, port: int | None = None) -> SandboxState:
     """Starts a detached ZooKeeper that keeps its data in the folder, and waits until it serves.
 
     A missing folder is created; without a port a free one is taken. Raises InputError for a folder that holds something
-    else or a port that is taken, Refused when its sandbox runs already, MissingDependency without PySpark or Java,
+    else or a port that is taken; Refused when its sandbox runs already; MissingDependency without PySpark or Java;
     Unreachable when it does not start.
     """
     directory = directory.absolute()

@@ -137,8 +137,8 @@ class Ready:
 def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, seconds: int | None = None) -> Ready:
     """What is simulated of the traffic under these quotas.
 
-    `samples` and `seconds` are quota.window.num and quota.window.size.seconds, where they are not those of the
-    traffic's brokers.
+    `samples` and `seconds` are quota.window.num and quota.window.size.seconds, where they differ from the settings of
+    the traffic's brokers.
     """
     facts, brokers = traffic.facts, traffic.workload.brokers
     notes = []
@@ -171,8 +171,8 @@ def simulate(
     """What brokers would do to a workload: who gets how much, and who is throttled for how long.
 
     The workload is a file (`kquota schema workload`) or a value, or in its place `events` are recorded requests: usage
-    tables and request logs, replayed as they came. `quotas` are those of the workload's file unless they are given.
-    The brokers' version, 4.0 unless the file says, their server.properties and their windows may be given as well.
+    tables and request logs, replayed as they came. `quotas` come from the workload's file unless they are given. The
+    brokers' version, 4.0 unless the file says, their server.properties and their windows may be given as well.
 
     The result has `clients`, `counters`, `acceptors` and `queues`; times are ms, rates are per second and broker, and
     what depends on unknown readings of metrics is a range. Raises InputError, and MissingDependency where `events` are

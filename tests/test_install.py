@@ -34,7 +34,7 @@ clients:
   - {name: writer, user: alice, api: produce, rate: 20MB, size: 100kB}
 """
 ON_FILES = (
-    ("kquota --help", 0, "Commands:"),
+    ("kquota --help", 0, "Quotas as a file:"),
     ("kquota --version", 0, __version__),
     ("kquota help sharing", 0, "counter"),
     ("kquota help alter", 0, "--add-config"),

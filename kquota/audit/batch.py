@@ -68,8 +68,8 @@ class Batch:
     `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
     throttled fetch without its size), the partitions of a mutation, 1 of a connection; `request_ns` thread time in ns;
     `throttle_ms` what the broker itself answered (less than 0 where that is not known); `connection` an id that repeats
-    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known), is 1 for
-    a mutation of a permissive request, and of a produce request in a log its library and partition
+    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known). It is 1
+    for a mutation of a permissive request. For a produce request in a log it stands for the library and the partition
     (`request_line.sender_of`). Optional columns are None where the export does not have them.
     """
 
@@ -151,7 +151,7 @@ MAX_REJECTS_PER_SPLIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """Requests whose thread time brokers count as exempt, and that time as far as the export tells it."""
+    """Requests whose thread time brokers count as exempt, and that time as far as the export shows it."""
 
     requests: int = 0
     request_time_ns: int = 0

@@ -1,7 +1,7 @@
 """What follows from samples of a counter for the rates that a broker checks, however the requests came.
 
-A broker keeps the requests of a counter in slots, and at each request it divides the sum of the live slots by the
-window that they span (`core.enforcement.rate`). With N = `quota.window.num` and W = the length of a slot in ms:
+A broker keeps the requests of a counter in slots. At each request it divides the sum of the live slots by the window
+that they span (`core.enforcement.rate`). With N = `quota.window.num` and W = the length of a slot in ms:
 
 * Each request lives at least `lives` ms: it counts in every check up to `lives` ms later. From 3.8 on a slot is
   dropped N·W after its last request, so `lives` is N·W - 1; before, N·W after its start, up to W - 1 earlier.
@@ -12,10 +12,11 @@ window that they span (`core.enforcement.rate`). With N = `quota.window.num` and
 
 Reading the metric drops old slots as a check does: all of this holds whoever reads it, and whenever.
 
-Of three things that seem true, none is. *The rate never rises between requests*: it does, when the window shrinks (a
-slot with little in it is dropped, or the padding of a young window starts over), by up to `reach`/`least`.
-*A total spread evenly is the mildest placement*: bursts in a window that was stretched by small requests before are
-milder. *A total in one lump is the worst one*: the lumps of two neighbours meet at their common edge.
+Of three things that seem true, none is. *The rate never rises between requests*: it does, by up to `reach`/`least`,
+when the window shrinks. A window shrinks when a slot with little in it is dropped, or when the padding of a young
+window starts over. *A total spread evenly is the mildest placement*: bursts in a window that was stretched by small
+requests before are milder. *A total in one lump is the worst one*: the lumps of two neighbours meet at their common
+edge.
 
 Not considered: a delay of more than 24.8 days wraps around in a broker and may delay nothing. It takes some 200,000
 times the limit. Nor a counter that began anew and has come past its last reading by the next one.

@@ -1,10 +1,10 @@
 """Counts the seconds of each counter while its events are replayed: how busy they were, and how many were throttled.
 
 The time of a counter is cut into the brokers' samples (`quota.window.size.seconds`, one second unless configured);
-"seconds" in what follows. A second counts when there is a request in it, or when the client was muted all through it.
-A counter that has no limit is measured: its seconds go by the highest rate observed in them into bins of one percent
-(`kquota.core.findings.demand`), each as what was wanted, or as a lower bound where requests were held back in the time
-that the rate looks back over.
+"seconds" in what follows. A second counts when there is a request in it, or when the client was muted all through it. A
+counter that has no limit is measured: its seconds go into bins of one percent, by the highest rate observed in them
+(`kquota.core.findings.demand`). A second counts as what was wanted. It is a lower bound where requests were held back
+in the time that the rate looks back over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEVER = -1
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be told of the counters without a limit."""
+    """What is asked about the counters without a limit."""
 
     max_throttled: float
     """The share of the time, between 0 and 1, that may be throttled."""
@@ -75,7 +75,7 @@ class _Seconds(NamedTuple):
         return _Seconds._make(np.concatenate(pair) for pair in zip(self, others, strict=True))
 
     def joined(self, before: _Seconds) -> _Seconds:
-        """These and seconds before them; what is told of one second twice becomes one."""
+        """These and seconds before them; two entries for one second become one."""
         both = before.followed_by(self)
         both = both.take(np.lexsort((both.number, both.counter)))
         if len(both.number) == 0:
@@ -114,7 +114,7 @@ class DemandCollector:
         """How often neighbouring blocks were made one."""
 
     def part(self, part: Part, delays: Any, rates: Any) -> None:
-        """Takes the next events; `delays` and `rates` are those of the replay."""
+        """Takes the next events; the replay gives their `delays` and `rates`."""
         if len(part.times) == 0:
             return
         self._make_room(int(part.counters.max()) + 1)
@@ -231,7 +231,7 @@ class DemandCollector:
             self._peaks = np.concatenate([self._peaks, np.zeros(more)])
 
     def finish(self) -> Iterator[tuple[int, Measured]]:
-        """What there is to tell of each counter, by its number in the replay."""
+        """What is known about each counter, by its number in the replay."""
         left = self._open
         self._add(left, self._muted_to[left.counter], np.full(len(left.counter), _NEVER))
         self._open = _NONE

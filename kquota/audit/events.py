@@ -50,7 +50,7 @@ def read_events(
 ) -> Recording:
     """Reads files of usage events. Raises InputError when there are none that can be read.
 
-    `brokers` gives the windows; the names are those of the events. `repeated` is called with each file that is given
+    `brokers` gives the windows, by the brokers' names in the events. `repeated` is called with each file that is given
     more than once, and read once.
     """
     tally = Tally()

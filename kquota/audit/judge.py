@@ -1,9 +1,9 @@
 """Samples become findings: which counters the series add up to, and what follows for each from the bounds.
 
-A series is exactly one counter, a part of one (then the parts are added up), or coarser: a sum over several counters,
-of which only an upper bound is one for each of them. A broker charges a request to one counter only: what has a series
-of its own is not in that of its user, and what has a series of its user is not in that of its client-id. Nothing is
-ever a guess: between the bounds a counter is undetermined.
+A series is exactly one counter, a part of one (then the parts are added up), or coarser. A coarser series is a sum over
+several counters: an upper bound of the sum is an upper bound of each counter. A broker charges a request to one counter
+only: what has a series of its own is not in its user's series, and what is in its user's series is not in its
+client-id's. Nothing is ever a guess: between the bounds a counter is undetermined.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ def audit(
     """Audits the usage exports in these splits on this machine; errors call them `what`.
 
     `processes` is by default as many as there are cores, and one for what is small. The script that calls this needs no
-    `if __name__ == "__main__":` for them: they do not run it again. Raises InputError when there is
-    nothing to audit, when an input cannot be read, and when there is no room on the disk for what is packed;
-    Unreachable when one of the processes was killed.
+    `if __name__ == "__main__":` for them: they do not run it again. Raises InputError when there is nothing to audit,
+    when an input cannot be read, and when the disk has no room for the packed events; Unreachable when one of the
+    processes was killed.
     """
     if processes is None:
         rows = sum(split.rows * (1 if split.path.endswith((".parquet", ".orc")) else ROWS_PER_LINE) for split in splits)

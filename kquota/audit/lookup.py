@@ -84,7 +84,7 @@ class Seen:
         self._sorted = np.zeros(0, np.int64)
 
     def add(self, numbers: Int64s) -> Any:
-        """Adds them; a mask of those that were not in it."""
+        """Adds them, and returns a mask: true for each that was not in it before."""
         places = np.searchsorted(self._sorted, numbers)
         inside = places < len(self._sorted)
         new = ~inside

@@ -110,7 +110,7 @@ class Packer:
         return sum(len(period.charged) for period in self._periods)
 
     def begin(self, *, retell: bool = True) -> None:
-        """Begins a task: nothing is counted yet and, with `retell`, nothing told of whom its segments are about."""
+        """Begins a task: nothing is counted yet and, with `retell`, no counter or member is introduced yet."""
         self.ungoverned = 0
         if retell:
             self._told: dict[int, Any] = {}

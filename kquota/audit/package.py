@@ -33,7 +33,7 @@ def write_package(path: Path) -> None:
 
 
 def named_package() -> tuple[str, bytes]:
-    """(file name, content) of the package; the name tells one content from another, where nodes may have both."""
+    """(file name, content) of the package; the name differs for each content, as nodes may have several."""
     packed = _packed()
     return f"kquota-{kquota.__version__}-{blake2b(packed, digest_size=6).hexdigest()}.zip", packed
 

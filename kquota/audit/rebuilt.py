@@ -4,13 +4,13 @@ A broker throttles a fetch after it has read the data: it charges the response, 
 logs an empty one. Which bytes it had read follows from the log: the partitions of the fetch in their order, the
 offset in each, and the batches that were there at that moment (`ReplicaManager.readFromLog`, `LogSegment.read`):
 
-* A fetch session (KIP-227) keeps its partitions in an order of its own; those that were delivered move to its end.
+* A fetch session (KIP-227) keeps its partitions in an order of its own; delivered partitions move to its end.
 * A partition gives what it has, up to its own most bytes and to what is left of the whole response, cut anywhere. Its
   first batch comes whole where it is the first data of the response; else, if it does not fit, the partition gives
   nothing.
-* A response holds at most the fetch's own most bytes, those of the broker, and ten seconds' worth of the quota (2.5 and
-  later). Which quota was in force then, the log does not say: what the responses were cut at shows it.
-* Consumers see what all followers have copied, and those that read committed records see nothing behind an open
+* Three limits hold for a response: the fetch's own most bytes, the broker's most bytes, and ten seconds' worth of the
+  quota (2.5 and later). Which quota was in force then, the log does not say: what the responses were cut at shows it.
+* Consumers see what all followers have copied, and consumers of committed records see nothing behind an open
   transaction. A transaction's end is a batch of its own, of MARKER_BYTES.
 
 All of this is tried on the fetches that were delivered, whose sizes are known. Only where it comes out there to the
@@ -134,9 +134,9 @@ class _Partition:
         self.open = {each: max(before - count, 0) for each, before in self.open.items()}
 
     def find(self, offset: int, hint: int | None) -> int | None:
-        """The number of the batch that is read first from that offset; None where nobody can tell.
+        """The number of the batch that is read first from that offset; None where it cannot be known.
 
-        `hint` is how far a consumer has come, in bytes: where offsets are missing, that tells.
+        `hint` is how far a consumer has come, in bytes: it decides where offsets are missing.
         """
         bases = self.bases
         last = bisect_right(bases, offset) - 1
@@ -626,7 +626,7 @@ class _There(NamedTuple):
     """The first batch; None where what is there is more than that, and begins with batches that the log lacks."""
 
     def gives(self, most: int, *, first: bool) -> int | None:
-        """How much of it goes into a response; None where nobody can tell."""
+        """How much of it goes into a response; None where it cannot be known."""
         if self.one is None:
             return most if self.bytes >= most else None
         if self.bytes <= 0:
@@ -674,6 +674,6 @@ def _events(log: DataLog) -> Int64s:
 
 
 def first_us(log: DataLog) -> int:
-    """The time of the first event of a log; that of one without any is before all others."""
+    """The time of the first event of a log; a log without events comes before all others."""
     events = _events(log)
     return int(events[:, 0].min()) if len(events) else -_NEVER

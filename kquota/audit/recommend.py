@@ -1,8 +1,8 @@
 """Quotas for what an export shows to be wanted: two audits, one that measures and one that checks the outcome.
 
-The first replays the export under the quotas that were in force, which tells when clients were held back (unless the
-export itself does), and beside them under the same quotas with those in question lifted, which counts what their
-entities use. The second replays it under what is recommended.
+The first audit replays the export under two sets of quotas. Under the quotas in force, the replay shows when clients
+were held back (unless the export itself does). With the quotas in question lifted, it counts what their entities use.
+The second audit replays the export under what is recommended.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Wanted:
 def recommendations(
     run: Callable[[AuditSettings], AuditResult], settings: AuditSettings, wanted: Wanted
 ) -> tuple[Recommendations, AuditResult]:
-    """The recommended quotas, and the audit that measured; `settings.quotas` are those that were in force.
+    """The recommended quotas, and the audit that measured; `settings.quotas` are the quotas that were in force.
 
     `run` audits the export under given settings. Raises InputError when nothing of it can be measured.
     """

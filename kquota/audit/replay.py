@@ -1,9 +1,8 @@
 """The reduce side: segments become findings. Orders each counter's events in time and runs the enforcement kernel.
 
-A stream: segments come in the order of their first events, so that whatever happened before the next one's first event
-can be replayed and forgotten, and only the state of each counter is carried on. What cannot be replayed yet because
-segments overlap, as in an export that is in no order, goes to the disk: memory depends neither on how much there is nor
-on its order.
+A stream: segments come in the order of their first events. Whatever happened before the next segment's first event can
+be replayed and forgotten, and only the state of each counter is kept. What cannot be replayed yet goes to the disk:
+segments overlap in an export without order. Memory depends neither on the size of the export nor on its order.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _INCOMPLETE = "the export does not hold all that it is charged"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Events of some counters, in time; those of one moment in the order of the export.
+    """Events of some counters, in time; events of one moment are in the order of the export.
 
     The i-th counter is number `counters[i]` of the replay and owns the rows [offsets[i], offsets[i+1]).
     """
@@ -123,7 +122,7 @@ class Collector(Protocol):
     """Looks at the events as they are replayed."""
 
     def part(self, part: Part, delays: Any, rates: Any) -> None:
-        """`delays` (raw, ms) and `rates` (observed, units per second) are those of the part's events."""
+        """`delays` (raw, ms) and `rates` (observed, units per second) belong to the part's events."""
 
 
 class Replay:
@@ -600,8 +599,8 @@ class _Events:
     def of(cls, part: Part, retaken: Int64s) -> _Events:
         """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
 
-        Where the export shows what the broker took back, the counter is to hold what the broker's held: a retry comes
-        just when the rate is down to the limit, so an error of a millisecond would turn a verdict, and then the bytes
+        Where the export shows what the broker took back, the counter is to hold what the broker's held. A retry comes
+        just when the rate is down to the limit. So an error of a millisecond would turn a verdict, and then the bytes
         of everything after it.
         """
         checked = None

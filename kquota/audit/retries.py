@@ -44,9 +44,9 @@ class KnownSizes:
         self._parts.append((keys, segment.values.astype(np.int64), segment.detail))
 
     def fill_in(self, part: Part, retaken: Any) -> tuple[Int64s, Int64s]:
-        """Puts sizes, in place, in those of the rows `retaken` (a mask) that are known.
+        """Puts sizes, in place, into the rows `retaken` (a mask) whose sizes are known.
 
-        Returns (those rows, the share of delivered fetches that came out by the same rules, in ppm).
+        Returns (the rows that got a size, the share of delivered fetches that came out by the same rules, in ppm).
         """
         none = np.zeros(0, np.int64)
         rows = np.flatnonzero(retaken)
@@ -80,10 +80,10 @@ def _keys(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
 class Retries:
     """Sizes for fetches that have none, from others on the same connection.
 
-    The bytes of a throttled fetch come with a retry. Clients rotate their partitions and a full response holds the
-    first ones only, so the next fetch that got through counts if it asked for the same (`detail`); else the next one
-    there at all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections
-    that are idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
+    The bytes of a throttled fetch come with a retry. Clients rotate their partitions, and a full response holds the
+    first ones only. So the next fetch that got through counts if it asked for the same (`detail`); else the next one at
+    all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections that are
+    idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
     """
 
     def __init__(self) -> None:

@@ -193,9 +193,9 @@ def audit(
     """Who would be throttled, when, by which quota and how long: recorded usage replayed as brokers enforce quotas.
 
     `usage` are files or folders (request logs, usage tables, samples of metrics; URIs too), or a `Usage` for tables,
-    topics, Prometheus and the engine. `quotas` are those to try, a file of them may be a history; `against` others to
-    replay in the same pass. `kafka_version`, `server_properties` and the two windows are those of the brokers;
-    `broker` names the one that wrote the files. `in_force` takes the quotas for those that were in force.
+    topics, Prometheus and the engine. `quotas` are the quotas to try, a file of them may be a history; `against` others
+    to replay in the same pass. `kafka_version`, `server_properties` and the two windows describe the brokers; `broker`
+    names the broker that wrote the files. With `in_force`, the quotas count as the quotas that were in force.
     `recorded_under` are the quotas that were in force instead (`{}`: none), for usage without throttle times: clients
     that they held back may want more than they got, and are undetermined under a higher limit.
 
@@ -235,13 +235,13 @@ def recommend(
 ) -> Recommendations:
     """The smallest quotas under which clients are rarely throttled, with headroom, by recorded usage.
 
-    `usage` and the brokers' settings are as for `audit`; samples are not enough. `quotas` are those that were in force.
-    `wanted` (`kquota.audit.recommend.Wanted`) says for whom, which keys and what is acceptable; by default all users,
-    throttled for at most 1 % of their active time, with 20 % headroom.
+    `usage` and the brokers' settings are as for `audit`; samples are not enough. `quotas` are the quotas that were in
+    force. `wanted` (`kquota.audit.recommend.Wanted`) says for whom, which keys and what is acceptable; by default all
+    users, throttled for at most 1 % of their active time, with 20 % headroom.
 
-    The result has `quotas`, a Recommendation each (`value` in the unit of its key, per broker, and its interval), and
-    what was left out and why. Raises InputError for a wrong input, and MissingDependency without the libraries of the
-    audit.
+    The result has `quotas`, a Recommendation each: `value` in the unit of its key, per broker, and its interval. It
+    names what was left out, and why. Raises InputError for a wrong input, and MissingDependency without the libraries
+    of the audit.
 
         for each in recommend("kafka-request.log", "quotas.yaml").quotas:
             print(each.entity, each.key, each.value)
@@ -267,8 +267,8 @@ def settings_of(
 ) -> AuditSettings:
     """An audit of quotas as brokers of these facts enforce them.
 
-    `windows` are quota.window.num and quota.window.size.seconds, where they are not those of the server.properties;
-    `broker` is what that says, where it is read already. Raises InputError, MissingDependency.
+    `windows` are quota.window.num and quota.window.size.seconds, where they differ from the server.properties; `broker`
+    is the content of that file, where it is read already. Raises InputError, MissingDependency.
     """
     try:
         from kquota.audit.settings import AuditSettings

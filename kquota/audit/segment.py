@@ -44,11 +44,11 @@ class Governing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Who the counters and the members of a segment are, as far as its bucket was not told before by the same packer.
+    """Who the counters and the members of a segment are, unless the same packer introduced them to its bucket before.
 
-    Columns, as every task tells it anew and most of it is known by then: only what is not becomes objects. The i-th
-    counter is `counter_ids[i]`, for `KEYS[keys[i]]`, limited in one `period` of the quotas' history; the j-th member is
-    `member_ids[j]`.
+    It has columns, as every task introduces anew and most is known by then: only what is not known becomes objects. The
+    i-th counter is `counter_ids[i]`, for `KEYS[keys[i]]`, limited in one `period` of the quotas' history; the j-th
+    member is `member_ids[j]`.
     """
 
     variant: int
@@ -85,9 +85,9 @@ class Segment:
 
     `counts[i]` rows belong to the counter `counter_ids[i]`, which is charged for `KEYS[keys[i]]` and limited by
     `limits[i]`; `homes[i]` is the same for all that are kept together (`AuditSettings.together`). Ids are fingerprints,
-    the same in every process; who they are is told once by each packer, in an introduction. Times are offsets from
-    `base_ms`. Members are the clients behind the counters: `member_counter[j]` is the index of the counter that the
-    j-th is charged to; `member` is the member of each row, where that is asked for.
+    the same in every process; each packer names them once, in an introduction. Times are offsets from `base_ms`.
+    Members are the clients behind the counters: `member_counter[j]` is the index of the counter that the j-th is
+    charged to; `member` is the member of each row, where that is asked for.
     """
 
     ordinal: tuple[int, int]

@@ -2,10 +2,10 @@
 
 Of share fetches (KIP-932) brokers log `records` without their size, so only the size of an empty response is known.
 
-The log has no message sizes, only those of the record sets; the rest follows from the message schemas, which are
+The log has no message sizes, only the sizes of the record sets; the rest follows from the message schemas, which are
 restated here: `ProduceRequest.json`, `FetchResponse.json`, `ShareFetchResponse.json` and `RequestHeader.json` of Apache
-Kafka, every version that was ever released (Produce 0-13, Fetch 0-18, ShareFetch 0-2; the newest are those of Kafka
-4.4). `tests/differential/test_sizes.py` compares with Kafka's own message classes.
+Kafka, every version that was ever released (Produce 0-13, Fetch 0-18, ShareFetch 0-2; the newest are in Kafka 4.4).
+`tests/differential/test_sizes.py` compares with Kafka's own message classes.
 
 A client held at its limit amplifies an error in the size many times, so these are exact to the byte. Not in a log, and
 so not counted: tagged fields that a newer client may add to its requests (none is known to).
@@ -75,8 +75,8 @@ def produce_request_size(header: Mapping[str, Any], request: Mapping[str, Any]) 
     `header` and `request` are `requestHeader` and `request` of a line. It is what `KafkaApis.handleProduceRequest`
     records (`request.sizeInBytes`), also for requests whose partitions all failed.
 
-    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that are not
-    those of the schema.
+    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that do
+    not match the schema.
     """
     version = header["requestApiVersion"]
     if version not in PRODUCE_VERSIONS:
@@ -121,8 +121,8 @@ def fetch_response_size(version: int, response: Mapping[str, Any]) -> int:
     down-conversion (Fetch 0-3, Kafka 3 and older; the log has the size after it). The log of a throttled fetch shows
     the empty response that was sent, not what was charged and taken back.
 
-    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that are not
-    those of the schema.
+    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that do
+    not match the schema.
     """
     if version not in FETCH_VERSIONS:
         raise ValueError(f"fetch version {version!r} is not known: its size cannot be computed")

@@ -60,9 +60,9 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
     """Audits a DataFrame with the columns of a usage table (`schemas/usage.schema.json`), from whatever Spark reads.
 
-    A DataFrame is slower than files that the executors read themselves, and its rows have no order: of events of one
-    ms those of smaller values come first, so that the findings do not depend on the partitions. Raises InputError when
-    a column is missing, and as `audit`.
+    A DataFrame is slower than files that the executors read themselves, and its rows have no order: within one ms,
+    events of smaller values come first, so that the findings do not depend on the partitions. Raises InputError when a
+    column is missing, and as `audit`.
     """
     usage.require_columns(what, frame.columns)
     settings = replace(settings, ordered=False)
@@ -229,7 +229,7 @@ def _cores(session: Any) -> int:
 
 
 def progress(session: Any) -> tuple[int, int]:
-    """(tasks done, tasks known) of the stages that run now; Spark Connect tells of none."""
+    """(tasks done, tasks known) of the stages that run now; Spark Connect reports none."""
     if _is_remote(session):
         return 0, 0
     tracker = session.sparkContext.statusTracker()
@@ -242,7 +242,7 @@ def progress(session: Any) -> tuple[int, int]:
 
 
 def open_session(master: str | None = None) -> Any:
-    """A Spark session: the one that spark-submit set up, a server's (`sc://…`), else one of our own that is quiet.
+    """A Spark session: as spark-submit set it up, a server's (`sc://…`), else a quiet session of our own.
 
     Raises MissingDependency without PySpark, Java, or what Spark Connect needs; Unreachable when Spark does not start.
     """

@@ -1,9 +1,9 @@
 """The stages of an audit, whatever runs them: splits → packed blobs by bucket → findings.
 
-An engine (`kquota.audit.local`, `kquota.audit.spark`) gives each map task some of the splits, brings the blobs of one
-bucket together in the order of their times, gives them to one reduce task, and hands all outputs to `result`. Between
-the two, where the sizes of fetches matter (`sizes_fetches`), it gives the blobs of the buckets behind the others to
-`rebuild_blobs`, and the blobs that come of it to the reduce tasks with the rest.
+An engine (`kquota.audit.local`, `kquota.audit.spark`) gives each map task some of the splits. It brings the blobs of
+one bucket together in the order of their times, and gives them to one reduce task. It hands all outputs to `result`.
+Where the sizes of fetches matter (`sizes_fetches`), it gives the blobs of the buckets behind the others to
+`rebuild_blobs` between map and reduce. The blobs that come of it go to the reduce tasks with the rest.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def pack_splits(
 ) -> Iterator[Blob]:
     """The map side: reads the splits of one task.
 
-    Each task tells whom its segments are about, as an engine may run it anywhere and twice; not again, without
-    `retell`, what a task before it in this process has told in the same audit.
+    Each task names whom its segments are about, as an engine may run it anywhere and twice. Without `retell`, it leaves
+    out what a task before it in this process has named in the same audit.
     """
     tally = Tally()
     reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class ClosesOnExit:
     """A context manager that is closed at its end.
 
-    Methods of a subclass that speaks for a `seam`, such as QuotaBackend, have the docstrings of the seam, for whoever
-    asks for help on the object that `connect` returns.
+    A subclass may speak for a `seam`, such as QuotaBackend: its methods then have the docstrings of the seam. So `help`
+    works on the object that `connect` returns.
     """
 
     def __init_subclass__(cls, seam: type | None = None) -> None:
@@ -89,7 +89,10 @@ class QuotaBackend(Protocol):
 
 @runtime_checkable
 class SeesCredentials(Protocol):
-    """A backend whose store holds SCRAM credentials beside the quotas. It tells that they are there, and never what."""
+    """A backend whose store holds SCRAM credentials beside the quotas.
+
+    It reports that they are there, never their content.
+    """
 
     def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
         """The mechanisms (`SCRAM-SHA-256`) per user that matches and has any. Raises Unreachable or Unauthorized."""
@@ -98,10 +101,10 @@ class SeesCredentials(Protocol):
 
 @runtime_checkable
 class KnowsBrokers(Protocol):
-    """A backend that can tell how many brokers there are, each of which grants a limit by itself."""
+    """A backend that knows how many brokers there are, each of which grants a limit by itself."""
 
     def broker_count(self) -> int:
-        """How many brokers are alive. Raises Unreachable, Unauthorized, and Rejected by brokers that do not tell."""
+        """How many brokers are alive. Raises Unreachable, Unauthorized, and Rejected by brokers that do not say."""
         ...
 
 
@@ -135,7 +138,7 @@ class QuotaWatch(Protocol):
     """Follows the quotas of a backend. It remembers what it read last, through any error."""
 
     def start(self) -> QuotaSnapshot:
-        """Reads everything: what later changes are told against. Raises what `QuotaBackend.describe` raises."""
+        """Reads everything: later changes are compared with it. Raises what `QuotaBackend.describe` raises."""
         ...
 
     def wait(self, timeout_s: float) -> tuple[Change, ...]:
@@ -150,7 +153,7 @@ class QuotaWatch(Protocol):
 
 @runtime_checkable
 class TellsChanges(Protocol):
-    """A backend whose store tells of changes; of others the quotas have to be read again and again."""
+    """A backend whose store announces changes; from other stores the quotas have to be read again and again."""
 
     def watch(self) -> QuotaWatch:
         """A watch that has not started."""
@@ -209,7 +212,7 @@ class BrokerConfigs(Protocol):
         ...
 
     def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
-        """Waits until the broker shows what the result changed; tells whether it did in time."""
+        """Waits until the broker shows what the result changed; returns whether it did in time."""
         ...
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     Read are security.protocol; sasl.mechanism, sasl.jaas.config and what else the mechanism knows
     (`kquota.backends.kafka.login`); and, where the protocol is SSL or SASL_SSL, ssl.truststore.*, ssl.keystore.*,
     ssl.key.password and ssl.endpoint.identification.algorithm (empty: host names are not compared). Stores are PEM,
-    PKCS12 or JKS files, or PEM text. Relative paths are those of the working directory, as in Kafka. Variables of
+    PKCS12 or JKS files, or PEM text. Relative paths start at the working directory, as in Kafka. Variables of
     configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
     """
     from kquota.backends import providers, stores

@@ -37,7 +37,7 @@ def post(
 ) -> None:
     """Writes the answer to `out`; `context` is for https.
 
-    The time is that of the whole answer; each megabyte that comes adds a second. Raises urllib.error.HTTPError for an
+    The time limit is for the whole answer; each megabyte that comes adds a second. Raises urllib.error.HTTPError for an
     answer of another kind than success, whose body keeps the same time; OSError, http.client.HTTPException, ValueError
     (a header that cannot be sent) and TooLarge.
     """

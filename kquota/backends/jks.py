@@ -25,7 +25,7 @@ class JksError(Exception):
 
 
 class WrongPassword(JksError):
-    """The password is not that of the store or the key; a damaged store looks the same."""
+    """The password does not open the store or the key; a damaged store looks the same."""
 
 
 @dataclass(frozen=True)

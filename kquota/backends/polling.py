@@ -1,4 +1,4 @@
-"""Following changes where nobody tells of them: describe, and compare."""
+"""Following changes where the store does not announce them: describe, and compare."""
 
 from __future__ import annotations
 

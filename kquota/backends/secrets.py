@@ -1,4 +1,4 @@
-"""Secrets: those that are needed and not there, and those that a message must not show."""
+"""Secrets: how to ask for a missing one, and how to keep secrets out of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keystores and truststores of Java's tools → PEM: PEM, PKCS12 and JKS, told apart by their content.
+"""Keystores and truststores of Java's tools → PEM: PEM, PKCS12 and JKS, recognized by their content.
 
 Like Java, which opens a PKCS12 file that is called JKS and the other way round: the `type` of a store says nothing that
 its first bytes do not. PKCS12 is read by the library cryptography, JKS by `kquota.backends.jks`.
@@ -119,7 +119,7 @@ def identity_text(text: str, origin: str) -> Pem:
 
 
 def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) -> Tls:
-    """What properties say about TLS: those of Kafka (`ssl.keystore.location` …) with that prefix for `ssl.`.
+    """What properties say about TLS: Kafka's properties (`ssl.keystore.location` …) with that prefix for `ssl.`.
 
     A password that is needed and not there is asked for. Raises InputError, MissingDependency.
     """

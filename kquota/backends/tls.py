@@ -31,9 +31,9 @@ class Pem:
 class Tls:
     """How connections are encrypted.
 
-    With `ca` only the certificates in it are trusted, else those of the system. `identity` is our own certificate with
-    its chain and its private key, which is encrypted where there is a `key_password`. `verify_host` compares the host
-    name with the server's certificate, which is checked against what is trusted in any case.
+    With `ca` only the certificates in it are trusted, else the system's certificates. `identity` is our own certificate
+    with its chain and its private key, which is encrypted where there is a `key_password`. `verify_host` compares the
+    host name with the server's certificate, which is checked against what is trusted in any case.
     """
 
     ca: Pem | None = None

@@ -177,7 +177,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def change_notification(entity: Entity) -> bytes:
-    """The data of the node that tells brokers to read the entity again (version 2 of the format)."""
+    """The data of the node that makes brokers read the entity again (version 2 of the format)."""
     return f'{{"version":2,"entity_path":{_quoted(entity_path(entity))}}}'.encode()
 
 
@@ -286,7 +286,7 @@ class NodeConfig:
 
     @property
     def scram_mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms that credentials are there for; of the credentials themselves nothing is told."""
+        """The mechanisms that credentials are there for; the credentials themselves are not shown."""
         return tuple(name for name in SCRAM_MECHANISMS if name in self.entries)
 
     def values(self, entity: Entity) -> Values:

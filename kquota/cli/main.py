@@ -141,8 +141,8 @@ cli.params.extend(global_options())
 def run(argv: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, and prints a traceback only with `--debug`.
 
-    The code is that of the work: it does not depend on who reads the output. Where the work is done and its output is
-    lost to more than a reader that went away, it is OUTPUT.
+    The exit code says what became of the work: it does not depend on who reads the output. Where the work is done and
+    its output is lost to more than a reader that went away, it is OUTPUT.
     """
     with guarded() as output:
         code = _run(argv, guarded=output.is_guarded)

@@ -255,7 +255,7 @@ def warn_ignored(ignored: Iterable[Ignored]) -> None:
 
 
 def live_brokers(access: Access | None) -> BrokerSnapshot:
-    """The configs of the live cluster's brokers; empty for ZooKeeper, which does not know those of their files.
+    """The configs of the live cluster's brokers; empty for ZooKeeper, which does not know the configs in their files.
 
     What keeps the brokers from answering becomes a warning on stderr.
     """
@@ -305,7 +305,7 @@ _MOST_NAMES = 10_000
 
 
 def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> None:
-    """Says which name has quotas that is nearly the one that was asked for and has none, a line each on stderr.
+    """Suggests a similar name that has quotas where the asked name has none, a line each on stderr.
 
     Names that differ in digits alone are neighbours, and no slips.
     """

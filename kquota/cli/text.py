@@ -294,7 +294,7 @@ def rate_text(value: float, unit: str) -> str:
 
 
 def range_text(least: str, most: str) -> str:
-    """Two texts as a range, or the one that both are."""
+    """Two texts as a range; two equal texts as one text."""
     return least if least == most else f"{least} to {most}"
 
 

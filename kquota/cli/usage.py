@@ -156,7 +156,7 @@ _OF_PROMETHEUS = ("prometheus", "prometheus_match", "last", "step", "in_force")
 
 
 def usage_options(*, samples: bool) -> Callable[[F], F]:
-    """The argument and the options that say what is audited, as the argument `asked`; with those of samples, or not."""
+    """The argument and the options that say what is audited, as the argument `asked`; `samples` adds their options."""
 
     def decorate(function: F) -> F:
         parameters = (*_PARAMETERS, *_OF_PROMETHEUS) if samples else _PARAMETERS
@@ -221,7 +221,7 @@ class Asked:
         step: int | None = None,
         **cluster: Value,
     ) -> Asked:
-        """The value of the options of a command; those of samples are None where it has none."""
+        """The value of the options of a command; the options for samples are None where it has none."""
         return cls(
             paths,
             table,

@@ -12,9 +12,9 @@ _NAMED = 5
 
 
 def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
-    """How many quotas ended in each verdict; then those that cannot be judged, by the reason, and those of nobody.
+    """How many quotas ended in each verdict; then quotas that cannot be judged, by the reason, and quotas of nobody.
 
-    Without `counts` only the latter: where everything else is about what changes.
+    Without `counts` the numbers are left out: where everything else is about what changes.
     """
     if not quotas:
         return []

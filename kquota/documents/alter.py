@@ -19,11 +19,11 @@ def alter_document(
     cluster: Cluster | None = None,
     journal: Sequence[str] = (),
 ) -> Document:
-    """Per entity the values before and after, and the error of those that were left as they were.
+    """Per entity the values before and after, and the error of an entity that was left as it was.
 
-    Where nobody could look (`AlterResult.blind`) before and changed are null, and after tells the written keys only,
-    null for a deleted one. `unusable` are the keys that were set to what is no value, so that before is without them.
-    `objections` is what the review has against it, `cluster` where it was, and `journal` the entries that undo takes.
+    Where nobody could look (`AlterResult.blind`) before and changed are null, and after has the written keys only, null
+    for a deleted one. `unusable` are the keys that had an invalid value, so that before is without them. `objections`
+    is what the review has against it, `cluster` where it was, and `journal` the entries that undo takes.
     """
     return {
         "kind": "kquota.alter",

@@ -47,7 +47,7 @@ class Config:
     current: str | None = None
 
     def context(self, name: str) -> Context:
-        """The context of that name. Raises InputError listing those that there are."""
+        """The context of that name. Raises InputError that lists the known names."""
         try:
             return self.contexts[name]
         except KeyError:

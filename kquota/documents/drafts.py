@@ -1,4 +1,4 @@
-"""The names of KIP-599's drafts, which people still write: the rate's, and that of a burst that never shipped."""
+"""The names of KIP-599's drafts, which people still write: for the rate, and for a burst that never shipped."""
 
 from __future__ import annotations
 

@@ -426,7 +426,7 @@ class Located:
 
 
 def parsed_documents(name: str, text: str) -> list[Located]:
-    """The mappings of a YAML stream, or the one of a JSON text; empty documents are left out.
+    """The mappings of a YAML stream, or the single mapping of a JSON text; empty documents are left out.
 
     Raises InputError naming the line.
     """

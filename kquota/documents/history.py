@@ -1,4 +1,4 @@
-"""Quotas over time: the document that names periods (schemas/quota-history.schema.json), and what a journal tells."""
+"""Quotas over time: the document that names periods (schemas/quota-history.schema.json), and what a journal shows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The journal: one file per change of a cluster, written before the first quota is (schemas/journal.schema.json).
 
-Many writers share it. A file gets its name only when it is whole, and never that of another; its number says what came
-first, whatever the clocks say. A file that cannot be read hides no other.
+Many writers share it. A file gets its name only when it is whole, and never takes another file's name; its number says
+what came first, whatever the clocks say. A file that cannot be read hides no other.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ class Pages:
         return entry.may_have_changed and entry.id not in self.undone
 
     def named(self, text: str, *, cluster: str | Cluster | None = None) -> tuple[Entry, ...]:
-        """The entries that a text means: one of that id, else those of that fingerprint, that number or that beginning.
+        """The entries that a text means: by its id, else by its fingerprint, its number or the beginning of its id.
 
-        Entries of the cluster go before those of others.
+        Entries of the cluster go before entries of others.
         """
         readings = (
             [entry for entry in self.entries if entry.id == text],
@@ -231,7 +231,7 @@ class Journal:
     def ids(self, cluster: str | None = None) -> tuple[str, ...]:
         """The ids that the files have for names, the newest first, without a look into them.
 
-        With a cluster, those of entries that are certainly of another are left out.
+        With a cluster, entries that certainly belong to another cluster are left out.
         """
         with contextlib.suppress(OSError):
             found = [match for name in os.listdir(self.folder) if (match := _ID.fullmatch(name.removesuffix(".json")))]

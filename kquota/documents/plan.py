@@ -81,7 +81,7 @@ def is_plan(path: Path) -> bool:
 
 
 def read_plan(path: Path) -> Plan:
-    """Reads a plan document. Raises InputError, also when its fingerprint is not that of the rest of it."""
+    """Reads a plan document. Raises InputError, also when its fingerprint does not match the rest of it."""
     try:
         document = read_document(path, "plan")
         if document["version"] < VERSION:

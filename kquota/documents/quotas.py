@@ -43,8 +43,8 @@ VERSION = 1
 class QuotaFile:
     """A quotas document as it is meant for one cluster.
 
-    `desired` has every entity of the file that exists there, also one without values (which a prune empties);
-    `entries` says at which place of the document's `quotas` an entity stands; `clusters` are those that it has overlays
+    `desired` has every entity of the file that exists there, also one without values (which a prune empties); `entries`
+    says at which place of the document's `quotas` an entity stands; `clusters` are the clusters that it has overlays
     for; `problems` is what was understood, but not as it is written.
     """
 

@@ -1,9 +1,9 @@
-"""A probe's requests by librdkafka, and what it tells of them: the only module that knows confluent_kafka.
+"""A probe's requests by librdkafka, and what it reports of them: the only module that knows confluent_kafka.
 
 librdkafka reports a throttle time with the name of the broker and nothing of the request that was throttled. What was
 sent and received, with sizes, versions and round trips, it writes to its debugging log (`debug=protocol`), which is
-read here line by line. Log lines and throttle events come through one queue to the thread that polls, where an event
-may overtake the lines of its own request, but never those of an earlier one: see `Watch`.
+read here line by line. Log lines and throttle events come through one queue to the thread that polls. An event may
+overtake the lines of its own request, but never the lines of an earlier request: see `Watch`.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Control:
                 time.sleep(_POLL_S)
 
     def delete(self, topics: list[str]) -> list[str]:
-        """Deletes topics, and returns those that are left: none, unless the cluster refuses."""
+        """Deletes topics, and returns the topics that are left: none, unless the cluster refuses."""
         from confluent_kafka import KafkaError, KafkaException
 
         left = list(topics)

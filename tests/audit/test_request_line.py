@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kquota.audit.batch import JAVA, OTHER_LIBRARY
 from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
 from tests.audit.request_lines import (
     ANY_JSON,
@@ -52,6 +53,7 @@ def test_a_produce_request() -> None:
         throttle_ms=0,
         acks=-1,
         exempt=False,
+        position=OTHER_LIBRARY + 4 * 1,
     )
     assert parse(fields()) == expected
 
@@ -200,7 +202,20 @@ def test_the_position_is_that_of_the_first_partition() -> None:
 
     assert position((0, 5), (1, 7)) == position((0, 5), (1, 9)) == position((0, 5)) != 0
     assert len({position((0, 5)), position((1, 5)), position((0, 6)), position()}) == 4
-    assert position() == parse(fields()).position == 0
+    assert position() == 0
+
+
+def test_the_position_of_a_produce_request_is_its_sender() -> None:
+    """The library of the client, and the first partition: Java merges waiting records, and others do not."""
+
+    def sender(**changes: Any) -> int:
+        return parse(fields(**changes)).position
+
+    java = {"softwareName": "apache-kafka-java", "softwareVersion": "4.3.1"}
+    assert sender(clientInformation=java) % 4 == JAVA
+    assert sender() % 4 == OTHER_LIBRARY
+    assert sender(clientInformation=None) % 4 == sender(clientInformation={"softwareName": "unknown"}) % 4 == 0
+    assert sender() // 4 == 1
 
 
 def test_the_position_is_the_same_in_every_process() -> None:

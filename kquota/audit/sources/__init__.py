@@ -216,7 +216,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:
-    """The broker that wrote the file: as given, else as the folders tell brokers apart."""
+    """The broker that wrote the file: as given, else as the folders distinguish brokers."""
     return settings.broker if settings.broker is not None else split.broker
 
 

@@ -12,7 +12,7 @@ and the same with `response_bytes` and `Fetch`. The answer does not say what was
 
 `data` holds `{"timestamp": "…Z", "value": 123.0, "metric.principal_id": "sa-…", "metric.type": "Produce"}`; the
 timestamp is the beginning of the interval. Without `metric.type` a total holds other requests, too, and without
-`--broker` it is that of all brokers: either says only that no more was charged. `sa-…` is the user's name.
+`--broker` it is the total of all brokers. Either total says only that no more was charged. `sa-…` is the user's name.
 """
 
 from __future__ import annotations

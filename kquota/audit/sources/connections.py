@@ -1,10 +1,10 @@
-"""The connections that a request log shows: a lower bound of those that were opened.
+"""The connections that a request log shows: a lower bound of the connections that were opened.
 
 A log has a line for each request, and names its connection. So it shows a connection that sent a request, and none that
 was refused, or was closed before it asked anything. It shows neither when a connection was opened: only that this was
 before its first request. All clients that know ApiVersions (Kafka 0.10 and later) ask for that first, as soon as they
-are connected, so a connection whose first request is ApiVersions was opened at most `SETUP_MS` before it; one whose
-first request is another was opened at any time, maybe before the log begins, and is not counted.
+are connected. So a connection whose first request is ApiVersions was opened at most `SETUP_MS` before it. A connection
+whose first request is another was opened at any time, maybe before the log begins: it is not counted.
 
 What follows for the quota of an ip: if none of those connections were refused, all of them are recorded, and the rate
 that some of them met is known from below (`bounds.of_totals`). A limit below that refuses connections. Of any other

@@ -5,7 +5,7 @@ known, batch by batch, as far as the log shows its producers. What a throttled f
 (`kquota.audit.rebuilt`), and so does when there was something to read.
 
 Lines are kept as rows of numbers, and topics as codes: in newer requests they go by their ids, in older ones by their
-names, and the answers to METADATA and CREATE_TOPICS tell which belong together.
+names, and the answers to METADATA and CREATE_TOPICS show which belong together.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Appended(NamedTuple):
     """Batches that producers appended, a row each, as columns; partitions by their topics' codes, times in µs.
 
     A batch was appended at some time from `begun_us` to `done_us`, which is when the broker answered. A log does not
-    tell how many records a batch holds; the next one's first offset does.
+    say how many records a batch holds; the next one's first offset does.
     """
 
     begun_us: Int64s
@@ -92,7 +92,7 @@ class Fetched(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Partitions of fetches: those asked for, those to forget, and those that were answered."""
+    """Partitions of fetches: asked for, to forget, and answered."""
 
     topic: Int64s
     partition: Int64s

@@ -3,7 +3,7 @@
 The mutation quota is the active controller's. Its log shows what brokers forwarded (`isForwarded`), and what came
 straight to its own listener, such as a broker's creation of `__consumer_offsets`; the brokers' logs show the same
 requests once more, not charged there. A request to delete names topics and no partitions: how many there are is known
-where the log showed the topic before, in whichever of its files. So what the files of one controller tell is brought
+where the log showed the topic before, in whichever of its files. So what the files of one controller show is brought
 together (`TopicLog`) before anything is charged (`charged`).
 
 Follows `ControllerApis` and `ReplicationControlManager` of Kafka 3.5 and later (KRaft, KIP-599).
@@ -55,7 +55,7 @@ class Topic(NamedTuple):
 
 
 class TopicRequest(NamedTuple):
-    """A request about topics, as a line of a log tells it."""
+    """A request about topics, as a line of a log shows it."""
 
     begun_ms: float
     """When it was begun with, epoch ms: that is about when a controller charges it."""
@@ -74,7 +74,7 @@ class TopicRequest(NamedTuple):
 
 @dataclass
 class TopicLog:
-    """What some lines of the log of one controller, or of one broker, tell of topics."""
+    """What some lines of the log of one controller, or of one broker, say about topics."""
 
     broker: str
     requests: list[TopicRequest] = field(default_factory=list)
@@ -85,7 +85,7 @@ class TopicLog:
         return bool(self.requests or self.listeners)
 
     def add(self, fields: Mapping[str, Any], begun_ms: float, user: str, client_id: str) -> None:
-        """Takes a line: `fields` are those of its JSON object. Raises ValueError for what are not those of Kafka."""
+        """Takes a line: `fields` come from its JSON object. Raises ValueError for fields that Kafka does not write."""
         try:
             api, listener = fields["requestHeader"]["requestApiKeyName"], _text(fields["listener"])
             if api in STRICT_SINCE:
@@ -158,7 +158,7 @@ class Charge(NamedTuple):
 
 @dataclass
 class TopicBook:
-    """What a controller's log tells, up to a request, of its topics.
+    """What a controller's log shows, up to a request, about its topics.
 
     `default_partitions` is the controller's `num.partitions`.
     """
@@ -269,8 +269,8 @@ def mutations(logs: Iterable[TopicLog], default_partitions: int) -> list[Mutatio
 def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
     """The requests in the order of their charges, and with times in that order.
 
-    Clients of one counter are let go at the same moment, so their requests come together: of those that began within
-    TIE_MS of each other, what was accepted came before what was rejected.
+    Clients of one counter are let go at the same moment, so their requests come together: among requests that began
+    within TIE_MS of each other, the accepted ones came before the rejected ones.
     """
     ordered: list[Mutation] = []
     tied: list[Mutation] = []
@@ -286,7 +286,7 @@ def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
 
 
 def batches(logs: Sequence[TopicLog], default_partitions: int) -> Iterator[Batch]:
-    """What one controller charged, as `mutations`: those of known size, and the others."""
+    """What one controller charged, as `mutations`: requests of known size, and the others."""
     charged = [
         (each.time_ms, each.request, charge) for each in mutations(logs, default_partitions) for charge in each.charges
     ]

@@ -67,7 +67,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Server:
-    """Where to ask. Raises InputError for what is no http or https URL, or holds credentials."""
+    """Where to ask. Raises InputError for a URL that is not http or https, or that holds credentials."""
 
     url: str
     credentials: Credentials = field(default_factory=Credentials)

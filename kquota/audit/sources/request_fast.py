@@ -1,9 +1,9 @@
 """The usual lines of a JSON request log, fast: as rows of numbers.
 
 A log is mostly produce requests, fetches and a few other calls, as the clients of today send them. Those are read here:
-orjson, tables in place of computing, nothing made for a row but the row. Whatever is not usual (another form, an old
-version, a request of a broker, damage) is refused, and `request_line.parse_line`, which knows everything, reads it or
-says what is wrong. So nothing is decided here: a row is what `parse_line` makes of the same line.
+orjson, tables in place of computing, nothing made for a row but the row. An unusual line is refused: another form, an
+old version, a request of a broker, damage. `request_line.parse_line`, which knows everything, reads it or says what is
+wrong. So nothing is decided here: a row is what `parse_line` makes of the same line.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _Lengths(dict[str | None, int]):
 def reader(zone: tzinfo, names: Names, data: DataLog | None = None) -> Callable[[bytes], bytes]:
     """A function that makes a ROW of a line; it raises one of UNUSUAL for what is not usual.
 
-    `zone` is that of the log's times, `names` takes the names that are met, and `data` what is shown of the data.
+    `zone` is the zone of the log's times, `names` takes the names that are met, and `data` what is shown of the data.
     """
     floor, pack = math.floor, ROW.pack
     users, clients, connections = names.users, names.clients, names.connections

@@ -35,7 +35,7 @@ _TOOK: Final = ("totalTimeMs", "localTimeMs", "throttleTimeMs", "responseQueueTi
 
 
 class ControllerLine(NamedTuple):
-    """A line that tells of topics, or which listener is a controller's: what a `TopicBook` is to see."""
+    """A line about topics, or about which listener is a controller's: what a `TopicBook` is to see."""
 
     begun_ms: float
     """When the request was begun with, epoch ms: that is about when a controller charges its topics."""
@@ -279,12 +279,13 @@ def position_of(topic: Any, partition: Any, offset: Any) -> int:
 
 
 def share_fetch_size(version: int, throttle_ms: int, response: Mapping[str, Any]) -> int | None:
-    """The bytes charged for a share fetch (KIP-932), None where the line does not tell them.
+    """The bytes charged for a share fetch (KIP-932), None where the line does not show them.
 
     Brokers charge a share fetch as they charge a fetch, and take back the bytes of a throttled one. But they log the
-    records without their size; of a throttled one nothing, and no retry tells: what it tried to read stays acquired by
-    the consumer that never got it, and the next share fetch reads what follows. Nor is an error that the broker met
-    before it charged told from one that it met later. So it is only known of those that found nothing.
+    records without their size, and nothing of a throttled one. No retry shows its size: what it tried to read stays
+    acquired by the consumer that never got it, and the next share fetch reads what follows. Nor does the log
+    distinguish an error before the charge from an error after it. So the size is known only for share fetches that
+    found nothing.
     """
     found = throttle_ms > 0 or response["errorCode"] != 0 or len(response["responses"]) > 0
     return None if found else SHARE_FETCH_EMPTY.get(version)

@@ -1,12 +1,13 @@
 """Kafka's request log in its text form, line by line: Kafka 0.10.2 to 2.7.
 
-The logger is that of the JSON form, and so is what stands before a line; behind `Completed request:` come the request's
-header and body, the response, the connection and the times (`RequestChannel.updateRequestMetrics`). What is known:
+The logger is the same as for the JSON form, and so is what stands before a line; behind `Completed request:` come the
+request's header and body, the response, the connection and the times (`RequestChannel.updateRequestMetrics`). What is
+known:
 
 * The size of a produce request: the bytes of its records are logged at TRACE only, its transactional id, part of the
   request from version 3 on, never. Only a request with acks=all can have one: its size is a lower bound.
 * The size of a fetch response: from Kafka 2.0 on, at DEBUG too.
-* The throttle time: from 2.6 on what the broker applied, a whole number (KAFKA-9652). Before, the field tells how long
+* The throttle time: from 2.6 on what the broker applied, a whole number (KAFKA-9652). Before, the field says how long
   the response was held back, in which nothing was charged: up to 1.1 that is the throttling, from 2.0 on the client
   waits (KIP-219). What was applied is in the response then; before 1.0 that is not logged.
 

@@ -4,10 +4,9 @@
 
 Each connection has its broker (`node_id`), user, client-id and the bytes since it was opened, in
 `request_statistics_all`; the names of Redpanda's Admin API (`totalRequestStatistics`, `authenticationInfo`) are read,
-too. What a connection sent until it was first seen is a total since it was opened, what it sent from one snapshot to
-the next another.
-Connections that open and close between two snapshots are unseen, so nothing is ever excluded. The statistics of the
-last minute are not read: which minute it was is not said.
+too. What a connection sent until it was first seen is a total since it was opened. What it sent from one snapshot to
+the next is another total. Connections that open and close between two snapshots are unseen, so nothing is ever
+excluded. The statistics of the last minute are not read: which minute it was is not said.
 
 The time of a snapshot is when its open connections were opened and how long that was ago, which rpk rounds to seconds.
 """

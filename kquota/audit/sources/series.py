@@ -1,9 +1,9 @@
 """The names under which monitoring keeps the quota metrics of brokers, and what they are about.
 
 Kafka names its MBeans `kafka.server:type=Produce,user=alice,client-id=app1` with the attributes `byte-rate` and
-`throttle-time`; a tag that is empty is left out, the user is URL-encoded (`Sanitizer`), and a client-id with other
-characters than letters, digits, `-`, `_`, `%`, `.` and space is quoted (`ObjectName.quote`; `Sanitizer.jmxSanitize`).
-Exporters make of it what their rules say. Read are the rules that are common, the broken ones included:
+`throttle-time`; an empty tag is left out, and the user is URL-encoded (`Sanitizer`). A client-id with other characters
+than letters, digits, `-`, `_`, `%`, `.` and space is quoted (`ObjectName.quote`; `Sanitizer.jmxSanitize`). Exporters
+make of it what their rules say. Read are the rules that are common, the broken ones included:
 
 | series | labels | from |
 |---|---|---|
@@ -67,8 +67,8 @@ SELECTOR: Final = (
 def of_labels(labels: Mapping[str, str], broker: str | None) -> Series | None:
     """The series behind a metric's labels (`__name__` included); None for a metric that is not about a client's quota.
 
-    `broker` is the broker's name as the caller was told it; None: as the labels say. Raises ValueError for labels that
-    no known rule makes.
+    `broker` is the broker's name as the caller knows it; None: as the labels say. Raises ValueError for labels that no
+    known rule makes.
     """
     name = labels.get("__name__", "")
     where = (

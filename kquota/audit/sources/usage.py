@@ -1,11 +1,11 @@
 """The canonical usage table: Parquet, ORC, CSV or JSON lines (schemas/usage.schema.json describes a row).
 
-Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api`
-(`produce`, `fetch`, `share_fetch`, or any other), `bytes` (what the byte-rate quota is charged; null for a throttled
-fetch whose size is not known, and for any share fetch of which it is not), and optionally `request_time_ns` (all
-thread time of the request: handler and network), `throttle_time_ms` (what the broker answered), `connection`, `acks`
-(of a produce request: with 0 its thread time is exempt), `error_code` (31, a failed cluster authorization, makes a
-request among brokers one that is charged). Other columns are ignored. A null client_id is the empty one.
+Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api` (`produce`, `fetch`,
+`share_fetch`, or any other); `bytes` (what the byte-rate quota is charged; null for a throttled fetch or any share
+fetch whose size is not known). Optional columns: `request_time_ns` (all thread time of the request: handler and
+network), `throttle_time_ms` (what the broker answered), `connection`; `acks` (of a produce request: with 0 its thread
+time is exempt); `error_code` (31, a failed cluster authorization: a request among brokers is then charged). Other
+columns are ignored. A null client_id is the empty one.
 
 Rows of `create_topics`, `create_partitions` and `delete_topics` have `partitions` (created, added or deleted, of one
 topic; `broker` is the controller) and `strict` (whether the request knows THROTTLING_QUOTA_EXCEEDED; null is true).
@@ -132,11 +132,11 @@ def to_batches(
     version: Version = NEWEST,
     dialect: str = DIALECT,
 ) -> Iterator[Batch]:
-    """The events in rows of a usage table, which have the columns that are REQUIRED; what is no event is tallied.
+    """The events in rows of a usage table, which have the columns that are REQUIRED; other rows are tallied.
 
     `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. A row says for itself
-    what is known of it, so that it does not matter which rows are read together. `version` is that of the brokers; what
-    the rows show is noted in the tally under the `dialect`.
+    what is known of it, so that it does not matter which rows are read together. `version` is the brokers' version;
+    what the rows show is noted in the tally under the `dialect`.
     """
     row = 0
     for table in tables:
@@ -330,7 +330,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The rows that stand as JSON objects in (place, text) pairs; what is none is tallied."""
+    """The rows that stand as JSON objects in (place, text) pairs; other texts are tallied."""
     rows: list[Mapping[str, Any]] = []
     for place, line in records:
         try:

@@ -22,7 +22,7 @@ _TIMEOUT_S = 30.0
 
 
 def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
-    """Cuts a topic, up to its ends of now, into splits. `settings` are those of a librdkafka client.
+    """Cuts a topic, up to its ends of now, into splits. `settings` configure a librdkafka client.
 
     Raises InputError for a topic that is not there or empty, Unreachable when brokers do not answer, MissingDependency.
     """

@@ -43,11 +43,11 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
     waiting for any answer. With `patient`, servers that are not up yet are waited for as long. Raises InputError for a
     malformed address.
 
-    A KRaft broker answers from its own copy of the metadata, which lags behind an acknowledged alter (20 ms on an idle
-    broker, 0.3 s after 9,000 entities). Reads of the same backend wait up to 2 s until they show what it wrote; use
+    A KRaft broker answers from its own copy of the metadata. The copy lags behind an acknowledged alter: 20 ms on an
+    idle broker, 0.3 s after 9,000 entities. Reads of the same backend wait up to 2 s until they show what it wrote; use
     `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
 
-    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent, and writers of kquota's
+    Kafka has no compare-and-set. What an alteration expects is compared just before it is sent. Writers of kquota's
     that expect something take turns on one host (`alone`); any other write may fall in between. A request without an
     answer is sent again only for entities that are as they were read.
     """
@@ -142,7 +142,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return f"kafka://{self._bootstrap}"
 
     def cluster_id(self) -> str | None:
-        """Kafka's cluster id; None of brokers before Kafka 2.8 and of those that do not say. Raises Unreachable."""
+        """Kafka's cluster id; None for brokers before Kafka 2.8 and for brokers that do not say. Raises Unreachable."""
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
         try:
             (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())

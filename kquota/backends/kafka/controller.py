@@ -1,7 +1,7 @@
 """Quotas through the KRaft controllers themselves (`--bootstrap-controller`, KIP-919): altered without being seen.
 
-A controller serves AlterClientQuotas and not DescribeClientQuotas (Kafka up to 4.3), so it takes a change and tells
-nothing of what was set before. Only the active one takes it; the others answer NOT_CONTROLLER and tell where that is.
+A controller serves AlterClientQuotas and not DescribeClientQuotas (Kafka up to 4.3), so it takes a change and does not
+show what was set before. Only the active one takes it; the others answer NOT_CONTROLLER and name the active one.
 """
 
 from __future__ import annotations

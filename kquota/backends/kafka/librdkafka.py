@@ -1,4 +1,4 @@
-"""What librdkafka is told to connect as this package's own client does. It is used elsewhere; here it is not known."""
+"""Settings with which librdkafka connects as this package's own client does. This module does not import librdkafka."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class MigratedQuotas(ClosesOnExit):
         self._session.close()
 
     def read(self) -> tuple[QuotaSnapshot, dict[Parts, Values]]:
-        """The quotas, and those of entities with an empty name.
+        """The quotas, and separately the quotas of entities with an empty name.
 
         Raises Unreachable and Unauthorized; Rejected where the brokers run with ZooKeeper.
         """

@@ -13,7 +13,7 @@ _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?amazonaw
 
 @dataclass(frozen=True)
 class MskIam:
-    """The credentials that AWS's tools find, those of a profile of theirs, or those of a role to assume."""
+    """The credentials that AWS's tools find: the default ones, a profile's, or the credentials of a role to assume."""
 
     profile: str | None = None
     role: str | None = None

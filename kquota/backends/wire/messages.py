@@ -109,7 +109,7 @@ class DescribeConfigsResource(NamedTuple):
 
 
 class DescribeConfigsRequest(NamedTuple):
-    """The resources, and whether to tell what is set for each key at every level (`synonyms`)."""
+    """The resources, and whether to list what is set for each key at every level (`synonyms`)."""
 
     resources: Sequence[DescribeConfigsResource]
     include_synonyms: bool

@@ -63,7 +63,7 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
 
     def broker_count(self) -> int:
-        """How many brokers are alive: those that have registered. Raises Unreachable or Unauthorized."""
+        """How many brokers are alive: the registered brokers are counted. Raises Unreachable or Unauthorized."""
         (names,) = self._open().read([(GET_CHILDREN, "/brokers/ids")])
         return len(names) if isinstance(names, list) else 0
 

@@ -1,4 +1,4 @@
-"""kazoo's client, made quiet: why its connections fail is told to us and to nobody else, and TLS is as Java's."""
+"""kazoo's client, made quiet: it reports to us why its connections fail and prints nothing, and TLS is as Java's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 @dataclass
 class Trouble:
-    """Why a client has no connection, as its threads tell."""
+    """Why a client has no connection, as its threads report."""
 
     wake: threading.Event = field(default_factory=threading.Event)
     """Set whenever something happened."""
@@ -37,7 +37,7 @@ def quiet_client(
     tls_context: ssl.SSLContext | None,
     trouble: Trouble,
 ) -> Any:
-    """A KazooClient that is not started; its threads tell `trouble` why they fail, and print nothing."""
+    """A KazooClient that is not started; its threads report to `trouble` why they fail, and print nothing."""
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import SequentialThreadingHandler
     from kazoo.retry import KazooRetry

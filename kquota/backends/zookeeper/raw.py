@@ -23,8 +23,8 @@ class RawConfigs(ClosesOnExit):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
-    not up yet are waited for as long. A chroot that does not exist reads
-    as empty (`has_chroot` tells). Raises InputError for a malformed address, Unreachable and Unauthorized.
+    not up yet are waited for as long. A chroot that does not exist reads as empty (`has_chroot` says so). Raises
+    InputError for a malformed address, Unreachable and Unauthorized.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How to authenticate, and the TLS handshake that tells why it fails, which kazoo would not."""
+"""How to authenticate, and a TLS handshake that reports why it fails, which kazoo's does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ZooKeeperSecurity:
     """How to authenticate, by username and password or by a certificate of `tls`, and whether to encrypt.
 
     `scheme` is what the username is for: "sasl" is SASL DIGEST-MD5, as Kafka's brokers log in; "digest" is ZooKeeper's
-    own scheme, often that of its super user. Raises InputError for half a pair or another scheme.
+    own scheme, often used for its super user. Raises InputError for half a pair or another scheme.
     """
 
     username: str | None = None

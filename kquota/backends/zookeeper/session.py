@@ -328,7 +328,7 @@ class Session:
         """The names below a node, None where there is no such node.
 
         `notify` is called once, from another thread: when there are others or the node comes or goes (True), or when
-        the connection is lost and nothing would be told any more (False). Raises Unreachable or Unauthorized.
+        the connection is lost and no notice would come any more (False). Raises Unreachable or Unauthorized.
         """
         from kazoo.exceptions import KazooException, NoNodeError
         from kazoo.protocol.states import EventType
@@ -380,7 +380,7 @@ class Session:
         client = self._client
 
         class Commit(Transaction):  # type: ignore[misc,unused-ignore]
-            """A transaction that remembers its zxid: the client knows that of the answer that it reads."""
+            """A transaction that remembers its zxid: the client knows the zxid of the answer that it reads."""
 
             zxid = 0
 

@@ -73,7 +73,7 @@ class _Task:
     tidy: tuple[str, ...] = ()
 
     def done(self, zxid: int | None = None) -> AlterResult:
-        """`zxid` is that of the transaction that wrote it, None where nothing was written."""
+        """`zxid` names the transaction that wrote it, None where nothing was written."""
         revision = 0 if zxid is not None and self.deletes else zxid
         return AlterResult(
             self.entity, self.before, self.after, unusable=self.unusable, revision=revision, form=self.form

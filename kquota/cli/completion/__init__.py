@@ -1,8 +1,8 @@
 """What the shells complete when Tab is pressed.
 
-Click knows which option or command a word belongs to; the rest is here, as Click's own scripts insert what they get
-unquoted and split words where bash does. `words` reads the line as typed, `candidates` knows the values of options,
-`names` asks the cluster, `shells` speaks to bash, zsh and fish (`completions/` holds their scripts).
+Click knows which option or command a word belongs to. The rest is here, as Click's own scripts insert words unquoted
+and split words where bash does. `words` reads the line as typed, `candidates` knows the values of options, `names` asks
+the cluster. `shells` speaks to bash, zsh and fish (`completions/` holds their scripts).
 """
 
 from __future__ import annotations

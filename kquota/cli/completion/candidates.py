@@ -29,7 +29,7 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
 
 
 def journal_ids(ctx: click.Context, incomplete: str) -> Items:
-    """The entries of the journal, the newest first, for undo those of its cluster; and their fingerprints."""
+    """The entries of the journal, the newest first, and their fingerprints; for undo only its cluster's entries."""
     from kquota.cli.contexts import SETTINGS, Given
     from kquota.documents.journal import Journal
 

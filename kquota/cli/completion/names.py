@@ -1,8 +1,8 @@
 """The names of a cluster's entities, for completion: remembered for a minute, asked for in another process.
 
 The shell waits for at most half a second. A process of its own asks the cluster, without a terminal and with a limit of
-its own, so that nothing can keep the shell waiting or prompt for a password; what comes too late for this Tab is there
-for the next one.
+its own. So nothing can keep the shell waiting or prompt for a password. What comes too late for this Tab is there for
+the next one.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def mutable_set_order(keys: Iterable[str]) -> list[str]:
 
 
 def immutable_order(keys: Iterable[str]) -> list[str]:
-    """The order of Scala's immutable sets and maps: as put in up to four keys, then that of a hash trie."""
+    """The order of Scala's immutable sets and maps: as inserted up to four keys, then the order of a hash trie."""
     distinct = list(dict.fromkeys(keys))
     return distinct if len(distinct) <= 4 else _trie_order([(key, _improve(string_hash(key))) for key in distinct], 0)
 

@@ -39,7 +39,7 @@ class Options:
 
     @property
     def entity_types(self) -> list[str]:
-        """The entity types: those of `--entity-type`, then those of the flags in an order of Kafka's own."""
+        """The entity types: first from `--entity-type`, then from the flags in an order of Kafka's own."""
         flags = {**self.tool.flags, **DEFAULTS}
         return self.values("entity-type") + [kind for flag, kind in flags.items() if self.has(flag)]
 

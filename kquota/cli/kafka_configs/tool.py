@@ -1,7 +1,7 @@
 """Kafka's tools that kquota stands in for: what differs between them.
 
 2.8 is the last one that writes quotas to ZooKeeper, 3.9 the last one that talks to ZooKeeper at all; the current one
-talks to brokers only. Its words are those of 4.3.1, the newest release whose tool is on Maven Central.
+talks to brokers only. Its words come from 4.3.1, the newest release whose tool is on Maven Central.
 """
 
 from __future__ import annotations

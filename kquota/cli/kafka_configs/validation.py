@@ -1,4 +1,4 @@
-"""What kafka-configs checks before it connects, in its order: the first complaint is the one that is shown."""
+"""What kafka-configs checks before it connects, in its order: only the first complaint is shown."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def parse_rate(name: str, text: str) -> int:
     """The value of a rate: `100`, `100/s`, or `unlimited` for Integer.MAX_VALUE.
 
     Raises InputError for anything but a positive INT. Kafka's own check lets 0 pass for the broker-wide rate, which
-    would keep out every client, the one that could lift it included.
+    would keep out every client, even a client that could lift it.
     """
     stripped = text.strip()
     if stripped == "unlimited":
@@ -201,7 +201,7 @@ def check_rate(name: str, value: int) -> int:
 
 
 def read_value(name: str, text: str | None) -> int | str | None:
-    """A value as a broker tells it: a number where it is one."""
+    """A value as a broker reports it: a number where it is one."""
     if text is None or name == CALLBACK or not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
         return text
     return int(text)

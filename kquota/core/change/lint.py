@@ -41,10 +41,11 @@ class Severity(enum.IntEnum):
 class Facts:
     """What rules may know beside the quotas.
 
-    `window_s` is how long a burst lasts (one less than quota.window.num, times quota.window.size.seconds),
-    `fetch_bytes` what a consumer asks of one partition at once (max.partition.fetch.bytes), `threads` num.io.threads
-    and num.network.threads, `capacity` the bytes/s that one broker can take in, `internal` users whom no default should
-    limit, `callback` a broker's client.quota.callback.class, `version` the brokers' Kafka version.
+    `window_s` is how long a burst lasts (one less than quota.window.num, times quota.window.size.seconds).
+    `fetch_bytes` is what a consumer asks of one partition at once (max.partition.fetch.bytes). `threads` are
+    num.io.threads and num.network.threads. `capacity` is the bytes/s that one broker can take in. `internal` are users
+    whom no default should limit. `callback` is a broker's client.quota.callback.class. `version` is the brokers' Kafka
+    version.
     """
 
     window_s: float = 10.0

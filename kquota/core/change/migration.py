@@ -1,9 +1,9 @@
-"""What a migration from ZooKeeper to KRaft made of the quotas: both sides compared, known damage told by its name.
+"""What a migration from ZooKeeper to KRaft made of the quotas: both sides compared, known damage reported by its name.
 
-Three things went wrong before Kafka 3.6.2, 3.7.1 and 3.8.0: names were taken over as ZooKeeper keeps them (`CN%3Da` for
-`CN=a`, KAFKA-16222), defaults became entities with the empty name, before 3.6 with the name `<default>` (KAFKA-16411),
-and the controller created user nodes that the world may read (its ACLs go by a path that begins with /config, and it
-gave them one that does not). Source: `kafka.zk.migration.ZkConfigMigrationClient` of Kafka 3.7.
+Three things went wrong before Kafka 3.6.2, 3.7.1 and 3.8.0. Names were taken over as ZooKeeper keeps them (`CN%3Da` for
+`CN=a`, KAFKA-16222). Defaults became entities with the empty name, before 3.6 with the name `<default>` (KAFKA-16411).
+The controller created user nodes that the world may read: its ACLs go by a path that begins with /config, and it passed
+a path that does not. Source: `kafka.zk.migration.ZkConfigMigrationClient` of Kafka 3.7.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class UserNode:
-    """A user's node in ZooKeeper, or that of one of its clients, and what is wrong about it."""
+    """The node of a user, or of one of its clients, in ZooKeeper, and what is wrong about it."""
 
     path: str
     entity: Entity
@@ -98,7 +98,7 @@ def compare(
 ) -> tuple[Finding, ...]:
     """The damage to the entities that match, ZooKeeper's side taken for what was meant.
 
-    `nameless` are the quotas on KRaft of entities with an empty name. The order is that of entities.
+    `nameless` are the quotas on KRaft of entities with an empty name. The damage is in the order of entities.
     """
     stored = {parts_of(entity): values for entity, values in kraft.items()} | dict(nameless)
     meant = {parts_of(entity) for entity in zookeeper}

@@ -28,7 +28,7 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One entity's values before and after; they differ, or the change takes away what is no value.
+    """One entity's values before and after; they differ, or the change takes away an unusable value.
 
     A `relative` change is about its own keys alone, as `kquota alter` is: what others do to the entity's other keys is
     no conflict, and stays when the change is taken back. `unusable` are the keys of the change that are set to what no
@@ -171,9 +171,10 @@ class Objection:
 class Plan:
     """The changes, one per entity, in the order of entities.
 
-    `existing` counts the entities that had values when the plan was made, and `ignored` those that the file leaves to
-    others (`unmanaged`) although they differ. `objections` is what its review found (`kquota.core.change.review`), and
-    `cluster` the cluster that it was made for, where it was one: a plan that was saved forgets neither.
+    `existing` counts the entities that had values when the plan was made. `ignored` counts entities that the file
+    leaves to others (`unmanaged`) although they differ. `objections` is what its review found
+    (`kquota.core.change.review`), and `cluster` the cluster that it was made for, where it was one: a plan that was
+    saved forgets neither.
     """
 
     changes: tuple[Change, ...]
@@ -195,7 +196,7 @@ class Plan:
         return sum(change.action is action for change in self.changes)
 
     def applied_to(self, current: QuotaSnapshot) -> QuotaSnapshot:
-        """The snapshot after the plan; entities that it does not change are those of `current`."""
+        """The snapshot after the plan; entities that it does not change are as in `current`."""
         changed = {change.entity: change.done_to(current.get(change.entity, {})) for change in self.changes}
         return QuotaSnapshot({**current, **changed}, current.problems)
 
@@ -258,9 +259,10 @@ def plan(
 
 
 def still_due(plan: Plan, current: QuotaSnapshot) -> tuple[Plan, tuple[Entity, ...]]:
-    """What of a plan is left to do on a cluster as it is now, and the entities that are neither as before nor as after.
+    """What is left to do of a plan on a cluster as it is now, and the entities that somebody else changed.
 
-    An entity that already has its new values needs nothing; one that somebody else changed is in the second part.
+    An entity that already has its new values needs nothing. The second part has the entities that are neither as before
+    nor as after.
     """
     changes: list[Change] = []
     conflicts: list[Entity] = []

@@ -127,7 +127,7 @@ def review(
     """What speaks against the plan on a cluster that has the quotas of `current`, the gravest first.
 
     `current` may be a part of the cluster, as long as it has what `related` says of the plan's entities. `findings` are
-    those of `lint` in the quotas as the plan leaves them, where they are known already. The plan's own objections are
+    what `lint` finds in the quotas as the plan leaves them, where that is known already. The plan's own objections are
     not looked at; `with_review` keeps them.
     """
     guards = guards or Guards()
@@ -179,7 +179,7 @@ def standing(objections: Iterable[Objection], *, yes: bool = False, force: bool 
 
 
 def related(entity: Entity) -> tuple[Entity, ...]:
-    """The entity and those that may govern its clients instead: what its review has to know."""
+    """The entity and the entities that may govern its clients instead: what its review has to know."""
     if entity.ip is not None:
         return (entity,)
     users = {entity.user, DEFAULT, None}

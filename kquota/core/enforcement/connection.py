@@ -39,7 +39,7 @@ class ConnectionSensor(RateSensor):
         return self.kernel.charge_counter(self.counter, Kind.CONNECTION, now, 1.0, self.bound)
 
     def unrecord(self, now: int) -> None:
-        """Takes one connection back at `now` (ms): from the slot of now, which is not always the one that got it."""
+        """Takes one connection back at `now` (ms): from the slot of now, which is not always the slot that got it."""
         self.kernel.note(self.counter, Kind.CONNECTION, now, -1.0)
 
     def measure(self, now: int) -> float:
@@ -86,9 +86,9 @@ class ConnectionManager:
     """The connection quotas of one broker; limits of None are none at all, and all limits may change at any time.
 
     `listeners` has the names of all listeners with their limits. The inter-broker listener is protected when it is not
-    the only one: it neither counts for the broker nor waits for it, but its own limit and those of the ips hold. An ip
-    has the limit in `ips`, else `default_ip`; unless `expires` is false, its sensor is dropped after an idle hour (that
-    shows only in windows that add up to more). Raises InputError when `inter_broker` is not one of the listeners.
+    the only one: it neither counts for the broker nor waits for it, but its own limit and the limits of the ips hold.
+    An ip has the limit in `ips`, else `default_ip`; unless `expires` is false, its sensor is dropped after an idle hour
+    (that shows only in windows that add up to more). Raises InputError when `inter_broker` is not one of the listeners.
     """
 
     def __init__(

@@ -138,7 +138,7 @@ def store(counter: Counter, state: State) -> None:
 
 @inlined
 def awake(counter: Counter, state: State, now: int) -> State:
-    """The state that an event at `now` (ms) meets: that of a new counter after more than an idle hour.
+    """The state that an event at `now` (ms) meets: after more than an idle hour, the state of a new counter.
 
     A broker looks for idle sensors every 30 s; here they are dropped on time. A broker drops a sensor of any kind, but
     only windows of more than an hour and token buckets show it.
@@ -175,7 +175,7 @@ def to_bytes(counters: Counters) -> bytes:
 
 
 def from_bytes(data: bytes, using: Kernel) -> Counters:
-    """The counters that `to_bytes` wrote. Raises InputError for other bytes, and for those of another version."""
+    """The counters that `to_bytes` wrote. Raises InputError for other bytes, and for bytes of another version."""
     if data[:4] != _MAGIC or len(data) < _HEADER.size + 8:
         raise InputError("these are not the counters of a broker")
     _, version, *settings, rows = _HEADER.unpack_from(data)

@@ -1,14 +1,15 @@
 """Which requests the request quota does not charge: their thread time goes to the broker's one `exempt-request-time`.
 
-KIP-124 exempts four requests that brokers send each other (unless their authorization for ClusterAction fails), fetches
-of followers, and SaslHandshake while it authenticates. Shipped, since 0.11.0: those, a table of APIs that grew with
-Kafka, and produce requests with acks=0. It is the API that counts, not the listener: heartbeats and registrations of
-brokers need the same authorization and are charged like any other request. Timing-sensitive requests of consumers are
-not exempt either; the KIP considered and rejected that. Nor is anything of share groups (KIP-932): brokers that write
-their state to the share coordinator are charged for it as clients, with client-ids such as `Persister-client-1`.
+KIP-124 exempts fetches of followers, and SaslHandshake while it authenticates. It exempts four requests that brokers
+send each other, unless their authorization for ClusterAction fails. Shipped, since 0.11.0: all of these, a table of
+APIs that grew with Kafka, and produce requests with acks=0. It is the API that counts, not the listener: heartbeats and
+registrations of brokers need the same authorization and are charged like any other request. Timing-sensitive requests
+of consumers are not exempt either; the KIP considered and rejected that. Nor is anything of share groups (KIP-932):
+brokers that write their state to the share coordinator are charged for it as clients, with client-ids such as
+`Persister-client-1`.
 
 Sources: the callers of `sendResponseExemptThrottle` and `sendNoOpResponseExemptThrottle` in `KafkaApis` and
-`ControllerApis`, of the tags 0.11.0.0 to 3.7.0 and of trunk, and in the classes of 4.3.1 and 4.4.0.
+`ControllerApis`; read in the tags 0.11.0.0 to 3.7.0, in trunk, and in the classes of 4.3.1 and 4.4.0.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def is_exempt(
 ) -> bool:
     """Whether a broker of that version charges nobody's request quota for the thread time of a request.
 
-    `acks` is that of a PRODUCE (whose bytes are charged all the same), `follower` is true for a FETCH of a broker.
+    `acks` is the field of a PRODUCE (whose bytes are charged all the same), `follower` is true for a FETCH of a broker.
     `authenticating`: before a connection is authenticated, its requests are the authenticator's and reach no quota; an
     API of SASL at any other time is charged. `authorized` is false where the authorization for ClusterAction failed:
     then everything is charged. Before 0.11.0 there is no request quota.

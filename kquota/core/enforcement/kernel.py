@@ -75,7 +75,7 @@ class Kernel:
         *,
         expires: bool = True,
     ) -> Counters:
-        """That many new counters; `controller` has the windows of those of mutations, where they are others."""
+        """That many new counters; `controller` has the windows of mutation counters, where they differ."""
         from kquota.core.enforcement.counter import new_counters
 
         return new_counters(rows, windows, generation, self.table, controller, expires=expires)

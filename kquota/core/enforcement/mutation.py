@@ -46,9 +46,9 @@ class MutationResponse(NamedTuple):
 class MutationSensor(LimitedSensor):
     """Partition mutations; the limit is in partitions per second, and a limit of None is none at all.
 
-    `windows` are those of the controller (`controller.quota.window.*`). Unless `expires` is false, the sensor starts
-    anew, with a full bucket, when it recorded nothing for more than an hour: rejections do not count as activity, so an
-    hour without an accepted topic clears any debt. (A broker looks every 30 s; here it happens on time.)
+    `windows` are the controller's (`controller.quota.window.*`). Unless `expires` is false, the sensor starts anew,
+    with a full bucket, when it recorded nothing for more than an hour: rejections do not count as activity, so an hour
+    without an accepted topic clears any debt. (A broker looks every 30 s; here it happens on time.)
     """
 
     def __init__(

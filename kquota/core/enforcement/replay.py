@@ -26,7 +26,7 @@ NEVER: Final = -1
 
 
 class Summary(NamedTuple):
-    """What happened to one sensor. Times are those of the events (ms), NEVER where there is none."""
+    """What happened to one sensor. Times come from the events (ms), NEVER where there is none."""
 
     throttled: int
     """Events with a delay greater than 0; of mutations, also those that were rejected."""

@@ -44,7 +44,7 @@ class RateSensor(LimitedSensor):
     """A windowed rate with a limit.
 
     By default the sensor runs plain: for single events that is faster than crossing into compiled code. Unless
-    `expires` is false, it starts anew when it recorded nothing for more than an hour, which shows only in windows that
+    `expires` is false, it starts anew when it recorded nothing for more than an hour. That shows only in windows that
     add up to more. (A broker looks every 30 s; here it happens on time.)
     """
 

@@ -4,7 +4,7 @@ A quota that throttles also hides how much would have been used. The observed ra
 held back is therefore right-censored: it says that the client wanted at least so much. The distribution of what was
 wanted is the Kaplan-Meier estimate; without throttling it is the plain distribution of the observed rates.
 
-A rate looks back over N windows, and traffic comes in waves: neighbouring seconds tell nearly the same. The confidence
+A rate looks back over N windows, and traffic comes in waves: neighbouring seconds show nearly the same. The confidence
 interval therefore comes from blocks of time: how much the estimate changes when one of them is left out (the
 jackknife), and at least what N dependent windows imply.
 """

@@ -1,9 +1,9 @@
 """What a broker should have done to the requests of a probe, to hold beside what it did.
 
 A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
-is therefore given, with the times at which the answers came, and each verdict is predicted from it by the enforcement
-of `kquota.core.enforcement` (for fetches and connections by playing the client, see `predict_fetch`). The counters are
-taken to be idle at the start, and nobody else's.
+is therefore given, with the times at which the answers came. The enforcement of `kquota.core.enforcement` predicts each
+verdict from it (for fetches and connections by playing the client, see `predict_fetch`). The counters are taken to be
+idle at the start, and nobody else's.
 
 Times are ms of the client's clock. An answer arrives a network's way after the broker charged the request; only
 differences between them count, so it is the jitter of that way that a prediction cannot see.
@@ -105,7 +105,7 @@ class Throttling:
 
     @classmethod
     def of(cls, delays: Sequence[int]) -> Throttling:
-        """Sums up the delays of all events; those that are not above 0 throttle nobody."""
+        """Sums up the delays of all events; a delay that is not above 0 throttles nobody."""
         throttled = [delay for delay in delays if delay > 0]
         return cls(sum(throttled), len(throttled), max(throttled, default=0))
 
@@ -181,7 +181,7 @@ def compare(
 ) -> Comparison:
     """The throttling of a run beside what is predicted for it; connections have `compare_connections`.
 
-    `handler_ms` is the request-handler time of each exchange where a broker's request log tells it.
+    `handler_ms` is the request-handler time of each exchange where a broker's request log has it.
     """
     least = most = {
         Probe.PRODUCE: predict_produce,
@@ -231,8 +231,8 @@ def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
 
     A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
     the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
-    goes astray. So the client is played instead: the same amounts in the same order, the same pauses after what it got,
-    and what is throttled here waits here and is asked for again, for as long as the run took.
+    goes astray. So the client is played instead, for as long as the run took: the same amounts in the same order, and
+    the same pauses after what it got. What is throttled here waits here and is asked for again.
     """
     sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
     followed = list(pairwise(exchanges))
@@ -263,8 +263,8 @@ def predict_request(
 ) -> tuple[list[int], list[int]]:
     """The delay of each request in ms, at least and at most.
 
-    A client cannot see thread time. It is at most the time to the answer, as far as the channel was not muted, and at
-    least the handler time in the request log, which says nothing of network threads; without a log it may be none.
+    A client cannot see thread time. It is at most the time to the answer, as far as the channel was not muted. It is at
+    least the handler time in the request log, which says nothing of network threads. Without a log it may be none.
     """
     least = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)
     most = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)

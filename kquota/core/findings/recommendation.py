@@ -1,9 +1,9 @@
 """Which value a quota should have, from what was measured of those it is for.
 
-A quota that suffices stays as it is. One that does not, or that is missing, becomes the smallest value at which at most
-a given share of the time would be throttled, plus headroom, rounded up to two digits. Where that value cannot be told,
-because the client was held back whenever it wanted more, the quota is raised by a step, to be measured again: it never
-goes down on the word of a client that was throttled.
+A quota that suffices stays as it is. A missing or insufficient quota becomes the smallest value at which at most a
+given share of the time would be throttled. Headroom is added, and the result is rounded up to two digits. The smallest
+value is unknown where the client was held back whenever it wanted more. The quota is then raised by a step, to be
+measured again: it never goes down on the word of a client that was throttled.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _DEFAULTS = {
 def unlimited(
     quotas: QuotaHistory, scope: Scope, keys: Sequence[QuotaKey], *, default_only: bool = False
 ) -> QuotaHistory:
-    """The quotas with those of the scope lifted, under which brokers would count what each of its entities uses.
+    """The quotas without the scope's own, under which brokers would count what each of its entities uses.
 
     Quotas of a higher level stay: who is limited by one of them is not limited by one of the scope. With `default_only`
     that is seen from the default entity of the scope, else from its named entities, which outrank more.
@@ -192,7 +192,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """All quotas that are recommended, and those that stay."""
+    """All quotas that are recommended, and the quotas that stay."""
 
     scope: Scope
     policy: Policy
@@ -263,7 +263,7 @@ def recommend_default(
 ) -> list[Recommendation]:
     """A value for the default entity that is enough for most, and a quota of its own for each that needs more.
 
-    `usages` are those of the entities, at least one, that the default is for.
+    `usages` has the usage of each entity, at least one, that the default is for.
     """
     choices = {name: _choose(mine, key, None, policy) for name, mine in usages.items()}
     if current is not None:

@@ -34,8 +34,8 @@ class Outcome(enum.Enum):
 class Standing:
     """How a client, or a counter, fares under one of the two sets of quotas.
 
-    `brokers` are those that throttle it. The counts are None when undetermined. `limit` and `entity` are the last ones
-    of a history of quotas, None where nothing limits it. `unknown` says what leaves it open whether or how much it
+    `brokers` are the brokers that throttle it. The counts are None when undetermined. `limit` and `entity` are the last
+    ones of a history of quotas, None where nothing limits it. `unknown` says what leaves it open whether or how much it
     is throttled, on some of its brokers or on all: where that is the same under both sets, it changes nothing.
     """
 

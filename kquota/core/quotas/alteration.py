@@ -20,12 +20,12 @@ class Alteration:
     """Values to set and keys to remove on one entity; other keys stay as they are.
 
     With `strict_remove`, removing a key that is not set is an error of the entity; with `strict_any`, that none of them
-    is set. With `expect`, the entity's values
-    must still be those, else nothing is written and its error is a Conflict; a `relative` alteration expects that of
-    the keys alone that it sets or removes. With `expect_revision`, the write that is to be taken back must be the
-    entity's last one, where the store can say so. Keys and values may be texts, as in
+    is set. With `expect`, the entity's values must still be those, else nothing is written and its error is a Conflict.
+    A `relative` alteration compares only the keys that it sets or removes. With `expect_revision`, the write that is to
+    be taken back must be the entity's last one, where the store can say so. Keys and values may be texts, as in
     `Alteration(Entity(user="alice"), {"producer_byte_rate": "10MB"})`. Raises InputError for a key that the entity
-    cannot carry, a key both set and removed, an invalid value (but for what a `form` restores), or nothing to do.
+    cannot carry, a key both set and removed, or nothing to do; also for an invalid value, but for what a `form`
+    restores.
     """
 
     entity: Entity
@@ -128,10 +128,9 @@ class AlterResult:
     """What came of one alteration: the values before and after, or the error that left the entity as it was.
 
     `blind` are the keys that were written where nobody can look (a KRaft controller): nothing is known of what was set
-    before, so `before` is empty and `after` has no other keys. `unusable` are the keys that were set to what is no
-    value, and that the alteration set or deleted: `before` is without them. `revision` names the write where the store
-    does (in ZooKeeper the zxid of its transaction, 0 when no node is left); None elsewhere, and when nothing was
-    written.
+    before, so `before` is empty and `after` has no other keys. `unusable` are the keys that had an invalid value, and
+    that the alteration set or deleted: `before` is without them. `revision` names the write where the store does (in
+    ZooKeeper the zxid of its transaction, 0 when no node is left); None elsewhere, and when nothing was written.
     """
 
     entity: Entity

@@ -1,4 +1,4 @@
-"""What brokers of one version make of a snapshot: the quotas that they enforce, and those that they ignore."""
+"""What brokers of one version make of a snapshot: the quotas that they enforce, and the quotas that they ignore."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def humanize(key: QuotaKey, value: Value) -> str:
 
 
 def share_of_limit(rate: float, limit: Value) -> float | None:
-    """The rate over the limit; None for what is no limit to be near of: a stored 0, a negative number, NaN."""
+    """The rate over the limit; None for a limit that no rate can be near: a stored 0, a negative number, NaN."""
     return rate / limit if limit > 0 else None
 
 

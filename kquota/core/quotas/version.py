@@ -1,6 +1,6 @@
 """Kafka versions as people write them, and what brokers enforce since when: the one place that knows.
 
-Releases are those of tags of apache/kafka in which the thing was looked up, not those that proposals name.
+A release is a tag of apache/kafka in which the behaviour was looked up, not the release that a proposal names.
 """
 
 from __future__ import annotations

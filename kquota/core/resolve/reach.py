@@ -1,4 +1,4 @@
-"""How far quotas reach: every client that can be told apart by the names that are set, and whom an entity governs."""
+"""How far quotas reach: every client that the names in the quotas distinguish, and whom an entity governs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ClientName: TypeAlias = str | Literal[Other.OTHER]
 
 
 class Client(NamedTuple):
-    """A client, or all of those that quotas do not tell apart. An empty client-id is one that was not sent."""
+    """A client, or all clients that quotas do not distinguish. An empty client-id is one that was not sent."""
 
     user: ClientName
     client_id: ClientName
@@ -72,7 +72,7 @@ class Reach:
     def pairs(self, user: str | None = None, client_id: str | None = None) -> tuple[int, Iterator[Client]]:
         """The known clients, and their number: every user with every client-id, any other and the empty client-id.
 
-        With a user or a client-id only those of that name.
+        With a user or a client-id, only clients of that name.
         """
         users: Sequence[ClientName] = (*self.users, OTHER) if user is None else (user,)
         clients: Sequence[ClientName] = (*self.client_ids, OTHER, "") if client_id is None else (client_id,)

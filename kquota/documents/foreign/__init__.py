@@ -1,7 +1,7 @@
 """The formats of other tools: what `kquota export --format` writes and `kquota import --from` reads.
 
-A module per format. `export(snapshot)` is in each; `read(name, text)` in those that are imported. What a format cannot
-say is left out and named: nothing is lost in silence.
+A module per format. `export(snapshot)` is in each; `read(name, text)` in each format that can be imported. What a
+format cannot say is left out and named: nothing is lost in silence.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _no_key(key: QuotaKey, value: Value) -> str | None:
 def read(name: str, text: str) -> QuotaSnapshot:
     """The quotas of Jikkou's resources: single ones, lists, or a stream of both.
 
-    Resources of another kind, and those that are marked for deletion, become problems. Raises InputError naming the
+    Resources of another kind, and resources that are marked for deletion, become problems. Raises InputError naming the
     line.
     """
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}

@@ -1,7 +1,7 @@
 """kafka-configs, Kafka's own tool: a shell script of its commands, and what `--describe` prints.
 
 Sources: `kafka.admin.ConfigCommand` of 2.8 and 4.x. Both print names as they are between quotation marks, so a user who
-is called `a', client-id 'b` cannot be told from the pair.
+is called `a', client-id 'b` looks the same as the pair.
 """
 
 from __future__ import annotations
