@@ -60,7 +60,7 @@ def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
 def test_no_configuration_file_yet(kquota: Kquota) -> None:
     done = kquota("config", "use-context", "prod")
     assert done.code == 3
-    assert "no such file ('kquota config --help' shows what to write into it)" in done.complaint
+    assert "no such file ('kquota config set-context' makes it)" in done.complaint
 
 
 @pytest.mark.parametrize(
