@@ -22,6 +22,7 @@ from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import HELD_BACK
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -173,14 +174,16 @@ def some_rows(*, apart: bool) -> list[dict[str, Any]]:
 
 
 def test_one_null_leaves_one_counter_undetermined(tmp_path: Path) -> None:
-    """And one throttle time says of one counter what the broker answered."""
+    """And one throttle time says of one counter that it was held back."""
     write(some_rows(apart=False), tmp_path / "usage.parquet", 5000)
     limits = {Entity(user=DEFAULT, client_id=DEFAULT): {QuotaKey.REQUEST_PERCENTAGE: 5.0}}
 
     table = found([tmp_path / "usage.parquet"], AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))))
 
     assert len(table) > 3
-    assert table.column("verdict").to_pylist().count("undetermined") == 1
+    reasons = [reason for reason in table.column("reason").to_pylist() if reason is not None]
+    assert len(reasons) == table.column("verdict").to_pylist().count("undetermined") == 2
+    assert reasons.count(HELD_BACK) == 1
     logged = [hits for hits in table.column("logged_throttled_events").to_pylist() if hits is not None]
     assert logged == [1]
 
