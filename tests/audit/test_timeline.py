@@ -52,11 +52,11 @@ def assert_told_alike(row: dict[str, Any], line: Timeline) -> None:
 
 
 def test_the_bins_add_up_to_the_findings() -> None:
-    """For the most throttled counters, the worst first; the clients' throttles add up, too."""
+    """For the most throttled counters; the clients' throttles add up, too."""
     result = audit(4)
 
     told = rows_with_timeline(result)
-    assert [row["sensor"] for row, _ in told] == ["alice:", "carol:", "bob:fraud-reader", ":sensor-gw"]
+    assert {row["sensor"] for row, _ in told} == {"alice:", "carol:", "bob:fraud-reader", ":sensor-gw"}
     for row, line in told:
         assert line.width_ms == 2000
         assert_told_alike(row, line)
