@@ -55,14 +55,16 @@ COLOURED = (
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
         (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
-            "0 of 1 counters throttled; 1 request read, 0 without a quota, 0 exempt (local engine)\n"
+            "nobody throttled by 1 limit\n"
+            "1 request read, 0 without a quota, 0 exempt (local engine)\n"
             "2 quotas set: 1 not throttled, 1 nobody seen\n"
             "nobody seen under: user=<default> consumer_byte_rate\n"
             "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),
-            "1 quota: 1 kept; every value holds per broker\nnobody seen under: user=<default> consumer_byte_rate\n",
+            "1 quota: 1 kept; every value holds per broker\nnobody seen under: user=<default> consumer_byte_rate\n"
+            "next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it\n",
         ),
         (("sandbox", "stop", "--dir", "sandbox"), "not running\n"),
     ],
