@@ -24,12 +24,14 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
 
     assert done.returncode == 0, done.stderr
     _, on_spark, locally = done.stdout.split("$ kquota audit")
-    assert all(name in on_spark for name in ("billing-1", "report-1", "bob:fraud-reader", ":sensor-gw", "bob:etl"))
+    clients = ("user alice", "user carol", "user bob with client-id etl", "client-id sensor-gw by client-id=<default>")
+    assert all(name in on_spark for name in clients)
     assert "--engine local" in locally
     assert "The findings of both are the same" in locally
-    said = [line for line in done.stderr.splitlines() if "counters throttled" in line]
+    said = [line for line in done.stderr.splitlines() if line.endswith(" engine)")]
     assert [line.rpartition("(")[2] for line in said] == ["spark engine)", "local engine)"]
     assert said[0].replace("spark", "local") == said[1]
+    assert done.stderr.count("6 of 9 limits throttled somebody") == 2
     assert list(tmp_path.iterdir()) == []
     assert {item.name for item in ROOT.iterdir()} <= before | {"__pycache__", ".pytest_cache", ".hypothesis"}
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
