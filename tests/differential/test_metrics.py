@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from kquota.core.enforcement import (
     kernel,
     replay_counter,
 )
+from kquota.core.enforcement.counter import load
 from kquota.core.enforcement.vectors import Broker, replay_connection
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
@@ -79,10 +81,10 @@ def test_the_rates_of_connections_are_kafkas(oracle: Oracle) -> None:
     compare(check, strategies.connections(), CONNECTIONS)
 
 
-def compare(check: Any, vectors: st.SearchStrategy[dict[str, Any]], count: int) -> None:
+def compare(check: Any, vectors: st.SearchStrategy[dict[str, Any]], least: int) -> None:
     """Checks drawn vectors until they had that many events in all."""
     nightly = settings.get_current_profile_name() == "nightly"
-    wanted = count * NIGHTLY if nightly else count
+    wanted = least * NIGHTLY if nightly else least
     checked = 0
 
     @settings(max_examples=2000 if nightly else 100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -136,17 +138,20 @@ def logging_kernel(
     """A kernel that notes what is done with connections, as commands to the oracle, and what comes of it."""
     sensors: dict[int, tuple[str, Counter]] = {}  # by identity; the counters are kept, so that no other takes it
 
-    def sensor(counter: Counter, limit: float = math.nan) -> str:
-        if id(counter.ints) not in sensors:
-            name = f"s{len(sensors)}"
+    names = count()
+
+    def sensor(counter: Counter, now: int, limit: float = math.nan) -> str:
+        # After an idle hour a broker has dropped the sensor, and makes a new one.
+        if id(counter.ints) not in sensors or now - load(counter)[0] > counter.expiry_ms:
+            name = f"s{next(names)}"
             sensors[id(counter.ints)] = name, counter
             commands.append(f"new {name} {windows.samples} {windows.window_ms} {limit!r} {windows.window_ms} 0")
         return sensors[id(counter.ints)][0]
 
     def check(counter: Counter, kind: int, now: int, value: float, limit: float) -> Verdict:
         assert (kind, value) == (Kind.CONNECTION, 1.0)
+        commands.append(f"connect {sensor(counter, now, limit)} {now}")
         verdict = using.check(counter, kind, now, value, limit)
-        commands.append(f"connect {sensor(counter, limit)} {now}")
         verdicts.append((verdict.throttle_ms, verdict.rate, verdict.window_ms))
         return verdict
 
@@ -158,7 +163,7 @@ def logging_kernel(
 
     def note(counter: Counter, kind: int, now: int, value: float) -> None:
         assert (kind, value) == (Kind.CONNECTION, -1.0)
-        commands.append(f"unrecord {sensor(counter)} {now}")
+        commands.append(f"unrecord {sensor(counter, now)} {now}")
         using.note(counter, kind, now, value)
 
     return replace(using, check=check, charge_counter=charge_counter, note=note)
