@@ -490,7 +490,7 @@ def output_option(*formats: str) -> Callable[[F], F]:
         type=click.Choice(formats),
         default=formats[0],
         show_default=True,
-        help="The format of what is printed on stdout.",
+        help="Output format on stdout.",
     )
 
 

@@ -33,7 +33,7 @@ _output = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The format of what is printed on stdout.",
+    help="Output format on stdout.",
 )
 
 

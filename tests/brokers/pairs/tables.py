@@ -281,10 +281,12 @@ def _promise_table(recommended: Recommended) -> str:
     promised = [each for each in recommended.promises if each.kept is not None]
     kept = sum(bool(each.kept) for each in promised)
     silent = [each for each in recommended.promises if each.kept is None]
+    enough = sum(each.share <= PROMISED for each in silent)
     lines = [
-        f"`kquota recommend --for user-clients` from the recording {_under(recommended.before)}: {len(promised)} of "
-        f"{len(recommended.promises)} limits come with a promise, and {kept} of these promises came true. Of the "
-        f"{len(silent)} limits without one, {sum(each.share <= PROMISED for each in silent)} were enough.",
+        f"`kquota recommend --for user-clients`, from the recording {_under(recommended.before)}:",
+        "",
+        f"* {len(promised)} of {len(recommended.promises)} limits promise something. {kept} promises came true.",
+        f"* {len(silent)} limits promise nothing. {enough} of them were enough.",
         "",
         "| user | client-id | quota | recommended | promised | really throttled |",
         "|---|---|---|--:|--:|--:|",

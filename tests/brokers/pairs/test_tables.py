@@ -106,4 +106,4 @@ def test_the_page_shows_all_of_them() -> None:
     text = page(Figures((question,), (Recommended("none", (Promise("u", "c", "k", 1, 0.0, 0, 100),)),)))
     assert "| none → tight | 1 | 0 | 100 % | 100 % | 1.05 |" in text
     assert "`alice:app`" in text
-    assert "1 of 1 limits come with a promise, and 1 of these promises came true" in text
+    assert "1 of 1 limits promise something. 1 promises came true." in text
