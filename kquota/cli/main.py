@@ -38,6 +38,7 @@ GROUPS = {
         "lint": "Find quotas that have no effect or surprise, in FILE or on the live cluster.",
         "plan": "Show what would change so that the cluster has the quotas of FILE.",
         "apply": "Apply a quotas file, or a plan that 'kquota plan --out' kept.",
+        "edit": "Edit quotas of a cluster in an editor, review the plan, and apply it.",
         "reconcile": "Revert 'kquota apply --for' when its time is over.",
         "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     },

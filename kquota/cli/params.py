@@ -18,6 +18,7 @@ from kquota.cli.session import QuotaSource
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
+from kquota.core.quotas.pattern import NamePatterns
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -280,6 +281,20 @@ def next_entity_type(ctx: click.Context) -> EntityType | None:
     return _TYPES.get(types[len(names)]) if len(names) < len(types) else None
 
 
+def match_option(function: F) -> F:
+    """`--match PATTERN`: shell patterns of names, as the argument `match`."""
+    return _stack(
+        click.option(
+            "--match",
+            "patterns",
+            multiple=True,
+            metavar="PATTERN",
+            help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
+        ),
+        collected("match", ("patterns",), NamePatterns),
+    )(function)
+
+
 def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
     """The one value of an option with `multiple`: click itself would silently take the last of several.
 
@@ -331,11 +346,28 @@ def _source(quotas: Path | None, **given: Value) -> QuotaSource:
     return QuotaSource(quotas, Given.of(**given))
 
 
+class ClusterOption(click.Option):
+    """An option of nearly every command: `kquota help connection` explains it, and the command's own help does not.
+
+    Click completes it, which it does not do for a hidden option.
+    """
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return None
+
+    def explained(self, ctx: click.Context) -> tuple[str, str]:
+        """The option as written, and its help."""
+        record = super().get_help_record(ctx)
+        assert record is not None
+        return record
+
+
 def cluster_flags(function: F) -> F:
     """The cluster options alone, for a command that makes its own value of them."""
     return _stack(
         click.option(
             "--context",
+            cls=ClusterOption,
             metavar="NAME",
             envvar="KQUOTA_CONTEXT",
             show_envvar=True,
@@ -344,6 +376,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--bootstrap-server",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…]",
             envvar="KQUOTA_BOOTSTRAP_SERVER",
             show_envvar=True,
@@ -351,11 +384,13 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--bootstrap-controller",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…]",
             help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
         ),
         click.option(
             "--command-config",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             envvar="KQUOTA_COMMAND_CONFIG",
@@ -364,6 +399,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--zookeeper",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…][/CHROOT]",
             envvar="KQUOTA_ZOOKEEPER",
             show_envvar=True,
@@ -371,12 +407,14 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--zk-tls-config-file",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
         ),
         click.option(
             "--zk-jaas-file",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
@@ -386,6 +424,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--timeout",
+            cls=ClusterOption,
             type=click.FloatRange(min=0.1),
             default=10.0,
             show_default=True,

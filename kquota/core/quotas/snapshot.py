@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
@@ -61,6 +61,10 @@ class QuotaSnapshot(Mapping[Entity, Values]):
                     view = views[id(values)] = MappingProxyType(_ordered(values))
                 ordered[entity] = view
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
+
+    def part(self, wanted: Callable[[Entity], bool]) -> QuotaSnapshot:
+        """The part of the wanted entities, with all the problems."""
+        return replace(self, quotas={entity: values for entity, values in self.quotas.items() if wanted(entity)})
 
     def __getitem__(self, entity: Entity) -> Values:
         return self.quotas[entity]
