@@ -95,6 +95,8 @@ def entity_options(function: F) -> F:
         click.option("--user-defaults", is_flag=True, help="The default of users."),
         click.option(
             "--client",
+            "--client-id",
+            "client",
             multiple=True,
             metavar="NAME",
             shell_complete=completed_by("clients"),

@@ -272,6 +272,15 @@ def warn_once(text: str) -> None:
         warn(text)
 
 
+def note_once(text: str) -> None:
+    """Notes, once for a command line however often it is found."""
+    context = click.get_current_context(silent=True)
+    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
+    if text not in known:
+        known.add(text)
+        note(text)
+
+
 def note(text: str) -> None:
     """Says on stderr, in a line, what is neither an answer nor a warning: `--quiet` does without."""
     if not quiet():

@@ -52,9 +52,9 @@ def command(
 ) -> int:
     """Edit quotas of a cluster in an editor, review the plan, and apply it.
 
-    The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file; entity options and --match limit the entities
-    in it. An entry or a value that is deleted there is deleted from the cluster. Nothing else changes. The rest is as
-    with 'kquota apply': the plan, its review, a question, the journal, and 'kquota undo'.
+    The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and
+    --match limit the entities in it. An entry or a value that is deleted there is deleted from the cluster. Nothing
+    else changes. The rest is as with 'kquota apply': the plan, its review, a question, the journal, and 'kquota undo'.
 
     A file that is empty or unchanged does nothing. After a mistake the editor opens again, with the mistake in a
     comment at the top. Whenever an edit was not applied, its file is kept and named.

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--client",
+    "--client-id",
+    "client",
     multiple=True,
     callback=params.once,
     metavar="NAME",
