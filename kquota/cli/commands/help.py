@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "completion")
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion")
 
 
 @click.command("help")
@@ -26,6 +26,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       per-broker   what a limit means on a cluster
       kip          KIP text and what shipped since when
       review       what stops a write
+      request-log  its appender, and how to collect it
       completion   of shells, by Tab
 
     \b
@@ -57,7 +58,22 @@ def command(ctx: click.Context, topic: str | None) -> None:
 def text_of(topic: str) -> str:
     """The page of a topic: Markdown that reads as plain text."""
     text = (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")
-    return text.replace(_OBJECTIONS, _objections()) if _OBJECTIONS in text else text
+    for mark, content in ((_OBJECTIONS, _objections), (_APPENDERS, _appenders)):
+        if mark in text:
+            text = text.replace(mark, content())
+    return text
+
+
+_APPENDERS = "<!-- appenders -->\n"
+
+
+def _appenders() -> str:
+    """The configurations of an appender for the request log, as blocks."""
+    import textwrap
+
+    from kquota.cli.commands.record import APPENDERS, appender_text
+
+    return "".join(textwrap.indent(appender_text(name), "    ") + "\n" for name in APPENDERS)
 
 
 _OBJECTIONS = "<!-- objections -->\n"
