@@ -89,9 +89,13 @@ def test_lines_have_microseconds_and_are_audited(
     ran = run("record", "--for", "60s", "--requests", "1", "--yes", "--log", str(broker.request_log))
     assert ran.code == 0, ran.err
     assert "ended by requests" in ran.err
-    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
-    audited = run("audit", str(broker.request_log), "--quotas", "none.yaml", "-o", "json")
+    quotas = (
+        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: ANONYMOUS}\n  values: {request_percentage: 50}\n"
+    )
+    (tmp_path / "quotas.yaml").write_text(quotas)
+    audited = run("audit", str(broker.request_log), "--quotas", "quotas.yaml", "-o", "json")
     assert audited.code == 0, audited.err
+    assert [each["verdict"] for each in json.loads(audited.out)["quotas"]] == ["undetermined"]
     stamp = broker.request_log.read_text().splitlines()[-1].partition("]")[0]
     assert len(stamp.rpartition(",")[2]) == 6, stamp
 
