@@ -58,22 +58,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
 def text_of(topic: str) -> str:
     """The page of a topic: Markdown that reads as plain text."""
     text = (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")
-    for mark, content in ((_OBJECTIONS, _objections), (_APPENDERS, _appenders)):
-        if mark in text:
-            text = text.replace(mark, content())
-    return text
-
-
-_APPENDERS = "<!-- appenders -->\n"
-
-
-def _appenders() -> str:
-    """The configurations of an appender for the request log, as blocks."""
-    import textwrap
-
-    from kquota.cli.commands.record import APPENDERS, appender_text
-
-    return "".join(textwrap.indent(appender_text(name), "    ") + "\n" for name in APPENDERS)
+    return text.replace(_OBJECTIONS, _objections()) if _OBJECTIONS in text else text
 
 
 _OBJECTIONS = "<!-- objections -->\n"
