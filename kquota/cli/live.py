@@ -94,10 +94,7 @@ def enforcers(facts: BrokerFacts) -> Enforcers:
 
 
 def quotas_reader(source: session.QuotaSource, facts: BrokerFacts) -> Callable[[], QuotaSnapshot]:
-    """How the quotas are read, again and again. Raises click.UsageError where none are named.
-
-    Of a file the quotas are read anew when they are asked for, as those of a cluster are.
-    """
+    """A function that reads the quotas anew, from a file too. Raises click.UsageError where none are named."""
     if not source.is_named:
         raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
 

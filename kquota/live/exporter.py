@@ -66,7 +66,7 @@ class Part:
 
 @dataclass
 class Exporter:
-    """The state of the exporter: its parts, of which only those that were asked for are read."""
+    """The state of the exporter: its parts. A part without a reader is left out."""
 
     read_quotas: Callable[[], QuotaSnapshot]
     look: Callable[[QuotaSnapshot], View] | None = None

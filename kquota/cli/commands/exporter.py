@@ -83,9 +83,9 @@ def command(
     """Serve the limit of every live counter, drift, leases and findings to Prometheus.
 
     Brokers export how much each counter uses, and not which limit governs it. kquota_limit has the labels of the
-    brokers' own series, whatever rules made them, so use divided by limit is one join, for defaults and shared
-    counters too. Beside it are the time until a counter is throttled, drift from a quotas file, when 'kquota apply
-    --for' ends, and findings of lint. 'kquota generate prometheus' writes rules and alerts for it.
+    brokers' own series, whatever rules made them. So use divided by limit is one join, for defaults and shared counters
+    too. Beside it are the time until a counter is throttled, drift from a quotas file, when 'kquota apply --for' ends,
+    and findings of lint. 'kquota generate prometheus' writes rules and alerts for it.
 
     A cluster that is lost later leaves the metrics of before, with their age in kquota_age_seconds. Whoever reaches
     the address reads all names of users and clients: without --public it is one of this host only.

@@ -1,6 +1,6 @@
 """The use of a counter at a moment: what brokers report about it, beside the quota that governs it.
 
-A broker keeps a counter for each set of tags that its clients are charged under, and derives the counter's limit from
+A broker keeps a counter for each set of tags that its clients are charged under. It derives the counter's limit from
 these tags alone (`ClientQuotaManager.DefaultQuotaCallback.quotaLimit`). Its metrics bear the tags and not the limit:
 the series `user="alice"` may be limited by the default user, and no entity is called alice then. `uses` brings both
 together, for all five keys. What the metrics cannot say is in `Use.unknown`.
