@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from kquota.backends import BrokerLoggers
-from kquota.backends.meters import Meter
 from kquota.core.change.plan import Objection, Plan
 from kquota.core.change.recording import (
     Back,
@@ -31,6 +30,7 @@ from kquota.core.change.recording import (
 )
 from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Rejected, Unreachable
+from kquota.metrics.meters import Meter
 
 GRACE_MS = 60_000
 """How long after its end a lease stands: the recording itself switches back, and `reconcile` only when it did not."""

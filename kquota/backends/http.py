@@ -1,4 +1,6 @@
-"""GET and POST over HTTP to a server that may be slow, endless or not what it should be: answers end in time and size.
+"""GET and POST over HTTP to a server that may be slow, endless or not what it should be: every answer ends.
+
+It ends in time and in size.
 
 Redirects are not followed: credentials go to the address that was given and nowhere else.
 """
@@ -35,7 +37,7 @@ def post(
     most: int,
     context: ssl.SSLContext | None = None,
 ) -> None:
-    """Writes the answer of a POST to `out`; `context` is for https.
+    """Writes the answer to a POST to `out`; `context` is for https.
 
     The time limit is for the whole answer; each megabyte that comes adds a second. Raises urllib.error.HTTPError for an
     answer of another kind than success, whose body keeps the same time; OSError, http.client.HTTPException, ValueError
@@ -44,11 +46,9 @@ def post(
     _exchange(url, body, headers, out, timeout_s=timeout_s, most=most, context=context)
 
 
-def get(url: str, *, timeout_s: float, most: int) -> bytes:
-    """The answer of a GET, at most so many bytes. Raises as `post` does."""
-    out = io.BytesIO()
-    _exchange(url, None, {}, out, timeout_s=timeout_s, most=most, context=None)
-    return out.getvalue()
+def get(url: str, headers: Mapping[str, str], out: BinaryIO, *, timeout_s: float, most: int) -> None:
+    """As `post`, with a GET."""
+    _exchange(url, None, headers, out, timeout_s=timeout_s, most=most, context=None)
 
 
 def _exchange(

@@ -16,10 +16,10 @@ from kquota.cli.streams import ask, note, say, stoppable, warn
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerLoggers
-    from kquota.backends.meters import Meter
     from kquota.cli.contexts import Given
     from kquota.core.change.recording import Bounds, Settled
     from kquota.documents.journal import Entry, Journal
+    from kquota.metrics.meters import Meter
     from kquota.recorder import Draft, Recorded
 
 APPENDERS = {"log4j2": "log4j2.yaml", "log4j1": "log4j1.properties"}
@@ -238,7 +238,7 @@ def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
 
 def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], timeout_s: float) -> dict[int, Meter]:
     """The meters by node. A page or a file without an id is that of the only node. Raises click.UsageError."""
-    from kquota.backends.meters import LogMeter, PageMeter
+    from kquota.metrics.meters import LogMeter, PageMeter
 
     found: dict[int, Meter] = {}
     for option, texts in (("--metrics", pages), ("--log", logs)):

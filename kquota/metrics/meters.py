@@ -7,20 +7,21 @@ metrics page counts requests, and their bytes are estimated.
 from __future__ import annotations
 
 import http.client
+import io
+import math
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from kquota.backends import http as web
 from kquota.core.change.recording import LINE_BYTES, Reading
 from kquota.errors import InputError, Unreachable
+from kquota.metrics.exposition import labels_of, parse
 
 _LARGEST_PAGE: Final = 64 << 20
 _CHUNK: Final = 1 << 20
-_SAMPLE: Final = re.compile(r"(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
-_LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_PREFIX: Final = "kafka_network_requestmetrics"
 _COUNTER: Final = re.compile(r"kafka_network_requestmetrics_requests(?:_?per_?sec)?(?:_total|_count|_count_total)")
 _GENERIC: Final = "kafka_network_requestmetrics_count"
 """The JMX exporter without rules; the label `name` says which meter it is."""
@@ -138,7 +139,10 @@ class PageMeter:
         return Reading(requests, requests * LINE_BYTES, exact=False)
 
     def _total(self) -> float:
-        total = requests_of(self._fetch(self._url))
+        try:
+            total = requests_of(self._fetch(self._url))
+        except ValueError as error:
+            raise InputError(f"{self._url}: {error}", hint="--metrics names a broker's metrics page") from None
         if total is None:
             raise InputError(
                 f"{self._url} has no count of requests",
@@ -151,37 +155,34 @@ def requests_of(page: str) -> float | None:
     """All requests that a metrics page in Prometheus's text format counts; None where it counts none.
 
     Known are `kafka_network_requestmetrics_requests_total` of the usual rules, `…_requestspersec_count`, and the JMX
-    exporter's own names without rules.
+    exporter's own names without rules. Raises ValueError for what is no such page.
     """
     total, found = 0.0, False
     for line in page.splitlines():
-        match = _SAMPLE.match(line)
-        if match is None:
+        if not line.lower().startswith(_PREFIX):
             continue
-        name = match["name"].lower()
-        if not _COUNTER.fullmatch(name) and name != _GENERIC:
+        parts = parse(line)
+        name = "" if parts is None else parts.name.lower()
+        if parts is None or not (_COUNTER.fullmatch(name) or name == _GENERIC):
             continue
-        labels = dict(_LABEL.findall(match["labels"] or ""))
+        labels = labels_of(parts.labels)
         if name == _GENERIC and labels.get("name", "").lower() != "requestspersec":
             continue
         found = True
-        if not _PARTS.fullmatch(labels.get("request", "")):
-            total += _number(match["value"])
+        value, _ = parts.numbers()
+        if math.isfinite(value) and not _PARTS.fullmatch(labels.get("request", "")):
+            total += value
     return total if found else None
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if value == value and abs(value) != float("inf") else 0.0
-
-
 def _page(url: str, timeout_s: float) -> str:
+    from kquota.backends.http import TooLarge, get
+
+    out = io.BytesIO()
     try:
-        return web.get(url, timeout_s=timeout_s, most=_LARGEST_PAGE).decode("utf-8", "replace")
-    except web.TooLarge:
+        get(url, {"Accept": "text/plain"}, out, timeout_s=timeout_s, most=_LARGEST_PAGE)
+    except TooLarge:
         raise Unreachable(f"{url}: more than {_LARGEST_PAGE >> 20} MiB") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unreachable(f"cannot read {url}: {error}", hint="--metrics names a broker's metrics page") from None
+    return out.getvalue().decode("utf-8", "replace")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends.meters import LogMeter, PageMeter, requests_of
 from kquota.core.change.recording import LINE_BYTES, Reading
 from kquota.errors import InputError, Unreachable
+from kquota.metrics.meters import LogMeter, PageMeter, requests_of
 
 RULES = """\
 # HELP kafka_network_requestmetrics_requests_total Attribute exposed for management
