@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -161,7 +162,7 @@ def test_a_named_cache_serves_archives_and_folders_alike(tmp_path: Path) -> None
 
 def test_only_the_functions_of_a_kernel_can_be_called_from_python() -> None:
     """The others are compiled without a wrapper, which takes longer to compile than most of them."""
-    compiled = kernel(Mode.COMPILED)
+    compiled: Any = kernel(Mode.COMPILED)
 
     wrapped = {name for name in Kernel.__annotations__ if hasattr(getattr(compiled, name), "targetoptions")}
     assert {getattr(compiled, name).targetoptions["no_cpython_wrapper"] for name in wrapped} == {False}
