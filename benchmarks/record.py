@@ -61,7 +61,8 @@ class Produce:
 
     def __init__(self, broker: KafkaBroker) -> None:
         topic = f"load-{time.monotonic_ns()}"
-        AdminClient(broker.client()).create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+        admin = AdminClient(broker.client())  # named: its futures fail once it is gone
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
         self._topic = topic
         # A request for each record: batches would hide how many requests the broker served.
         settings = {"linger.ms": 0, "batch.num.messages": 1, "acks": 1, "queue.buffering.max.messages": 1_000_000}
