@@ -34,7 +34,7 @@ def test_every_cell_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("TMPDIR", os.fspath(tmp_path))
     names: dict[str, Any] = {"__name__": "notebook"}
     values = [shown("".join(cell["source"]), names) for cell in cells("code")]
-    assert None not in values
+    assert all(value is not None for value in values)
     tables = [value._repr_html_() for value in values if isinstance(value, Tabular)]
     assert len(tables) == 3
     assert all(html.startswith("<table>") for html in tables)
