@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from kquota.brokers import BrokerFacts
 from kquota.cli.contexts import SETTINGS, Given, Value
 from kquota.cli.session import QuotaSource
+from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
@@ -483,15 +484,8 @@ def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
-    """`-o FORMAT`; the first is the default."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Output format on stdout.",
-    )
+    """As `views.shown_as`, for a command that prints for itself."""
+    return shown_as(*formats, told=True)
 
 
 def entity_text_option(function: F) -> F:
@@ -531,6 +525,6 @@ def alter_options(function: F) -> F:
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
         journal_option,
         given_cluster_options,
-        output_option("table", "json", "yaml", "csv"),
+        shown_as("table", "json", "yaml", "csv", told=True),
         collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
     )(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import console, note, say, warn
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from kquota.cli.text import Column
     from kquota.cli.tree import Branch
 
@@ -44,6 +47,13 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A line on stderr between other parts, which `--quiet` does not leave out."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """A warning on stderr between other parts."""
 
@@ -57,7 +67,14 @@ class Raw:
     text: str
 
 
-Part: TypeAlias = "Table | Csv | Branch | Note | Warned | Raw | str"
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Lines for people that are drawn for the width of the screen, in columns; a pipe has 100."""
+
+    draw: Callable[[int], Iterable[Text]]
+
+
+Part: TypeAlias = "Table | Drawn | Csv | Branch | Note | Said | Warned | Raw | str"
 """A piece of an answer. A text is a line of stdout, and is safe to print."""
 
 Document: TypeAlias = Mapping[str, Any]
@@ -149,16 +166,38 @@ def _print(part: Part) -> None:
         click.echo(part.text, nl=False)
     elif isinstance(part, Note):
         note(part.text)
+    elif isinstance(part, Said):
+        say(part.text)
     elif isinstance(part, Warned):
         warn(part.text)
     elif isinstance(part, Table):
         print_table(part.columns, part.rows, styles=part.styles)
     elif isinstance(part, Csv):
         print_csv(part.headings, part.rows)
+    elif isinstance(part, Drawn):
+        screen = console(sys.stdout, width=None if sys.stdout.isatty() else 100)
+        for line in part.draw(screen.width):
+            screen.print(line, soft_wrap=True)
     else:
         from kquota.cli.tree import print_tree
 
         print_tree(part)
+
+
+def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_run: bool) -> Iterator[Part]:
+    """What a write changed: whose, which key, before and after in words; two more cells hold the values themselves."""
+    from kquota.cli.text import Column
+
+    if not rows:
+        yield Note("nothing changes")
+        return
+    who, key, before, after = names
+    columns = [Column(who, style="cyan"), Column(key), Column(before, number=True), Column(after, number=True)]
+    styles = ["red" if after is None else "green" if before is None else "yellow" for *_, before, after in rows]
+    yield Table(columns, [row[:4] for row in rows], styles)
+    if dry_run:
+        # Said to those as well who want no notes: the table is that of a write.
+        yield Said("dry run: nothing was written")
 
 
 _TABLES = ("table", "wide", "csv")

@@ -14,6 +14,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
+from kquota.cli.views import Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(
     file: Path,
     prune: bool,
@@ -154,17 +155,17 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
     """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
     from kquota.changes import now
     from kquota.cli import consent
-    from kquota.cli.commands.plan import print_plan, summary
+    from kquota.cli.commands.plan import plan_view, summary
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
     if terms.output == "table":
-        print_plan(planned, labels, "table")
+        show(plan_view(planned, labels), "table")
     if not planned:
         if terms.output == "json":
-            _print_json(ApplyReport(), planned)
+            show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if not terms.yes:
@@ -189,7 +190,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             begun=begun.append,
         )
     if terms.output == "json":
-        _print_json(report, planned)
+        show(_view(report, planned), "json")
     return _conclude(report, stop.exit_code, terms.expires)
 
 
@@ -267,11 +268,15 @@ _MOST_COMPLAINTS = 20
 """A line for each of 10,000 entities says no more than that."""
 
 
-def _print_json(report: ApplyReport, planned: Plan) -> None:
-    from kquota.documents.apply import apply_document
-    from kquota.documents.encoding import to_json
+def _view(report: ApplyReport, planned: Plan) -> View:
+    """What became of a plan; people read it on stderr, as it happens."""
 
-    click.echo(to_json(apply_document(report, planned)), nl=False)
+    def document() -> Document:
+        from kquota.documents.apply import apply_document
+
+        return apply_document(report, planned)
+
+    return View(document=document)
 
 
 class _progress:

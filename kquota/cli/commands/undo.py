@@ -9,6 +9,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.streams import warn
+from kquota.cli.views import shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
     """Revert an apply, an alter or a delete.
 
