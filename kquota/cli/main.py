@@ -48,6 +48,7 @@ GROUPS = {
         "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
     },
     "Clusters and settings": {
+        "doctor": "Check the installation, the settings, and the login to the cluster.",
         "config": "Name clusters, and choose the one to talk to.",
         "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
         "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
