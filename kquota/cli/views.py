@@ -204,13 +204,14 @@ _TABLES = ("table", "wide", "csv")
 """The formats with rows to sort and headings to leave out."""
 
 
-def shown_as(*formats: str, told: bool = False) -> Callable[[F], F]:
+def shown_as(*formats: str, told: bool = False, tables: bool = True) -> Callable[[F], F]:
     """`-o FORMAT`, the first is the default: the command returns a View, or its exit code when nothing is to be shown.
 
     A command with a format for tables has `--no-headers` and `--sort-by` as well. `told`: the command takes the format
-    as its argument `output`, because it asks the cluster for less, or prints while it works.
+    as its argument `output`, because it asks the cluster for less, or prints while it works. `tables` is False for a
+    command whose format `table` is lines of text.
     """
-    tables = [name for name in formats if name in _TABLES]
+    laid_out = [name for name in formats if name in _TABLES and tables]
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -218,14 +219,14 @@ def shown_as(*formats: str, told: bool = False) -> Callable[[F], F]:
             from kquota.cli.text import Layout, set_layout
 
             wanted = Layout(not no_headers, sort_by)
-            if not wanted.is_usual and output not in tables:
+            if not wanted.is_usual and output not in laid_out:
                 option = "--no-headers" if no_headers else "--sort-by"
-                raise click.UsageError(f"{option} is for tables: -o {' or '.join(tables)}")
+                raise click.UsageError(f"{option} is for tables: -o {' or '.join(laid_out)}")
             set_layout(wanted)
             answer = function(*args, **given, **({"output": output} if told else {}))
             return show(answer, output) if isinstance(answer, View) else answer
 
-        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if tables else ())]
+        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if laid_out else ())]
         for option in reversed(options):
             command = option(command)
         return command  # type: ignore[return-value]

@@ -29,7 +29,7 @@ STYLED = re.compile(r"\x1b\[[0-9;]*m")
 LONG = "CN=a-rather-long-name-of-some-application,OU=platform,O=example"
 
 
-def shown(width: int, printing: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def shown(width: int, printing: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lines that a terminal of that width gets on stdout, without their colours."""
     outer, inner = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")

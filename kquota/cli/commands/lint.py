@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     help="Exit with 1 when there is a finding so bad, or worse.",
 )
 @params.given_cluster_options
-@shown_as("table", "json", "sarif", "github")
+@shown_as("table", "json", "sarif", "github", tables=False)
 def command(
     file: Path | None,
     cluster: str | None,

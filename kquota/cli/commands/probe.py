@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.views import Csv, Document, Part, Table, View, check_sorting, show, shown_as
 from kquota.errors import InputError, Refused
@@ -146,7 +148,10 @@ def command(
     if not yes:
         _ask(request, bootstrap)
     with _interrupted_by_sigterm():
-        result = run(request, bootstrap, security, _listener())
+        with progress("probing") as bar:
+            begun = time.monotonic()
+            bar.watch(lambda: (min(time.monotonic() - begun, load.duration_s), load.duration_s))
+            result = run(request, bootstrap, security, _listener())
         show(_view(result), output)
     if result.ended_by == "bound":
         warn(f"ended by --max-{'bytes' if kind.unit == 'bytes' else 'count'}")

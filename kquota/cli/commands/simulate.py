@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +10,8 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, shows_progress, warn, wrote
+from kquota.cli.progress import progress
+from kquota.cli.streams import warn, wrote
 from kquota.cli.views import View, shown_as
 
 if TYPE_CHECKING:
@@ -148,8 +146,8 @@ def command(
         warn(text)
     session.warn_ignored(planned.ignored)
     workload, quotas = planned.workload, planned.quotas
-    with _progress() as report:
-        result = planned.run(report)
+    with progress("simulating") as bar:
+        result = planned.run(lambda share: bar(share, 1.0))
     _warn(workload, quotas)
     if plot is not None:
         from kquota.cli.plot import write_plot
@@ -199,20 +197,6 @@ def _vectors(path: Path) -> dict[str, Any] | None:
         # Not there, or not one JSON document: whoever reads usage says so.
         return None
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr when that is a terminal."""
-    if not shows_progress():
-        yield lambda share: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("simulating", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
