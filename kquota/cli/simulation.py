@@ -212,13 +212,13 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
 
     return Table(
         [
-            *([Column("BROKER", spare=2)] if several else []),
+            *([Column("BROKER", spare=1)] if several else []),
             Column("WHO", style="bold"),
             *([Column("TAG")] if wide else []),
             Column("QUOTA", style="cyan", whole=True),
             Column("LIMIT", number=True),
             Column("THROTTLE TIME", number=True),
-            Column("WHEN", spare=1),
+            Column("WHEN", spare=2),
             Column("SHARED BY", spare=3),
         ],
         [

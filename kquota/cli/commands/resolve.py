@@ -94,8 +94,8 @@ def command(
 ) -> View | None:
     """Explain which quota governs a client, or which clients a quota governs.
 
-    For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged
-    (KIP-55's quota-id: 'user1:' is shared by all clients of the user, ':clientA' by all users of the client-id), and
+    For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged (that
+    of user user1 is shared by all clients of the user; -o wide shows its tag, KIP-55's quota-id 'user1:', too), and
     the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
     static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
