@@ -32,7 +32,7 @@ class Bar:
             bar.update(task, completed=done, total=total, **words)  # type: ignore[arg-type]
 
     def watch(self, look: Callable[[], tuple[float, float]], doing: str = "") -> None:
-        """Shows how far work is that `look` tells: how much is done, and of how much, 0 while that is not known."""
+        """Shows what `look` gives: how much is done, and of how much. The total is 0 while it is not known."""
         if self._shown is not None:
             threading.Thread(target=self._watch, args=(look, doing), daemon=True).start()
 

@@ -94,9 +94,10 @@ def command(
 ) -> View | None:
     """Explain which quota governs a client, or which clients a quota governs.
 
-    For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged (that
-    of user user1 is shared by all clients of the user; -o wide shows its tag, KIP-55's quota-id 'user1:', too), and
-    the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
+    Prints for each quota key the limit that applies, and the entity and level that it comes from. Then come the counter
+    that is charged, and the quotas that the limit shadows. All clients of user user1 share the counter of the user, and
+    all users of client-id clientA the counter of the client-id. -o wide also has the tag of a counter, which is
+    KIP-55's quota-id such as 'user1:'. A client with an empty client-id escapes every client-id default, as on a broker. The
     static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
     -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
