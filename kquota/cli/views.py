@@ -112,15 +112,16 @@ class View:
         return self.screen()
 
 
-def show(view: View, output: str) -> int:
+def show(view: View, output: str, *, written: bool = False) -> int:
     """Prints an answer in one of its formats, and returns its exit code.
 
-    Raises click.UsageError when the rows of no table have the column that they are to be sorted by.
+    Raises click.UsageError when the rows of no table have the column that they are to be sorted by. After a write
+    (`written`) nothing is refused any more: `check_sorting` comes before it.
     """
     from kquota.cli.text import layout
 
     parts = view.parts(output)
-    if layout().sort_by:
+    if layout().sort_by and not written:
         parts = list(parts)
         check_sorting(*(_headings(part) for part in parts if isinstance(part, Table | Csv)))
     for part in parts:

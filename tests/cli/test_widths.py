@@ -29,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve
 from tests.cli.test_screens import LONG, WIDTHS, shown
+from tests.test_recorder import Loggers
 
 CLIENT = "an-application-with-quite-a-long-client-id"
 QUOTAS = f"""\
@@ -96,6 +97,7 @@ SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "recommend": (USED,),
     "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "--chart", "1", "-o", output) for output in ("table", "wide")),
     "probe": (("produce", "--topic", "load", "--yes", "--bootstrap-server", "broker:9092"),),
+    "record": (("--for", "1s", "--yes", "--bootstrap-server", "broker:9092"),),
     "config get-contexts": ((),),
     "config view": ((), ("--show-origin",)),
     "migrate check": (("--zookeeper", ADDRESS, "--bootstrap-server", "broker:9092"),),
@@ -168,6 +170,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     backend = MemoryBackend(LIVE)
     monkeypatch.setattr(Access, "open", lambda *_: backend)
     monkeypatch.setattr(Access, "open_broker_configs", lambda *_: Brokers())
+    monkeypatch.setattr(Access, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
     monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
     monkeypatch.setattr("kquota.changes.place_of", lambda _: Cluster(f"zookeeper://{ADDRESS}"))
     monkeypatch.setattr("kquota.probe.run.run", probed)

@@ -53,11 +53,24 @@ def command(id: str | None, journal: Path) -> View:
             from kquota.cli.commands.plan import plan_view
 
             yield ""
-            yield from plan_view(entries[0].plan, {}).parts("table")
+            if entries[0].levels:
+                yield _levels(entries[0])
+            else:
+                yield from plan_view(entries[0].plan, {}).parts("table")
 
     warn_unreadable(pages)
     code = ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
     return View(screen=screen, document=document, code=code)
+
+
+def _levels(entry: Entry) -> Table:
+    """The request loggers that a recording switched."""
+    from kquota.cli.text import Column
+
+    return Table(
+        [Column("NODE", style="cyan"), Column("LEVEL BEFORE"), Column("FOR A WHILE")],
+        [(str(change.node), change.before.name, change.after) for change in entry.levels],
+    )
 
 
 def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> Table:
@@ -66,6 +79,8 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
 
     def outcome(entry: Entry) -> str:
         word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
+        if entry.levels and word == "rolled back":
+            return "switched back"
         return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
 
     return Table(
@@ -83,7 +98,9 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
                 moment(entry.started),
                 entry.command,
                 entry.cluster,
-                " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
+                f"{len(entry.levels)} loggers"
+                if entry.levels
+                else " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
                 outcome(entry),
             )
             for entry in entries

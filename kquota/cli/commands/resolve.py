@@ -97,8 +97,8 @@ def command(
     Prints for each quota key the limit that applies, and the entity and level that it comes from. Then come the counter
     that is charged, and the quotas that the limit shadows. All clients of user user1 share the counter of the user, and
     all users of client-id clientA the counter of the client-id. -o wide also has the tag of a counter, which is
-    KIP-55's quota-id such as 'user1:'. A client with an empty client-id escapes every client-id default, as on a broker. The
-    static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
+    KIP-55's quota-id such as 'user1:'. A client with an empty client-id escapes every client-id default, as on a
+    broker. The static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
     -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
     live brokers for, and where --kafka-version is given what brokers of that age do.
