@@ -128,7 +128,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         KafkaBroker(settings=AT_ONCE, jvm_flags=(agent_flag(port, config),)) as broker,
         contextlib.ExitStack() as stack,
     ):
-        (created,) = AdminClient(broker.client()).create_topics([NewTopic("history", 1, 1)]).values()
+        admin = AdminClient(broker.client())
+        (created,) = admin.create_topics([NewTopic("history", 1, 1)]).values()
         created.result(60)
         backend = stack.enter_context(KafkaBackend(broker.bootstrap))
         backend.alter([Alteration(entity, set={PRODUCE: limit}) for entity, limit in QUOTAS.items()])

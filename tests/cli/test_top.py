@@ -109,6 +109,16 @@ def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:
     assert "UTC at least" in explained.out
 
 
+def test_it_ends_with_its_reader(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m kquota top --metrics {PAGE} --quotas {QUOTAS} --interval 1s | head -n 1"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.startswith("State")
+
+
 @pytest.mark.parametrize(
     ("readings", "begin"),
     [

@@ -13,6 +13,7 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import live as watched
 from kquota.cli import params, session
+from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import stoppable, warn
 from kquota.cli.text import Column, entity_text, many, moment, rate_text, safe
@@ -313,10 +314,12 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
             if count is not None and number >= count:
                 return code
             end = time.monotonic() + interval_s
-            while (left := end - time.monotonic()) > 0 and not stop():
+            while (left := end - time.monotonic()) > 0 and not stop() and not reader_is_gone():
                 time.sleep(min(left, _TURN_S))
             if stop():
                 return stop.exit_code
+            if reader_is_gone():
+                return code
 
 
 @contextlib.contextmanager
