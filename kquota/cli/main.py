@@ -30,7 +30,7 @@ GROUPS = {
         "resolve": "Explain which quota governs a client, or which clients a quota governs.",
         "watch": "Follow the changes of quotas.",
         "history": "Show the writes of kquota and kafka-configs, and what became of each.",
-        "undo": "Revert an apply, an alter or a delete.",
+        "undo": "Revert an apply, an alter or a delete, or end a recording.",
     },
     "Quotas as a file": {
         "export": "Write the quotas of a cluster as a quotas file, or as another tool's.",
@@ -38,10 +38,11 @@ GROUPS = {
         "lint": "Find quotas that have no effect or surprise, in FILE or on the live cluster.",
         "plan": "Show what would change so that the cluster has the quotas of FILE.",
         "apply": "Apply a quotas file, or a plan that 'kquota plan --out' kept.",
-        "reconcile": "Revert 'kquota apply --for' when its time is over.",
+        "reconcile": "Revert 'kquota apply --for' when its time is over, and recordings that were killed.",
         "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     },
     "Traffic": {
+        "record": "Record the requests of brokers for a while: their request log, switched on and always back.",
         "audit": "Show who would be throttled, when, by which quota and by how much.",
         "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
         "simulate": "Show what brokers would do to a workload.",

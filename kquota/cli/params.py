@@ -428,12 +428,12 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds."""
 
     name = "time"
-    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        parts = re.findall(r"(\d{1,9})([dhms])", value)
+        parts = re.findall(r"(\d{1,9})(min|[dhms])", value)
         if not parts or "".join(map("".join, parts)) != value:
             self.fail(f"{value!r} is not a length of time, such as 90s, 30m, 2h or 1d12h", param, ctx)
         return sum(int(number) * self._UNITS[unit] for number, unit in parts)

@@ -56,8 +56,20 @@ def command(id: str | None, journal: Path, output: str) -> int:
         from kquota.cli.commands.plan import print_plan
 
         click.echo()
-        print_plan(entries[0].plan, {}, "table")
+        if entries[0].levels:
+            _print_levels(entries[0])
+        else:
+            print_plan(entries[0].plan, {}, "table")
     return ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
+
+
+def _print_levels(entry: Entry) -> None:
+    from kquota.cli.text import Column, print_table
+
+    print_table(
+        [Column("NODE", style="cyan"), Column("LEVEL BEFORE"), Column("FOR A WHILE")],
+        [(change.node, change.before.name, change.after) for change in entry.levels],
+    )
 
 
 def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> Table:
@@ -66,6 +78,8 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
 
     def outcome(entry: Entry) -> str:
         word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
+        if entry.levels and word == "rolled back":
+            return "switched back"
         return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
 
     return Table(
@@ -83,7 +97,9 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
                 moment(entry.started),
                 entry.command,
                 entry.cluster,
-                " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
+                f"{len(entry.levels)} loggers"
+                if entry.levels
+                else " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
                 outcome(entry),
             )
             for entry in entries
