@@ -77,7 +77,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
     """
     lost = False
     while (turn := _TURN_S if end is None else min(_TURN_S, end - time.monotonic())) > 0:
-        if _reader_is_gone():
+        if reader_is_gone():
             return
         try:
             changes = watching.wait(turn)
@@ -97,7 +97,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
                 yield change, key
 
 
-def _reader_is_gone() -> bool:
+def reader_is_gone() -> bool:
     """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
     import select
 
