@@ -47,6 +47,7 @@ GROUPS = {
         "audit": "Show who would be throttled, when, by which quota and by how much.",
         "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
         "simulate": "Show what brokers would do to a workload.",
+        "top": "Show who is throttled or near it now: counter, quota, limit, rate, throttle time, clients.",
         "exporter": "Serve the limit of every live counter, drift, leases and findings to Prometheus.",
         "generate": "Write rules, alerts and a dashboard for the metrics of 'kquota exporter'.",
         "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
