@@ -152,7 +152,10 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         exporter.refresh(now())
         stop, served = serve(exporter, "127.0.0.1", 0, now)
         stack.callback(stop)
-        yield Live(broker, page, stack.enter_context(prometheus(folder, page, served)))
+        live = Live(broker, page, stack.enter_context(prometheus(folder, page, served)))
+        scraped = 'kafka_server_quota_throttle_time{resource="Produce"} > 0'
+        until(lambda: len(live.ask(scraped)) >= len(THROTTLED), "Prometheus has not scraped the broker")
+        yield live
 
 
 def _throttled(page: str) -> set[str]:
