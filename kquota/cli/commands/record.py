@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, note, say, stoppable, warn
+from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerLoggers
@@ -123,7 +124,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
 @params.journal_option
 @params.given_cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(
     brokers: tuple[str, ...],
     duration: int,
@@ -156,7 +157,7 @@ def command(
     \b
     Examples:
       kquota record --bootstrap-server localhost:9092 --for 2m
-      kquota record --broker 1,2 --for 10m --size 1GB --metrics 1=http://b1:7071/metrics --metrics 2=http://b2:7071/metrics
+      kquota record --broker 1 --for 10m --size 1GB --metrics http://host:7071/metrics
       kquota record --for 1h --rotate 30s/5m
       kquota record --for 5m --requests 100000 --log /var/log/kafka/kafka-request.log
       kquota record --appender log4j2
@@ -188,13 +189,14 @@ def command(
         drafted = draft(loggers, nodes, bounds, meters)
         consent.refuse(drafted.objections, force=force)
         if output == "table":
-            _print_draft(drafted, loggers.noun)
+            check_sorting(DRAFTED, SETTLED)
+            show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
         consent.heed(drafted.objections, yes=yes or dry_run, force=force)
         if drafted.on:
             _say_who(drafted, loggers, Journal(journal))
         if dry_run or not drafted.changes:
             if output == "json":
-                _print_json(drafted, loggers, None)
+                show(View(document=lambda: _document(drafted, loggers, None)), output)
             note("dry run: nothing was switched" if dry_run else "every request logger is on already: nothing to do")
             return ExitCode.OK
         note(
@@ -221,10 +223,11 @@ def command(
                 for entry in begun:
                     say(f"kquota: request loggers may be on: 'kquota undo {entry.id}' switches them back")
                 raise
-        if output == "json":
-            _print_json(drafted, loggers, recorded)
-        else:
-            print_settled(recorded.settled, loggers.noun)
+        view = View(
+            screen=lambda: [settled_table(recorded.settled, loggers.noun)],
+            document=lambda: _document(drafted, loggers, recorded),
+        )
+        show(view, output, written=True)
         return _conclude(recorded, stop.exit_code, loggers.noun)
 
 
@@ -279,8 +282,13 @@ def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
     )
 
 
-def _print_draft(draft: Draft, noun: str) -> None:
-    from kquota.cli.text import Column, amount_text, print_table, rate_text
+DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "FOR A WHILE", "AT MOST", "REQUESTS", "LOG", "ROOM")
+SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
+"""The columns of the tables of a recording; a node is a broker or a controller."""
+
+
+def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
+    from kquota.cli.text import Column, amount_text, rate_text
     from kquota.core.change.recording import LOGGER, RECORDING
     from kquota.core.duration import duration
 
@@ -295,11 +303,11 @@ def _print_draft(draft: Draft, noun: str) -> None:
         level, estimate = draft.levels[node].name, estimates.get(node)
         room = [each.left for each in draft.spaces if each.node == node and each.left is not None]
         if estimate is None:
-            rows.append((node, level, level, "-", "-", "-", "-"))
+            rows.append((str(node), level, level, "-", "-", "-", "-"))
             continue
         rows.append(
             (
-                node,
+                str(node),
                 level,
                 RECORDING,
                 duration(estimate.on_ms),
@@ -308,7 +316,7 @@ def _print_draft(draft: Draft, noun: str) -> None:
                 shown(min(room, default=None), "bytes"),
             )
         )
-    print_table(
+    yield Table(
         [
             Column(noun.upper(), style="cyan", whole=True),
             Column("LEVEL"),
@@ -320,15 +328,15 @@ def _print_draft(draft: Draft, noun: str) -> None:
         ],
         rows,
     )
-    note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
+    yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
 
 
-def print_settled(settled: Iterable[Settled], noun: str) -> None:
-    """What became of each node's logger, as a table."""
-    from kquota.cli.text import Column, print_table
+def settled_table(settled: Iterable[Settled], noun: str) -> Table:
+    """What became of each node's logger."""
+    from kquota.cli.text import Column
     from kquota.core.duration import duration
 
-    print_table(
+    return Table(
         [
             Column(noun.upper(), style="cyan", whole=True),
             Column("BEFORE"),
@@ -337,7 +345,7 @@ def print_settled(settled: Iterable[Settled], noun: str) -> None:
             Column("OUTCOME"),
         ],
         [
-            (each.node, each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
+            (str(each.node), each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
             for each in settled
         ],
     )
@@ -386,8 +394,7 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
     return ExitCode.OUTPUT if recorded.unfinished is not None and code is ExitCode.OK else code
 
 
-def _print_json(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> None:
-    from kquota.documents.encoding import to_json
+def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> Document:
     from kquota.documents.record import record_document, recorded_document
 
     made = None
@@ -400,7 +407,7 @@ def _print_json(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None)
             None if recorded.error is None else recorded.error.message,
             recorded.total,
         )
-    document = record_document(
+    return record_document(
         loggers.place(),
         loggers.noun,
         draft.levels,
@@ -411,4 +418,3 @@ def _print_json(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None)
         made,
         () if recorded is None else recorded.settled,
     )
-    click.echo(to_json(document), nl=False)

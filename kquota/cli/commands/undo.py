@@ -9,6 +9,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.streams import ask, warn
+from kquota.cli.views import View, check_sorting, show, shown_as
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
@@ -62,12 +63,14 @@ def switch_back(
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.changes import now
     from kquota.cli import consent
-    from kquota.cli.commands.record import complain, print_settled
+    from kquota.cli.commands.record import SETTLED, complain, settled_table
     from kquota.documents.journal import Journal
+    from kquota.documents.record import taken_back_document
     from kquota.recorder import take_back as switched
 
     if access.is_zookeeper:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
+    check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
     if not yes:
         ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
@@ -75,13 +78,8 @@ def switch_back(
     with session.open_broker_loggers(access) as loggers:
         settled = switched(entry, loggers, journal=Journal(journal), clock=now, command=command)
         noun = loggers.noun
-    if output == "json":
-        from kquota.documents.encoding import to_json
-        from kquota.documents.record import taken_back_document
-
-        click.echo(to_json(taken_back_document(entry, settled)), nl=False)
-    else:
-        print_settled(settled, noun)
+    view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
+    show(view, output, written=True)
     return complain(settled, noun)
 
 
