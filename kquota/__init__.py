@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kquota.questions import lint, resolve
     from kquota.simulations import simulate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ANY",
