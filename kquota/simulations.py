@@ -12,7 +12,7 @@ from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
-from kquota.core.quotas.version import CONNECTION_RATES, format_version
+from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
 from kquota.core.simulation import Brokers, Simulation, Workload, enforced_workload, expected_events, widened
 from kquota.core.simulation import simulate as simulate_workload
 from kquota.core.simulation.workload import CONNECT_API
@@ -41,6 +41,7 @@ class Traffic:
     notes: tuple[str, ...] = ()
     """What a recording lacks."""
     unread: tuple[UnreadFile, ...] = ()
+    """Files that were not read to their ends."""
 
     @property
     def needs_no_quotas(self) -> bool:
@@ -123,12 +124,22 @@ class Ready:
     ignored: tuple[Ignored, ...] = ()
     """What brokers of the version do not enforce."""
     notes: tuple[str, ...] = ()
+    """What the traffic lacks, and what the brokers do not enforce or do otherwise."""
+    unread: tuple[UnreadFile, ...] = ()
+
+    @property
+    def omissions(self) -> tuple[str, ...]:
+        """All that the result leaves out, a sentence each."""
+        unread = (f"not read to its end: {file.path}: {file.reason}" for file in self.unread)
+        ignored = (f"{each.key} of {each.entity}: {each.reason}" for each in self.ignored)
+        return (*self.notes, *unread, *ignored)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Simulation:
         """Runs it; `progress` gets the share that is done, from 0 to 1. Raises InputError for an unusable value."""
         using = kernel(Mode.AUTO if expected_events(self.workload) >= COMPILED_FROM else Mode.PLAIN)
         generation = self.generation
         result = simulate_workload(self.workload, self.quotas, generation=generation, using=using, progress=progress)
+        result = replace(result, notes=self.omissions)
         if self.spread is None:
             return result
         return widened(result, simulate_workload(self.spread, self.quotas, generation=generation, using=using))
@@ -141,10 +152,11 @@ def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, s
     the traffic's brokers.
     """
     facts, brokers = traffic.facts, traffic.workload.brokers
-    notes = []
+    version = format_version(facts.version)
+    notes = [*traffic.notes, *(f"Kafka {version} is approximated: {text}" for text in approximations(facts.version))]
     if facts.version < CONNECTION_RATES and any((brokers.connection_rate, *brokers.listeners.values())):
         notes.append(
-            f"max.connection.creation.rate: not enforced by Kafka {format_version(facts.version)}: since "
+            f"max.connection.creation.rate: not enforced by Kafka {version}: since "
             f"{format_version(CONNECTION_RATES)} (KIP-612)"
         )
     enforced = facts.enforced(quotas, traffic.settings)
@@ -154,7 +166,7 @@ def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, s
     workload = replace(workload, brokers=replace(workload.brokers, windows=windows))
     spread = None if traffic.spread is None else replace(traffic.spread, brokers=workload.brokers)
     ignored = (*enforced.ignored, *left_out)
-    return Ready(workload, enforced, facts.generation, spread, ignored, tuple(notes))
+    return Ready(workload, enforced, facts.generation, spread, ignored, tuple(notes), traffic.unread)
 
 
 def simulate(
@@ -175,7 +187,8 @@ def simulate(
     brokers' version, 4.0 unless the file says, their server.properties and their windows may be given as well.
 
     The result has `clients`, `counters`, `acceptors` and `queues`; times are ms, rates are per second and broker, and
-    what depends on unknown readings of metrics is a range. Raises InputError, and MissingDependency where `events` are
+    what depends on unknown readings of metrics is a range. `notes` are the records, files and quotas that were left
+    out. Raises InputError, and MissingDependency where `events` are
     given and the libraries of the audit are missing.
 
         result = simulate("workload.yaml", {"user=alice": {"producer_byte_rate": "10MB"}})

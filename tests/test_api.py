@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import os
 import re
@@ -240,6 +241,23 @@ def test_a_probe_refuses_before_it_connects(arguments: dict[str, object], says: 
     """The request is a value that is valid or not there."""
     with pytest.raises(kquota.KquotaError, match=says):
         kquota.probe(**{"bootstrap_server": "127.0.0.1:1", **arguments})  # type: ignore[arg-type]
+
+
+def test_a_simulation_says_what_it_leaves_out(tmp_path: Path) -> None:
+    """A file that ends early, a line that is no record, and a quota that such brokers do not enforce."""
+    line = "{ts},b1,alice,app,produce,100\n"
+    head = "time_ms,broker,user,client_id,api,bytes\n"
+    usage = tmp_path / "usage.csv"
+    usage.write_text(head + line.format(ts=1_700_000_000_000) + line.format(ts="never"))
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress((head + line.format(ts=1_700_000_000_000)).encode())[:-4])
+
+    quotas = {"user=alice": {"producer_byte_rate": "10kB"}, "ip=10.0.0.1": {"connection_creation_rate": "5"}}
+    result = kquota.simulate(events=[usage, cut], quotas=quotas, kafka_version="2.6")
+
+    assert any("cannot be read" in note for note in result.notes)
+    assert any(str(cut) in note for note in result.notes)
+    assert any("not enforced by Kafka 2.6" in note for note in result.notes)
 
 
 def test_a_simulation_needs_quotas_from_somewhere(tmp_path: Path) -> None:

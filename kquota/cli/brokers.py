@@ -9,6 +9,7 @@ import click
 
 from kquota.cli import consent, session
 from kquota.cli.streams import note, say
+from kquota.cli.views import Csv, Document, Note, Part, Table, View
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -29,11 +30,33 @@ if TYPE_CHECKING:
     from kquota.cli.params import Writing
 
 
-def describe(broker: Broker | None, output: str, access: Access) -> None:
-    """Describes one broker, or the cluster-wide default and all of them."""
+def described(broker: Broker | None, access: Access) -> View:
+    """One broker, or the cluster-wide default and all of them, in describe's formats."""
     with session.open_broker_configs(access) as configs:
         snapshot = configs.describe(broker)
-    _print_snapshot(snapshot, output)
+
+    def document() -> Document:
+        from kquota.documents.brokers import brokers_document
+
+        return brokers_document(snapshot)
+
+    def csv() -> Csv:
+        rows: list[tuple[object, ...]] = []
+        for broker, configs in snapshot.items():
+            for config in configs:
+                rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
+                rows += [
+                    (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
+                    for each in config.hidden
+                ]
+        return Csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
+
+    return View(
+        screen=lambda: _table(snapshot),
+        document=document,
+        csv=csv,
+        others={"wide": lambda: _wide(snapshot), "name": lambda: map(broker_text, snapshot)},
+    )
 
 
 def alter(
@@ -78,65 +101,52 @@ def parse_additions(items: list[str]) -> dict[str, str]:
     return texts
 
 
-def _print_snapshot(snapshot: BrokerSnapshot, output: str) -> None:
-    if output in ("json", "yaml"):
-        from kquota.documents.brokers import brokers_document
+_NOTHING: Sequence[Part] = (Note("no configs are set"),)
 
-        _print_document(brokers_document(snapshot), output)
-        return
-    from kquota.cli.text import Column, print_csv, print_table
 
-    if output == "name":
-        for broker in snapshot:
-            click.echo(broker_text(broker))
-        return
-    if output == "csv":
-        rows: list[tuple[object, ...]] = []
-        for broker, configs in snapshot.items():
-            for config in configs:
-                rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
-                rows += [
-                    (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
-                    for each in config.hidden
-                ]
-        print_csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
-        return
+def _wide(snapshot: BrokerSnapshot) -> Sequence[Part]:
+    """A row for each broker, a column for each config."""
+    from kquota.cli.text import Column
+
     if not any(snapshot.values()):
-        note("no configs are set")
-        return
-    if output == "wide":
-        names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
-        print_table(
-            [Column("BROKER", style="cyan", whole=True), *(Column(name.upper(), number=True) for name in names)],
-            [
-                (broker_text(broker), *(humanize(name, values.get(name)) for name in names))
-                for broker, configs in snapshot.items()
-                for values in [{config.name: config.value for config in configs}]
-            ],
+        return _NOTHING
+    names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
+    columns = [Column("BROKER", style="cyan", whole=True), *(Column(name.upper(), number=True) for name in names)]
+    rows = [
+        (broker_text(broker), *(humanize(name, values.get(name)) for name in names))
+        for broker, configs in snapshot.items()
+        for values in [{config.name: config.value for config in configs}]
+    ]
+    return [Table(columns, rows)]
+
+
+def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
+    """A row for each config of each broker."""
+    from kquota.cli.text import Column
+
+    if not any(snapshot.values()):
+        return _NOTHING
+    columns = [
+        Column("BROKER", style="cyan", whole=True),
+        Column("CONFIG", whole=True),
+        Column("VALUE", number=True),
+        Column("SOURCE"),
+        Column("HOLDS TOO"),
+        Column("SHADOWS", style="dim"),
+    ]
+    rows = [
+        (
+            broker_text(broker),
+            config.name,
+            humanize(config.name, config.value),
+            config.source.value,
+            _beside(config, configs),
+            ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
         )
-        return
-    print_table(
-        [
-            Column("BROKER", style="cyan", whole=True),
-            Column("CONFIG", whole=True),
-            Column("VALUE", number=True),
-            Column("SOURCE"),
-            Column("HOLDS TOO"),
-            Column("SHADOWS", style="dim"),
-        ],
-        [
-            (
-                broker_text(broker),
-                config.name,
-                humanize(config.name, config.value),
-                config.source.value,
-                _beside(config, configs),
-                ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
-            )
-            for broker, configs in snapshot.items()
-            for config in configs
-        ],
-    )
+        for broker, configs in snapshot.items()
+        for config in configs
+    ]
+    return [Table(columns, rows)]
 
 
 def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:

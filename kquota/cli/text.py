@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 duration = _duration
 _LINES_AT_ONCE = 10_000
+R = TypeVar("R", bound=Sequence[object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Column:
     whole: bool = False
     spare: int = 0
     """When a terminal is too narrow, columns are left out, those with the highest number first; 0 always stays."""
+    once: bool = False
+    """A cell that is as in the row above is left blank, unless rows are sorted."""
 
 
 def entity_text(entity: Entity) -> str:
@@ -67,16 +71,99 @@ def _quoted(text: str) -> str:
     return f'"{safe(text)}"' if re.search("[,;=]", text) or text != text.strip() else safe(text)
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How tables are printed: with headings or without, and the column that their rows are sorted by."""
+
+    headings: bool = True
+    sort_by: str = ""
+    """A column's name; with a minus sign before it the greatest comes first. Empty: as the rows come."""
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether nothing was asked for."""
+        return self == Layout()
+
+    def place(self, headings: Sequence[str]) -> int | None:
+        """Which of the columns the rows are sorted by, if it is one of them. Case and blanks do not count."""
+        wanted = _plain_name(self.sort_by.removeprefix("-"))
+        known = {_plain_name(heading): place for place, heading in enumerate(headings) if heading}
+        # `STARTED (UTC)` is `started` as well.
+        short = {name.partition("(")[0]: place for name, place in known.items()}
+        return None if not wanted else known.get(wanted, short.get(wanted))
+
+    def sorted(self, headings: Sequence[str], rows: Iterable[R]) -> Iterable[R]:
+        """The rows in the order that was asked for; as they come where there is no such column."""
+        place = self.place(headings)
+        if place is None:
+            return rows
+        return sorted(rows, key=lambda row: sort_key(row[place]), reverse=self.sort_by.startswith("-"))
+
+
+USUAL = Layout()
+_LAYOUT = "kquota.layout"
+
+
+def layout() -> Layout:
+    """How the command that runs prints its tables (`--no-headers`, `--sort-by`)."""
+    context = click.get_current_context(silent=True)
+    return USUAL if context is None else context.meta.get(_LAYOUT, USUAL)
+
+
+def set_layout(wanted: Layout) -> None:
+    """Has the tables of the command that runs printed so."""
+    click.get_current_context().meta[_LAYOUT] = wanted
+
+
+def _plain_name(heading: str) -> str:
+    return re.sub(r"[\s_-]", "", heading).lower()
+
+
+_AMOUNT = re.compile(r"([-+]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?) ?([a-zA-Z%]*)")
+_SCALES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_TIMES = {"ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6, "day": 8.64e7, "days": 8.64e7}
+
+
+def sort_key(cell: object) -> tuple[int, float, str]:
+    """The order of cells: empty ones first, then amounts by their size, then texts.
+
+    Amounts are compared with their units: `9 kB/s` comes before `10 MB/s`, and `398 ms` before `2 min 5 s`. Unlimited
+    is more than any amount.
+    """
+    text = " ".join(_parts(cell))
+    if text in ("", "-"):
+        return (0, 0.0, "")
+    if text.startswith("unlimited"):
+        return (1, math.inf, text)
+    found = _AMOUNT.match(text)
+    if found is None or not _is_amount(text, found):
+        return (2, 0.0, text.casefold())
+    number, unit = float(found[1].replace(",", "")), found[2]
+    if unit in _TIMES:
+        total = sum(float(n.replace(",", "")) * _TIMES[u] for n, u in _AMOUNT.findall(text) if u in _TIMES)
+        return (1, total, text)
+    return (1, number * _SCALES.get(unit.removesuffix("B"), 1.0), text)
+
+
+def _is_amount(text: str, found: re.Match[str]) -> bool:
+    """Whether a number at the start of a text counts something: a date and an address do not."""
+    return text[found.end() : found.end() + 1] not in ("-", ".", ":") and not found[1].startswith("+")
+
+
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[object]], *, title: str = "", styles: Iterable[str] = ()
 ) -> None:
     """Prints a table; on a terminal it fits the width, in a pipe each row is one whole line.
 
     A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
+    The layout of the command holds: rows are sorted by a column, and headings are left out.
     """
+    wanted = layout()
+    if not wanted.is_usual or any(column.once for column in columns):
+        rows, styles = _laid_out(wanted, columns, rows, styles)
     folded = sys.stdout.isatty()
     if not folded and not coloured(sys.stdout):
-        plain = itertools.chain([title] if title else [], _plain_lines(columns, rows))
+        plain = itertools.chain([title] if title else [], _plain_lines(columns, rows, headings=wanted.headings))
         while part := [*itertools.islice(plain, _LINES_AT_ONCE)]:
             click.echo("\n".join(part))
         return
@@ -104,7 +191,14 @@ def print_table(
     while folded and not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
         kept.remove(spared)
     folds = folded and not fits()  # every column, as nothing is left to leave out
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        title=title or None,
+        title_justify="left",
+        show_header=wanted.headings,
+    )
     for place in kept:
         column = columns[place]
         table.add_column(
@@ -127,6 +221,33 @@ def print_table(
     if len(kept) < len(columns):
         names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
         note(f"left out, as the terminal is narrow: {names} (a pipe shows all columns: | cat)")
+
+
+def _laid_out(
+    wanted: Layout, columns: Sequence[Column], rows: Iterable[Sequence[object]], styles: Iterable[str]
+) -> tuple[Iterable[Sequence[object]], Iterable[str]]:
+    """The rows in the order that was asked for, each with its style, and what is said once only once."""
+    headings = [column.heading for column in columns]
+    once = [place for place, column in enumerate(columns) if column.once]
+    if wanted.place(headings) is not None:
+        # The style goes with its row, as one more cell.
+        styled = [(*row, style) for row, style in itertools.zip_longest(rows, styles, fillvalue="")]
+        ordered = [*wanted.sorted(headings, styled)]
+        rows, styles = [row[:-1] for row in ordered], [str(row[-1]) for row in ordered]
+        return rows, styles  # each row may stand anywhere, so each says all
+    return (_said_once(rows, once) if once else rows), styles
+
+
+def _said_once(rows: Iterable[Sequence[object]], places: Sequence[int]) -> Iterator[Sequence[object]]:
+    """The rows, without the cells in these places that are as in the row above."""
+    above: dict[int, object] = {}
+    for row in rows:
+        shown = list(row)
+        for place in places:
+            if above.get(place) == row[place]:
+                shown[place] = ""
+            above[place] = row[place]
+        yield shown
 
 
 READABLE = 12
@@ -173,10 +294,12 @@ def markdown(text: object) -> str:
     return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
 
 
-def _plain_lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def _plain_lines(
+    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headings: bool = True
+) -> Iterator[str]:
     """The lines of a table for pipes and files, without rich: it takes a second for 3,000 of them."""
-    cells = [tuple([column.heading for column in columns])]
-    widths = [_width(column.heading) for column in columns]
+    cells = [tuple([column.heading for column in columns])] if headings else []
+    widths = [_width(column.heading) if headings else 0 for column in columns]
     known: dict[str, str] = {}
     for row in rows:
         texts = tuple([known.setdefault(text, text) for text in [" ".join(_parts(cell)) for cell in row]])
@@ -212,9 +335,11 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import csv
     import io
 
-    out = io.StringIO()
+    wanted, out = layout(), io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(headings)
+    if wanted.headings:
+        writer.writerow(headings)
+    rows = wanted.sorted(headings, rows)
     writer.writerows([cell if isinstance(cell, int | float | None) else safe(cell) for cell in row] for row in rows)
     click.echo(out.getvalue(), nl=False)
 

@@ -29,6 +29,7 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
             "controller.quota.window.size.seconds": brokers.controller_windows.window_seconds,
         },
         "ranges": result.ranges,
+        **({"notes": [*result.notes]} if result.notes else {}),
         "clients": [_client(client) for client in result.clients],
         "counters": [_counter(counter) for counter in result.counters],
         "acceptors": [

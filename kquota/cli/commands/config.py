@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from kquota.access import config_path, load_config
 from kquota.cli import contexts, params
 from kquota.cli.streams import Group, note, warn
+from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 from kquota.errors import InputError
 
 
@@ -45,30 +47,29 @@ def command() -> None:
 
 
 @command.command("get-contexts")
-@params.output_option("table", "json")
-def get_contexts(output: str) -> None:
+@shown_as("table", "json")
+def get_contexts() -> View:
     """List the contexts; an asterisk marks the current one."""
     config = load_config()
     current = os.environ.get("KQUOTA_CONTEXT") or config.current
-    if output == "json":
+
+    def document() -> Document:
         from kquota.documents.config import contexts_document
-        from kquota.documents.encoding import to_json
 
-        click.echo(to_json(contexts_document(config, current)), nl=False)
-        return
-    if not config.contexts:
-        note(f"no contexts in {config.path}")
-        return
-    from kquota.cli.text import Column, print_table
+        return contexts_document(config, current)
 
-    print_table(
-        [
+    def screen() -> Sequence[Part]:
+        if not config.contexts:
+            return [Note(f"no contexts in {config.path}")]
+        from kquota.cli.text import Column
+
+        columns = [
             Column("CURRENT"),
             Column("NAME", style="cyan", whole=True),
             Column("CLUSTER"),
             Column("COMMENT", style="dim"),
-        ],
-        [
+        ]
+        rows = [
             (
                 "*" if context.name == current else "",
                 context.name,
@@ -76,8 +77,10 @@ def get_contexts(output: str) -> None:
                 context.comment,
             )
             for context in config.contexts.values()
-        ],
-    )
+        ]
+        return [Table(columns, rows)]
+
+    return View(screen=screen, document=document)
 
 
 @command.command("use-context")
@@ -189,24 +192,21 @@ def current_context() -> None:
 @command.command("view")
 @click.option("--show-origin", is_flag=True, help="Also where each setting comes from.")
 @params.given_cluster_options
-@params.output_option("table", "json")
-def view(show_origin: bool, given: contexts.Given, output: str) -> None:
+@shown_as("table", "json")
+def view(show_origin: bool, given: contexts.Given) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, found = given.in_effect()
     file = config_path()
     shown = [(setting.name.replace("_", "-"), setting) for setting in found.values() if setting.value is not None]
-    if output == "json":
-        from kquota.documents.config import settings_document
-        from kquota.documents.encoding import to_json
 
-        document = settings_document(
+    def document() -> Document:
+        from kquota.documents.config import settings_document
+
+        return settings_document(
             file,
             None if context is None else context.name,
             [(name, setting.value, setting.origin, setting.where) for name, setting in shown],
         )
-        click.echo(to_json(document), nl=False)
-        return
-    from kquota.cli.text import Column, print_table
 
     def origin(setting: contexts.Setting) -> str:
         words = [setting.origin, setting.where or "", f"in {file}" if setting.origin == "context" else ""]
@@ -215,7 +215,12 @@ def view(show_origin: bool, given: contexts.Given, output: str) -> None:
     def value(setting: contexts.Setting) -> str:
         return f"{setting.value:g} s" if isinstance(setting.value, float | int) else str(setting.value)
 
-    print_table(
-        [Column("SETTING", style="cyan", whole=True), Column("VALUE"), *([Column("ORIGIN")] if show_origin else [])],
-        [(name, value(setting), *([origin(setting)] if show_origin else [])) for name, setting in shown],
-    )
+    def screen() -> Sequence[Part]:
+        from kquota.cli.text import Column
+
+        columns = [Column("SETTING", style="cyan", whole=True), Column("VALUE")]
+        columns += [Column("ORIGIN")] if show_origin else []
+        rows = [(name, value(setting), *([origin(setting)] if show_origin else [])) for name, setting in shown]
+        return [Table(columns, rows)]
+
+    return View(screen=screen, document=document)

@@ -13,6 +13,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.streams import note
 from kquota.cli.text import safe
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, show, shown_as
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import ANY
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 @params.entity_options
 @params.strict_option
 @params.cluster_options
-@params.output_option("table", "wide", "json", "yaml", "csv", "name")
-def command(selection: params.Selection, strict: bool, access: Access, output: str) -> None:
+@shown_as("table", "wide", "json", "yaml", "csv", "name", told=True)
+def command(selection: params.Selection, strict: bool, access: Access, output: str) -> View | None:
     """Show the quotas that are set.
 
     Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
@@ -52,8 +53,7 @@ def command(selection: params.Selection, strict: bool, access: Access, output: s
     if selection.broker is not None:
         from kquota.cli import brokers
 
-        brokers.describe(None if selection.broker is ANY else selection.broker, output, access)
-        return
+        return brokers.described(None if selection.broker is ANY else selection.broker, access)
     filters = selection.filters(strict=strict)
     with session.open_backend(access) as backend:
         parts = [backend.describe(wanted) for wanted in filters]
@@ -72,13 +72,16 @@ def command(selection: params.Selection, strict: bool, access: Access, output: s
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
-    print_snapshot(snapshot, output, mechanisms, wanted)
-    if others is not None:
-        for wanted in missing:
-            if snapshot:
-                note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
-            session.note_slips(others, wanted.components)
-            _note_pairs(others, wanted)
+    view = described(snapshot, mechanisms, wanted)
+    if others is None:
+        return view
+    show(view, output)
+    for wanted in missing:
+        if snapshot:
+            note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
+        session.note_slips(others, wanted.components)
+        _note_pairs(others, wanted)
+    return None
 
 
 def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
@@ -125,44 +128,49 @@ def _nothing(wanted: QuotaFilter) -> str:
     return f"no quotas are set for {entity}; 'kquota resolve {options}' shows the quota that governs it"
 
 
-def print_snapshot(
+def described(
     snapshot: QuotaSnapshot,
-    output: str,
     mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
     wanted: QuotaFilter | None = None,
-) -> None:
-    """Prints a snapshot in one of describe's formats.
+) -> View:
+    """A snapshot in describe's formats.
 
     `mechanisms` are the users' SCRAM credentials, for `wide`; `wanted` is the filter of the snapshot, if there is one.
     """
-    if output in ("json", "yaml"):
-        from kquota.documents.encoding import to_json, to_yaml
-        from kquota.documents.quotas import quotas_document
-
-        document = quotas_document(snapshot)
-        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
-        return
-    from kquota.cli.text import Column, entity_text, print_csv, print_table
+    from kquota.cli.text import Column, entity_text
     from kquota.core.quotas.quota import QuotaKey, format_value, humanize
 
-    if output == "csv":
-        print_csv(
-            ("entity", "key", "value"),
-            [
-                (str(entity), key.value, format_value(key, value))
-                for entity, values in snapshot.items()
-                for key, value in values.items()
-            ],
+    def document() -> Document:
+        from kquota.documents.quotas import quotas_document
+
+        return quotas_document(snapshot)
+
+    def csv() -> Csv:
+        rows = [
+            (str(entity), key.value, format_value(key, value))
+            for entity, values in snapshot.items()
+            for key, value in values.items()
+        ]
+        return Csv(("entity", "key", "value"), rows)
+
+    def nothing() -> Sequence[Part]:
+        return [Note("no quotas are set" if wanted is None else safe(_nothing(wanted)))]
+
+    def table() -> Sequence[Part]:
+        if not snapshot:
+            return nothing()
+        columns = [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)]
+        rows = (
+            (name, key, humanize(key, value))
+            for entity, values in snapshot.items()
+            for name in (entity_text(entity),)
+            for key, value in values.items()
         )
-        return
-    if output == "name":
-        for entity in snapshot:
-            click.echo(safe(entity))
-        return
-    if not snapshot and not mechanisms:
-        note("no quotas are set" if wanted is None else safe(_nothing(wanted)))
-        return
-    if output == "wide":
+        return [Table(columns, rows)]
+
+    def wide() -> Sequence[Part]:
+        if not snapshot and not mechanisms:
+            return nothing()
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
         columns = [Column("ENTITY", style="cyan", whole=True)]
         columns += [Column(key.value.upper(), number=True) for key in keys]
@@ -176,14 +184,11 @@ def print_snapshot(
 
         # A user with credentials may have no quotas.
         entities = sorted({*snapshot, *mechanisms}, key=lambda entity: entity.sort_key) if mechanisms else snapshot
-        print_table(columns, map(row, entities))
-        return
-    print_table(
-        [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)],
-        (
-            (name, key, humanize(key, value))
-            for entity, values in snapshot.items()
-            for name in (entity_text(entity),)
-            for key, value in values.items()
-        ),
+        return [Table(columns, map(row, entities))]
+
+    return View(
+        screen=table,
+        document=document,
+        csv=csv,
+        others={"wide": wide, "name": lambda: map(safe, snapshot)},
     )

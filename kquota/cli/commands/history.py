@@ -10,16 +10,18 @@ import click
 from kquota.cli import params
 from kquota.cli.commands.undo import warn_unreadable
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kquota.documents.journal import Entry, Pages
 
 
 @click.command("history")
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @params.journal_option
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(id: str | None, journal: Path, output: str) -> int:
     """Show the writes of kquota and kafka-configs, and what became of each.
 
@@ -36,16 +38,19 @@ def command(id: str | None, journal: Path, output: str) -> int:
 
     pages = Journal(journal).read()
     entries = pages.entries if id is None else (pages.entry(id),)
-    if output == "json":
-        from kquota.documents.encoding import to_json
 
-        document = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
+    def document() -> Document:
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
-        click.echo(to_json(document | ({"unreadable": unreadable} if unreadable else {})), nl=False)
-    elif entries or pages.unreadable:
-        _print(entries, pages, with_unreadable=id is None)
-    else:
-        note("nothing was done yet")
+        found = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
+        return found | ({"unreadable": unreadable} if unreadable else {})
+
+    def screen() -> Iterator[Part]:
+        if entries or pages.unreadable:
+            yield _table(entries, pages, with_unreadable=id is None)
+        else:
+            yield Note("nothing was done yet")
+
+    show(View(screen=screen, document=document), output)
     warn_unreadable(pages)
     if id is not None and output == "table":
         from kquota.cli.commands.plan import print_plan
@@ -55,15 +60,15 @@ def command(id: str | None, journal: Path, output: str) -> int:
     return ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
 
 
-def _print(entries: tuple[Entry, ...], pages: Pages, *, with_unreadable: bool) -> None:
-    from kquota.cli.text import Column, moment, print_table, safe
+def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> Table:
+    from kquota.cli.text import Column, moment, safe
     from kquota.core.change.plan import Action
 
     def outcome(entry: Entry) -> str:
         word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
         return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
 
-    print_table(
+    return Table(
         [
             Column("ID", whole=True),
             Column("STARTED (UTC)", whole=True),

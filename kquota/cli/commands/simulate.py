@@ -145,9 +145,8 @@ def command(
         session.warn_problems(traffic.settings)
     auditing.warn_unread(traffic.unread)
     planned = ready(traffic, quotas, quota_window_num, quota_window_size_seconds)
-    for text in (*traffic.notes, *planned.notes):
+    for text in planned.notes:
         warn(text)
-    session.warn_approximations(traffic.facts.kafka_version)
     session.warn_ignored(planned.ignored)
     workload, quotas = planned.workload, planned.quotas
     with _progress() as report:

@@ -267,6 +267,8 @@ class Simulation:
     """Of each manager that throttles at the end."""
     ranges: bool = False
     """Whether the ranges hold more than one outcome."""
+    notes: tuple[str, ...] = ()
+    """What the result leaves out, a sentence each: records, files, and quotas that the brokers do not enforce."""
 
     @property
     def exempt_ns(self) -> Mapping[str, int]:

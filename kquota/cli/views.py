@@ -1,0 +1,214 @@
+"""What a command answers, and the one place that prints it in the format that was asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import click
+
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, warn
+
+if TYPE_CHECKING:
+    from kquota.cli.text import Column
+    from kquota.cli.tree import Branch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for people; `styles` gives a style per row, empty for none."""
+
+    columns: Sequence[Column]
+    rows: Iterable[Sequence[object]]
+    styles: Iterable[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """A table for programs. None is an empty field."""
+
+    headings: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line on stderr between other parts, which `--quiet` leaves out."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning on stderr between other parts."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Text on stdout as it is, with its own line ends."""
+
+    text: str
+
+
+Part: TypeAlias = "Table | Csv | Branch | Note | Warned | Raw | str"
+"""A piece of an answer. A text is a line of stdout, and is safe to print."""
+
+Document: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An answer of a command: for each format a function, of which only one is called, and the exit code.
+
+    A screen is a generator of parts, in the order that people read them: the answer in a sentence (`Note`), tables,
+    then what to do next (`Note`).
+    """
+
+    screen: Callable[[], Iterable[Part]] | None = None
+    """What people see: the formats `table` and `text`."""
+    document: Callable[[], Document | Iterator[Document]] | None = None
+    """What programs read: `json` and `yaml`. An iterator is printed as JSON by the line."""
+    csv: Callable[[], Csv | Iterable[Part]] | None = None
+    others: Mapping[str, Callable[[], Iterable[Part]]] = field(default_factory=dict)
+    """Further formats by name, such as `wide`, `tree` or `markdown`. They come before the formats above."""
+    code: int = ExitCode.OK
+
+    def parts(self, output: str) -> Iterable[Part]:
+        """The parts of the answer in a format that the command has."""
+        if output in self.others:
+            return self.others[output]()
+        if output in ("json", "yaml"):
+            assert self.document is not None
+            return _encoded(self.document(), output)
+        if output == "csv":
+            assert self.csv is not None
+            found = self.csv()
+            return (found,) if isinstance(found, Csv) else found
+        assert self.screen is not None
+        return self.screen()
+
+
+def show(view: View, output: str) -> int:
+    """Prints an answer in one of its formats, and returns its exit code.
+
+    Raises click.UsageError when the rows of no table have the column that they are to be sorted by.
+    """
+    from kquota.cli.text import layout
+
+    parts = view.parts(output)
+    if layout().sort_by:
+        parts = list(parts)
+        check_sorting(*(_headings(part) for part in parts if isinstance(part, Table | Csv)))
+    for part in parts:
+        _print(part)
+    return view.code
+
+
+def check_sorting(*tables: Sequence[str]) -> None:
+    """Raises click.UsageError when none of the tables has the column of `--sort-by`.
+
+    A command that writes, or takes long, calls this with the headings of its tables before it begins.
+    """
+    from kquota.cli.text import layout, safe
+
+    wanted = layout()
+    if wanted.sort_by and tables and all(wanted.place(headings) is None for headings in tables):
+        known = dict.fromkeys(heading for headings in tables for heading in headings if heading)
+        name = safe(wanted.sort_by.removeprefix("-"))
+        raise click.UsageError(f"--sort-by: there is no column {name!r}; the columns are {', '.join(known)}")
+
+
+def _headings(part: Table | Csv) -> Sequence[str]:
+    return part.headings if isinstance(part, Csv) else [column.heading for column in part.columns]
+
+
+def _encoded(document: Document | Iterator[Document], output: str) -> Iterator[Part]:
+    from kquota.documents.encoding import to_json, to_json_line, to_yaml
+
+    if not isinstance(document, Mapping):
+        for line in document:
+            yield to_json_line(line)
+    else:
+        yield Raw(to_json(document) if output == "json" else to_yaml(document))
+
+
+def _print(part: Part) -> None:
+    """Prints a part. The printer of tables knows the layout (`--no-headers`, `--sort-by`)."""
+    from kquota.cli.text import print_csv, print_table
+
+    if isinstance(part, str):
+        click.echo(part)
+    elif isinstance(part, Raw):
+        click.echo(part.text, nl=False)
+    elif isinstance(part, Note):
+        note(part.text)
+    elif isinstance(part, Warned):
+        warn(part.text)
+    elif isinstance(part, Table):
+        print_table(part.columns, part.rows, styles=part.styles)
+    elif isinstance(part, Csv):
+        print_csv(part.headings, part.rows)
+    else:
+        from kquota.cli.tree import print_tree
+
+        print_tree(part)
+
+
+_TABLES = ("table", "wide", "csv")
+"""The formats with rows to sort and headings to leave out."""
+
+
+def shown_as(*formats: str, told: bool = False) -> Callable[[F], F]:
+    """`-o FORMAT`, the first is the default: the command returns a View, or its exit code when nothing is to be shown.
+
+    A command with a format for tables has `--no-headers` and `--sort-by` as well. `told`: the command takes the format
+    as its argument `output`, because it asks the cluster for less, or prints while it works.
+    """
+    tables = [name for name in formats if name in _TABLES]
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def command(*args: Any, output: str, no_headers: bool = False, sort_by: str = "", **given: Any) -> Any:
+            from kquota.cli.text import Layout, set_layout
+
+            wanted = Layout(not no_headers, sort_by)
+            if not wanted.is_usual and output not in tables:
+                option = "--no-headers" if no_headers else "--sort-by"
+                raise click.UsageError(f"{option} is for tables: -o {' or '.join(tables)}")
+            set_layout(wanted)
+            answer = function(*args, **given, **({"output": output} if told else {}))
+            return show(answer, output) if isinstance(answer, View) else answer
+
+        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if tables else ())]
+        for option in reversed(options):
+            command = option(command)
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+def _output(formats: Sequence[str]) -> Callable[[F], F]:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format on stdout.",
+    )
+
+
+_NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without their headings.")
+_SORT_BY = click.option(
+    "--sort-by",
+    metavar="COLUMN",
+    default="",
+    help="Sort the rows of tables by that column; -COLUMN puts the greatest first.",
+)
