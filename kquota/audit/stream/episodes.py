@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class Episodes:
             starts = np.flatnonzero(times[hits] > before + self.quiet_ms).tolist()
             edges = [*([] if starts and starts[0] == 0 else [0]), *starts, len(hits)]
             begin = 0
-            for one, other in zip(edges, edges[1:], strict=False):
+            for one, other in pairwise(edges):
                 rows = hits[one:other]
                 if one in starts:
                     if going is not None:
@@ -138,9 +139,7 @@ class Episodes:
         count, total, longest = len(times), int(delays.sum()), int(delays.max())
         if going is None:
             begin_ms = int(times[0])
-            return Delays(
-                number, begin_ms, end_ms, last_ms, limit, peak, peak_ms, count, total, longest, Amounts()
-            )
+            return Delays(number, begin_ms, end_ms, last_ms, limit, peak, peak_ms, count, total, longest, Amounts())
         if peak > going.peak_rate:
             going.peak_rate, going.peak_ms = peak, peak_ms
         going.end_ms, going.last_ms, going.limit = max(going.end_ms, end_ms), last_ms, limit

@@ -17,8 +17,9 @@ from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, Unre
 from kquota.audit.findings import AuditResult, DataQuality
 from kquota.audit.pack import Packer
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Piece, ReadSettings, read
+from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
 from kquota.audit.sources.connections import limits_ips
+from kquota.audit.sources.files import folder_of
 from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters, Use
 from kquota.audit.stream.spool import Place, Spool
@@ -92,28 +93,28 @@ class Follower:
         self._void: set[int] = state.get("void", set())
         self._full_since: int | None = state.get("full_since")
         self._reading: ReadSettings | None = state.get("reading")
+        self._apart: bool = state.get("apart", False)
         self._accounts: dict[int, DataQuality] = state.get("accounts", {})
         self._counters = {
             broker: Counters.loads(data, self.settings, self._settle_ms)
             for broker, data in state.get("counters", {}).items()
         }
-        self._packers = [
-            Packer(quotas, 1, variant, True, self.settings.together)
-            for variant, quotas in enumerate(self.settings.variants)
-        ]
-        self._retell = False
+        self._packers: dict[str, list[Packer]] = {}
+        """Those of each broker, which introduce clients to its counters."""
+        self._strangers: set[str] = set()
+        """Brokers to whose counters all clients are to be introduced again."""
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
             self._forget_file(each.number)
-        reading = self._reading_settings()
-        if self._reading is not None and reading != self._reading:
+        reading, apart = self._reading_settings(), self.tail.apart
+        if self._reading is not None and (reading, apart) != (self._reading, self._apart):
             # What all files together say has changed: what was read of them meant something else.
             self._again()
             return self.turn(last=last)
-        self._reading = reading
+        self._reading, self._apart = reading, apart
         pending: dict[str, list[Place | bytes]] = {}
         read_bytes = 0
         for increment in increments:
@@ -122,6 +123,7 @@ class Follower:
         for broker, waiting in pending.items():
             self._advance(broker, waiting)
         episodes = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        self._strangers |= {broker for broker in pending if self._counters[broker].forget()}
         return Turn(
             read_bytes,
             self.tail.unread,
@@ -130,6 +132,17 @@ class Follower:
             max((each.newest_ms for each in self._counters.values()), default=None),
             self._full_since is not None,
         )
+
+    def end(self) -> Turn:
+        """The last turn: reads half a line and files that still change, and replays all that is held.
+
+        A checkpoint is saved before it: whoever goes on from there reads these again.
+        """
+        turn = self.turn(last=True)
+        for each in self._counters.values():
+            each.end()
+        more = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        return replace(turn, episodes=(*turn.episodes, *more))
 
     def uses(self) -> list[Use]:
         """The use of each counter under the quotas, as far as its broker's log is settled."""
@@ -141,6 +154,8 @@ class Follower:
 
     def result(self, what: str) -> AuditResult:
         """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
+        if not self.tail.files:
+            plan_splits(self._paths, self._dialect)  # says what is wrong with the paths
         ranks = self.tail.ranks()
         moves = ranks != sorted(ranks)
         settings = replace(self.settings, read=self._reading or self.settings.read)
@@ -173,6 +188,7 @@ class Follower:
             "void": self._void,
             "full_since": self._full_since,
             "reading": self._reading,
+            "apart": self._apart,
             "accounts": self._accounts,
             "counters": {broker: each.dumps() for broker, each in self._counters.items()},
         }
@@ -202,23 +218,29 @@ class Follower:
 
     def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | bytes]]) -> None:
         followed = increment.file
-        split = replace(increment.split, broker=self.tail.folder(followed.path))
+        split = replace(increment.split, broker=folder_of(followed.path) if self._apart else "")
         tally = Tally()
-        for packer in self._packers:
-            packer.begin(retell=self._retell)
-        self._retell = False
+        ungoverned = 0
+        if not followed.grows:
+            # What is read of it may be void one day: it introduces everybody itself, and nobody relies on that.
+            self._strangers = set(self._packers)
         for piece, broker in _by_broker(read(split, reading, tally)):
             part = followed.parts
             followed.parts += 1
-            for blob in stages.pack_pieces([((followed.number, part), piece)], self._packers, 1):
+            packers = self._packers_of(broker or "")
+            before = packers[0].ungoverned
+            for blob in stages.pack_pieces([((followed.number, part), piece)], packers, 1):
                 place: Place | bytes = blob.data
                 if self._full_since is None:
                     place = self._spool.add(blob, followed.number, part)
                 if broker is not None:
                     pending.setdefault(broker, []).append(place)
+            ungoverned += packers[0].ungoverned - before
+        if not followed.grows:
+            self._strangers = set(self._packers)
         self.tail.took(increment)
         if self._full_since is None:
-            account = DataQuality.of(tally, self._packers[0].ungoverned)
+            account = DataQuality.of(tally, ungoverned)
             self._accounts[followed.number] = self._accounts.get(followed.number, DataQuality()) + account
             self._rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(self._rejects))]
             for dialect, shown in tally.noted.items():
@@ -235,7 +257,23 @@ class Follower:
             waiting = sorted(waiting, key=lambda each: each.start_ms if isinstance(each, Place) else 0)
         blobs = (each if isinstance(each, bytes) else self._spool.read(each) for each in waiting)
         counters.take(segment for blob in blobs if (segment := stages.segment_of(blob)) is not None)
-        self._retell |= counters.forget()
+
+    def _packers_of(self, broker: str) -> list[Packer]:
+        """The packers for a broker, one for each variant of the quotas."""
+        packers = self._packers.get(broker)
+        if packers is None:
+            packers = self._packers[broker] = [
+                Packer(quotas, 1, variant, True, self.settings.together)
+                for variant, quotas in enumerate(self.settings.variants)
+            ]
+        elif broker in self._strangers:
+            if max(packer.known for packer in packers) > stages.KEPT_CLIENTS:
+                del self._packers[broker]
+                return self._packers_of(broker)
+            for packer in packers:
+                packer.begin()
+            self._strangers.discard(broker)
+        return packers
 
     def _forget_file(self, number: int) -> None:
         """Takes back what was read of a file for the findings."""
@@ -251,7 +289,8 @@ class Follower:
     def _account(self) -> DataQuality:
         """What was read, and what was not."""
         quality = sum(self._accounts.values(), self._quality)
-        unread = []
+        unread: list[UnreadFile] = []
+        unread += [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
         if self.tail.lost_bytes:
             reason = f"{self.tail.lost_bytes:,} bytes went away with their files before they were read"
             unread.append(UnreadFile(self._paths[0], reason))

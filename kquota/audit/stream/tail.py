@@ -9,8 +9,9 @@ whole, once they stopped growing.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from kquota.errors import InputError, KquotaError
 HEAD_BYTES: Final = 1024
 """So many of the first bytes of a file tell it from others."""
 _TAIL_BYTES: Final = 256
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _BLOCK_BYTES: Final = 1 << 20
 _PACKED: Final = b"\x1f\x8b"
 _WHOLE: Final = (".parquet", ".orc", ".csv", ".csv.gz")
@@ -72,8 +74,11 @@ class Tail:
     """The numbers of the files that are there, in the order in which a batch audit reads them."""
     lost_bytes: int = 0
     """Bytes of files that went away before they were read."""
+    missing: list[str] = field(default_factory=list)
+    """Paths that were not there at the last look, and never before."""
     replaced: list[Followed] = field(default_factory=list)
     """Files that were read whole and changed afterwards, since somebody took them: what was read of them is void."""
+    _seen: set[str] = field(default_factory=set)
 
     def look(self, *, last: bool = False) -> list[Increment]:
         """What came since the last look; with `last` also what is read when nothing more is waited for.
@@ -113,16 +118,21 @@ class Tail:
         """A split for each file that was met, for what holds of all files together."""
         return [Split(each.dialect, each.path, 0, -1) for each in self.files]
 
-    def folder(self, path: str) -> str:
-        """The broker that a file's folder names; empty where the folders do not tell brokers apart."""
-        folders = {each.path: folder_of(each.path) for each in self.files}
-        return folder_of(path) if len(set(folders.values())) > 1 else ""
+    @property
+    def apart(self) -> bool:
+        """Whether files lie in several folders, which name their brokers then."""
+        return len({folder_of(each.path) for each in self.files}) > 1
 
     def _find(self) -> list[File]:
         found: dict[tuple[int, int], File] = {}
         for path in self.paths:
-            if not os.path.exists(path.removeprefix("file:")) and "://" not in path:
+            if _URI.match(path):
+                raise InputError(f"{path}: --follow reads files of this machine, by their paths")
+            if not os.path.exists(path):
+                self.missing += [path] if path not in self.missing and path not in self._seen else []
                 continue
+            self._seen.add(path)
+            self.missing = [each for each in self.missing if each != path]
             try:
                 files = find(path)
             except InputError:
@@ -182,9 +192,7 @@ class Tail:
         name = file.name
         lines = dialect == "request-log" or (dialect == "usage" and not name.endswith(_WHOLE))
         grows = lines and not raw.startswith(_PACKED)
-        self.files.append(
-            Followed(len(self.files), file.path, _identity(file), dialect, grows, raw, size=file.size)
-        )
+        self.files.append(Followed(len(self.files), file.path, _identity(file), dialect, grows, raw, size=file.size))
 
     @staticmethod
     def _goes_on(each: Followed, file: File, *, packed: bool) -> bool:
@@ -233,7 +241,7 @@ class Tail:
             splits = [Split(each.dialect, each.path, 0, 0, fault=error.message.removeprefix(f"{each.path}: "))]
         each.done, each.offset = True, each.size
         for split in splits:
-            yield Increment(each, split)
+            yield Increment(each, replace(split, size=max(each.size // len(splits), 1)))
 
     def took(self, increment: Increment) -> None:
         """Notes that an increment was read."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, params, usage
+from kquota.cli import auditing, following, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
 from kquota.core.findings.finding import Basis
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kquota.audit.findings import AuditResult, DataQuality
+    from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop
     from kquota.core.findings.finding import Finding
@@ -68,6 +69,7 @@ _CALLED = "kquota.audit.called"
     " --against: a quota that differs there), or when a client would be newly throttled compared with --against. May be"
     " given several times.",
 )
+@following.options
 @params.output_option("table", "wide", "json", "csv", "markdown")
 def command(
     out: Path | None,
@@ -79,6 +81,12 @@ def command(
     top: int,
     show_all: bool,
     closed_loop: bool,
+    follow: bool,
+    until_idle: int | None,
+    checkpoint: Path | None,
+    settle: int | None,
+    episodes: tuple[str, ...],
+    keep: int,
     output: str,
 ) -> int:
     """Show who would be throttled, when, by which quota and by how much.
@@ -108,6 +116,12 @@ def command(
     clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
     most probable of it stands beside what the same requests at the same times would meet.
 
+    With --follow, files are read as they grow, are rotated and come anew. A line tells when a counter began to throttle
+    its clients, and one when it ended: the peak, the loudest clients, and the limit that would have been enough. Topic
+    changes and connections of a request log are judged at the end only. The findings at the end are the findings of the
+    audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing but the
+    findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
+
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
@@ -119,6 +133,8 @@ def command(
       kquota audit kafka-request.log --quotas proposed.yaml --closed-loop
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit logs/broker-1/ --quotas quotas.yaml --follow --checkpoint kept/
+      kquota audit kafka-request.log --quotas quotas.yaml --follow --until-idle 5s -o json
       kquota audit --topic usage --bootstrap-server host:9092
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
@@ -132,8 +148,16 @@ def command(
     settings = _settings(asked, against, recorded_under, top, reported=report is not None)
     from kquota.audit.held_back import audited
 
-    with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
-        result = audited(run, settings)
+    lines = follow and until_idle is None
+    if follow:
+        how = following.Following(until_idle, checkpoint, settle, episodes, keep)
+        result = audited(_followed(asked.usage, settings, how, output if lines else ""), settings)
+    else:
+        following.refuse_without_follow(
+            {"until-idle": until_idle, "checkpoint": checkpoint, "settle": settle, "episodes": episodes}
+        )
+        with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
+            result = audited(run, settings)
     if closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
@@ -149,12 +173,29 @@ def command(
     if report is not None:
         _write_report(report, result, settings, comparison, asked.quarantine)
     if comparison is None or output == "json":
-        print_result(result, settings, output, comparison, show_all=show_all)
+        print_result(result, settings, output, comparison, show_all=show_all, in_a_line=lines)
     else:
         _print_comparison(comparison, result, output, asked.quotas.file, against)
     if set(fail_on) & _answers(result, comparison):
         return ExitCode.DIFFERENT
     return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
+
+
+def _followed(usage: Usage, settings: AuditSettings, how: following.Following, output: str) -> Audit:
+    """An audit that follows its files, and prints episodes on the way in that format (empty: not).
+
+    Other settings than these are audited on the files that are there in the end.
+    """
+    how.check(usage)
+    show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
+
+    def run(its: AuditSettings) -> AuditResult:
+        if its == settings:
+            return following.follow(usage, its, how, show)
+        with auditing.auditor(usage, its) as batch:
+            return batch(its)
+
+    return run
 
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
@@ -260,30 +301,32 @@ def _print_comparison(
 
 
 def print_result(
-    result: AuditResult, settings: AuditSettings, output: str, comparison: Comparison | None, *, show_all: bool
+    result: AuditResult,
+    settings: AuditSettings,
+    output: str,
+    comparison: Comparison | None,
+    *,
+    show_all: bool,
+    in_a_line: bool = False,
 ) -> None:
-    """Prints the findings in one of audit's formats."""
+    """Prints the findings in one of audit's formats; JSON in one line where lines of episodes came before it."""
     findings = result.found
     if output == "json":
         from kquota.documents.audit import audit_document
-        from kquota.documents.encoding import to_json
+        from kquota.documents.encoding import to_json, to_json_line
 
         enforcement = auditing.enforcement_of(settings)
-        click.echo(
-            to_json(
-                audit_document(
-                    findings,
-                    asdict(result.quality),
-                    enforcement,
-                    result.engine,
-                    comparison,
-                    result.closed_loop,
-                    result.quotas,
-                    auditing.recorded_under_of(result, settings),
-                )
-            ),
-            nl=False,
+        document = audit_document(
+            findings,
+            asdict(result.quality),
+            enforcement,
+            result.engine,
+            comparison,
+            result.closed_loop,
+            result.quotas,
+            auditing.recorded_under_of(result, settings),
         )
+        click.echo(to_json_line(document) + "\n" if in_a_line else to_json(document), nl=False)
         return
     if output == "csv":
         _print_csv(result, findings)
