@@ -100,7 +100,7 @@ def pack_events(
     retell: bool = True,
 ) -> Iterator[Blob]:
     """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
-    packers = _packers(settings, buckets, retell)
+    packers = packers_of(settings, buckets, retell=retell)
     yield from pack_pieces(events, packers, buckets)
     account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
     yield from account_blobs(*account, tally.noted)
@@ -208,7 +208,7 @@ _kept: list[tuple[AuditSettings, int, list[Packer]]] = []
 """The packers of the task before, in this process."""
 
 
-def _packers(settings: AuditSettings, buckets: int, retell: bool) -> list[Packer]:
+def packers_of(settings: AuditSettings, buckets: int, *, retell: bool = True) -> list[Packer]:
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
     if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [

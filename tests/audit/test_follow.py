@@ -309,7 +309,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
         with pytest.raises(Refused, match="version 1; this kquota reads 2"):
             again(AuditSettings(TIGHT))
     (folder / "checkpoint").write_bytes(b"something\n")
-    with pytest.raises(InputError, match="not a checkpoint"):
+    with pytest.raises(InputError, match="not written by kquota"):
         again(AuditSettings(TIGHT))
     folder.chmod(0o777)
     with pytest.raises(Refused, match="others can write"):

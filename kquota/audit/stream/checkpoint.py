@@ -22,11 +22,11 @@ _NAME: Final = "checkpoint"
 
 def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[str, Any]) -> None:
     """Writes the state, whole or not at all. Raises InputError where that cannot be."""
-    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms)}
+    head = heading(settings, settle_ms)
     aside = folder / f".{_NAME}.part"
     try:
         with open(aside, "wb") as file:
-            file.write(json.dumps(head).encode() + b"\n")
+            file.write(head + b"\n")
             pickle.dump(dict(state), file, protocol=5)
             file.flush()
             os.fsync(file.fileno())
@@ -53,11 +53,27 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
         raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
     line, _, rest = data.partition(b"\n")
+    compare(line, folder, settings, settle_ms)
+    state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
+    return state
+
+
+def heading(settings: AuditSettings, settle_ms: int) -> bytes:
+    """A line that says what a checkpoint is of."""
+    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms)}
+    return json.dumps(head).encode()
+
+
+def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int) -> None:
+    """Compares the heading of a checkpoint with what is asked for.
+
+    Raises Refused for another version or other settings, and InputError for something else than a heading.
+    """
     try:
         head = json.loads(line)
         version, saved = head["version"], head["settings"]
     except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path}: not a checkpoint of kquota") from None
+        raise InputError(f"{folder}: the checkpoint in it was not written by kquota") from None
     hint = "name another folder with --checkpoint, or remove this one to begin anew"
     if version != VERSION:
         raise Refused(f"{folder}: a checkpoint of version {version}; this kquota reads {VERSION}", hint=hint)
@@ -65,8 +81,6 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any
     other = [name for name in now if saved.get(name) != now[name]]
     if other:
         raise Refused(f"{folder}: a checkpoint of an audit with other {', '.join(other)}", hint=hint)
-    state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
-    return state
 
 
 def _digests(settings: AuditSettings, settle_ms: int) -> dict[str, str]:

@@ -200,6 +200,11 @@ class Follower:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
+    @property
+    def spool_bytes(self) -> int:
+        """What is kept for the findings."""
+        return self._spool.size
+
     def state_bytes(self) -> tuple[int, int]:
         """(counters, bytes of their states)."""
         counters = sum(len(each.refs) for each in self._counters.values())
@@ -224,7 +229,7 @@ class Follower:
         if not followed.grows:
             # What is read of it may be void one day: it introduces everybody itself, and nobody relies on that.
             self._strangers = set(self._packers)
-        for piece, broker in _by_broker(read(split, reading, tally)):
+        for piece, broker in by_broker(read(split, reading, tally)):
             part = followed.parts
             followed.parts += 1
             packers = self._packers_of(broker or "")
@@ -299,8 +304,8 @@ class Follower:
         return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
 
 
-def _by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
-    """The pieces, each of one broker where it holds requests, whose time is the broker's own."""
+def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
+    """The pieces, each with its broker where it holds requests: their time is the broker's own."""
     for piece in pieces:
         if not isinstance(piece, Batch):
             yield piece, None
