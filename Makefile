@@ -35,9 +35,9 @@ prerequisites: python
 maven:
 	@command -v mvn >/dev/null || { echo "kquota's tests need Maven, for Kafka's own jars: apt-get install maven" >&2; exit 1; }
 
-# The tests press Tab in each of the shells, read the manual, and look at pages in a browser. In a container, as root, what is missing is installed.
+# The tests press Tab in each of the shells, read the manual, look at pages in a browser, and ask a Prometheus. In a container, as root, what is missing is installed.
 shell-tools:
-	@missing=; for tool in bash zsh fish man:man-db chromium; do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
+	@missing=; for tool in bash zsh fish man:man-db chromium prometheus; do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
 	test -z "$$missing" && exit; \
 	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
 		echo "installing$$missing, which the tests need" >&2; \
@@ -49,7 +49,7 @@ env: prerequisites $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,plot,report]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,plot,report,exporter]' --group dev
 	@touch $@
 
 demo: env

@@ -1,7 +1,8 @@
 """Every example runs, as it is written.
 
 But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, prometheus:9090 for samples that were
-recorded, 3f2a91c0d4e5 for the entry of the journal, and to probe or to watch for some time is to do it for two seconds.
+recorded, broker-1:7071 for a page that was, 3f2a91c0d4e5 for the entry of the journal, and to probe or to watch for
+some time is to do it for two seconds. Who would serve or look for ever does it once.
 A file is followed until nothing comes for a second.
 Where there is no address, the current context names the broker. A person at a terminal says yes.
 
@@ -100,7 +101,10 @@ class World:
         script = re.sub(r"(?:[\w.-]+:2181,?)+(?:/\w+)?", chroot, script)
         script = re.sub(r"[\w.-]+:9092", self.broker, script)
         script = script.replace("http://prometheus:9090", self.prometheus)
+        script = script.replace("http://broker-1:7071/metrics", "page.prom")
         script = script.replace("3f2a91c0d4e5", self.entry)
+        if re.match("kquota (?:exporter|top)\\b", script) and "--once" not in script:
+            script += " --once"
         if script.startswith("kquota watch"):
             return re.sub(r"--for \w+", "--for 2s", script)
         if "--follow" in script:
@@ -175,6 +179,7 @@ def write_files(home: Path) -> None:
         "quotas.sh": "kafka-configs.sh --alter --user-defaults --add-config producer_byte_rate=9\n",
         "rpk.json": RPK,
         "kafka-jmx.csv": (SAMPLES / "kafka-jmx.csv").read_text(),
+        "page.prom": (SAMPLES / "scrape-resource.prom").read_text(),
         "spark/spark-defaults.conf": "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n",
     }
     log = "".join(LINE % (number, number % 2) for number in range(9))

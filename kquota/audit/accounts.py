@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.audit.samples import Float64s, Nature, Samples, Series
+from kquota.audit.samples import Float64s, Samples
 from kquota.core.quotas.quota import QuotaKey
+from kquota.metrics.series import Nature, Series
 
 THROTTLE_SEEN_MS = 30_000
 """How long a throttle shows in `throttle-time`: the mean of two samples of 30 s, unless `metrics.sample.window.ms` is

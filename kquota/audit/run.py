@@ -61,13 +61,13 @@ class Prometheus:
 
     def fetch(self, folder: Path) -> tuple[str, ...]:
         """Writes the answers of the last `last_ms` to files in that folder. Raises InputError, Unreachable."""
-        from kquota.audit.sources import prometheus_api
+        from kquota.metrics import prometheus
 
         now = int(time.time())
-        server = prometheus_api.Server(self.url, prometheus_api.Credentials.of(os.environ), self.timeout_s)
+        server = prometheus.Server(self.url, prometheus.Credentials.of(os.environ), self.timeout_s)
         step = self.step_ms and self.step_ms // 1000
-        selector = prometheus_api.selector(self.match)
-        return tuple(map(str, prometheus_api.fetch(server, selector, now - self.last_ms // 1000, now, step, folder)))
+        selector = prometheus.selector(self.match)
+        return tuple(map(str, prometheus.fetch(server, selector, now - self.last_ms // 1000, now, step, folder)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ placed inside is unseen. A *counter* becomes totals between its readings. What f
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,35 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kquota.audit.batch import Int64s
-from kquota.core.change.history import EARLIEST_MS, LATEST_MS
-from kquota.core.quotas.quota import QuotaKey
+from kquota.metrics.series import Series
 
 Float64s = npt.NDArray[np.float64]
-
-
-class Nature(enum.Enum):
-    """What the values of a series are."""
-
-    RATE = "rate"
-    """The broker's windowed rate, in units of the quota key per second, at each time."""
-    TOTAL = "total"
-    """What was charged in the interval that ends at each time, in units times seconds."""
-    COUNTER = "counter"
-    """What was charged up to each time, since the counter began: so long ago as the interval says, 0 for unknown."""
-    THROTTLE = "throttle"
-    """The mean throttle time (ms) of throttled requests in the last half minute or minute; 0 where there were none."""
-
-
-class Series(NamedTuple):
-    """What one series is about. `user` (the principal's name) and `client_id` are None where it sums over all."""
-
-    broker: str
-    key: QuotaKey
-    nature: Nature
-    user: str | None
-    client_id: str | None
-    part: str = ""
-    """Tells series apart that are to be added up: the connection, the shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +66,3 @@ def gather(
             ceiling,
             slack_ms,
         )
-
-
-def checked(nature: Nature, time_ms: int, value: float) -> float | None:
-    """The value as it counts, None for one that says nothing. Raises ValueError for one that cannot be.
-
-    Brokers report NaN for a mean over nothing: no request was throttled.
-    """
-    if not EARLIEST_MS <= time_ms < LATEST_MS:
-        raise ValueError("the time is not one between 2001 and 2100")
-    if np.isnan(value):
-        return 0.0 if nature is Nature.THROTTLE else None
-    if not 0 <= value < 2.0**63:
-        raise ValueError(f"{value:g} is not a {nature.value} of a quota")
-    return value

@@ -1,4 +1,6 @@
-"""POST over HTTP to a server that may be slow, endless or not what it should be: every answer ends, in time and size.
+"""GET and POST over HTTP to a server that may be slow, endless or not what it should be: every answer ends.
+
+It ends in time and in size.
 
 Redirects are not followed: credentials go to the address that was given and nowhere else.
 """
@@ -35,12 +37,30 @@ def post(
     most: int,
     context: ssl.SSLContext | None = None,
 ) -> None:
-    """Writes the answer to `out`; `context` is for https.
+    """Writes the answer to a POST to `out`; `context` is for https.
 
     The time limit is for the whole answer; each megabyte that comes adds a second. Raises urllib.error.HTTPError for an
     answer of another kind than success, whose body keeps the same time; OSError, http.client.HTTPException, ValueError
     (a header that cannot be sent) and TooLarge.
     """
+    _exchange(url, body, headers, out, timeout_s=timeout_s, most=most, context=context)
+
+
+def get(url: str, headers: Mapping[str, str], out: BinaryIO, *, timeout_s: float, most: int) -> None:
+    """As `post`, with a GET."""
+    _exchange(url, None, headers, out, timeout_s=timeout_s, most=most, context=None)
+
+
+def _exchange(
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    out: BinaryIO,
+    *,
+    timeout_s: float,
+    most: int,
+    context: ssl.SSLContext | None,
+) -> None:
     patience = _Patience(timeout_s)
 
     class Http(urllib.request.HTTPHandler):

@@ -73,6 +73,22 @@ def client_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
+_HOSTNAME_MISMATCH, _IP_MISMATCH = 62, 64
+_NOT_YET_VALID, _EXPIRED = 9, 10
+
+
+def certificate_remedy(code: int, trust: str) -> str:
+    """What to do about a server's certificate that was refused, by OpenSSL's code; `trust` is how to trust one.
+
+    Codes: `X509_V_ERR_*` of OpenSSL's x509_vfy.h.
+    """
+    if code in (_HOSTNAME_MISMATCH, _IP_MISMATCH):
+        return "connect by a host name that is in the server's certificate, or renew the certificate with this one"
+    if code in (_EXPIRED, _NOT_YET_VALID):
+        return "renew the server's certificate, and check the clocks of both hosts"
+    return f"the certificate's authority is not trusted: {trust}"
+
+
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
     """A path under which OpenSSL reads the text, for as long as the block lasts; nobody else can."""

@@ -42,10 +42,10 @@ def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
 
 
 def _warn_of_clear_text(url: str) -> None:
-    from kquota.audit.sources import prometheus_api
     from kquota.cli.security import is_clear
+    from kquota.metrics import prometheus
 
-    if prometheus_api.Credentials.of(os.environ).header and is_clear(url):
+    if prometheus.Credentials.of(os.environ).header and is_clear(url):
         warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
 
 

@@ -45,9 +45,12 @@ GROUPS = {
         "audit": "Show who would be throttled, when, by which quota and by how much.",
         "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
         "simulate": "Show what brokers would do to a workload.",
+        "exporter": "Serve the limit of every live counter, drift, leases and findings to Prometheus.",
+        "generate": "Write rules, alerts and a dashboard for the metrics of 'kquota exporter'.",
         "probe": "Load a live broker a little, and compare how it throttles with the prediction.",
     },
     "Clusters and settings": {
+        "doctor": "Check the installation, the settings, and the login to the cluster.",
         "config": "Name clusters, and choose the one to talk to.",
         "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
         "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",

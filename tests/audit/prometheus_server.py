@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from kquota.audit.sources.series import SELECTOR
+from kquota.metrics.series import LIVE_SELECTOR, SELECTOR
 
 RECORDED = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
 LOOKBACK_S = 300
@@ -34,11 +35,11 @@ def _result(endpoint: str, asked: dict[str, str], shift: float) -> list[dict[str
     series = json.loads(RECORDED.read_text())["data"]["result"]
     found = []
     for each in series:
-        values = [(time + shift, value) for time, value in each["values"]]
+        values = [(moment + shift, value) for moment, value in each["values"]]
         if endpoint == "query":
             length = re.search(r"\[(\d+)s\]$", asked["query"])
             assert length is not None, "only a range selector is answered"
-            end = float(asked["time"])
+            end = float(asked.get("time", time.time()))
             values = [pair for pair in values if end - int(length[1]) < pair[0] <= end]
         else:
             start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
@@ -62,7 +63,7 @@ def fake_prometheus(shift: float = 0.0) -> Iterator[FakePrometheus]:
             fake.asked.append((endpoint, asked))
             if fake.authorization is not None and self.headers["Authorization"] != fake.authorization:
                 self._answer(401, {"status": "error", "error": "who are you"})
-            elif not asked["query"].startswith(SELECTOR[:-1]):
+            elif not asked["query"].startswith((SELECTOR[:-1], LIVE_SELECTOR[:-1])):
                 self._answer(400, {"status": "error", "errorType": "bad_data", "error": "parse error"})
             elif "elsewhere" in asked["query"]:
                 self.send_response(302)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kquota.audit import local
 from kquota.audit.findings import AuditResult
 from kquota.audit.judge import judge
-from kquota.audit.samples import Nature, Samples, Series
+from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
@@ -26,6 +26,7 @@ from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
+from kquota.metrics.series import Nature, Series
 from tests.core.enforcement.strategies import START
 
 DATA = Path(__file__).parents[1] / "data" / "samples"

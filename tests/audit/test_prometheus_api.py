@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.audit.sources.prometheus_api import Credentials, Server, fetch, selector
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.metrics.prometheus import Credentials, Server, fetch, selector
 from tests.audit.prometheus_server import RECORDED, FakePrometheus, fake_prometheus
 
 SERIES = json.loads(RECORDED.read_text())["data"]["result"]
@@ -162,7 +162,7 @@ def test_a_server_that_drips_is_left_in_time(parts: Iterator[bytes], tmp_path: P
 
 def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before it fills the disk, and never in memory."""
-    monkeypatch.setattr("kquota.audit.sources.prometheus_api._LARGEST_ANSWER", 8 << 20)
+    monkeypatch.setattr("kquota.metrics.prometheus._LARGEST_ANSWER", 8 << 20)
     endless = itertools.chain([HEAD], itertools.repeat(b" " * (1 << 20)))
 
     with Hostile(endless, 0) as hostile, pytest.raises(InputError, match="answers with more than 8 MiB"):

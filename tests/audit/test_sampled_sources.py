@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Nature, Samples, Series
+from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, Split, kafka_jmx, openmetrics, prometheus
 from kquota.audit.sources import confluent_metrics as confluent
 from kquota.audit.sources import rpk_connections as rpk
 from kquota.audit.sources.files import File
-from kquota.audit.sources.series import of_labels, of_mbean
 from kquota.core.quotas.quota import QuotaKey
+from kquota.metrics.series import Nature, Series, of_labels, of_mbean
 
 DATA = Path(__file__).parents[1] / "data" / "samples"
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

@@ -202,7 +202,7 @@ def test_prometheus(
 
 
 def test_a_token_with_the_line_end_of_its_file_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kquota.audit.sources.prometheus_api import Credentials
+    from kquota.metrics.prometheus import Credentials
 
     credentials = Credentials.of({"KQUOTA_PROMETHEUS_TOKEN": "tok\r\n"})
 

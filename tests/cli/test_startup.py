@@ -15,7 +15,7 @@ import pytest
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
     "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer", "vl_convert",
-    "jinja2",
+    "jinja2", "prometheus_client",
 )  # fmt: skip
 ROOT = str(Path(__file__).parents[2])
 
@@ -55,6 +55,7 @@ def loaded_by(*arguments: str, **environment: str) -> str:
         ["sandbox", "start", "--help"],
         ["diff", "--help"],
         ["watch", "--help"],
+        ["exporter", "--help"],
         ["resolve", "--who", "user", "--zookeeper", "localhost"],
         ["export", "--help"],
         ["import", "--help"],

@@ -23,11 +23,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Nature, Reading, Samples, Series, checked, gather
+from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
 from kquota.core.quotas.quota import QuotaKey
+from kquota.metrics.series import Nature, Series, checked
 
 DIALECT: Final = "confluent-metrics"
 SIGHT: Final = SAMPLED_SIGHT

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Reading, Samples, Series, checked, gather
+from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, broker_of, lines
 from kquota.audit.sources.files import File
-from kquota.audit.sources.series import of_mbean
+from kquota.metrics.series import Series, checked, of_mbean
 
 DIALECT: Final = "kafka-jmx"
 SIGHT: Final = SAMPLED_SIGHT

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Reading, Samples, checked, gather
+from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
-from kquota.audit.sources.series import of_labels
+from kquota.metrics.series import checked, of_labels
 
 DIALECT: Final = "prometheus"
 SIGHT: Final = SAMPLED_SIGHT

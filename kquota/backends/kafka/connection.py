@@ -9,8 +9,8 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
 
 from kquota import __version__
 from kquota.backends import wire
@@ -18,7 +18,7 @@ from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.secrets import without
-from kquota.backends.tls import client_context
+from kquota.backends.tls import certificate_remedy, client_context
 from kquota.errors import Rejected, Unauthorized
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ _SINCE = {
     wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
 }
 R = TypeVar("R", bound=wire.Response)
+Step: TypeAlias = Literal["connect", "TLS", "versions", "login"]
+"""What opening a connection does, in this order; TLS and login where they are configured."""
 
 
 class Deadline:
@@ -95,7 +97,7 @@ class Connection:
 
     def __init__(self, server: Server, security: KafkaSecurity) -> None:
         self.server = server
-        self._security = security
+        self.security = security
         self._socket: socket.socket | None = None
         self._correlation_ids = itertools.count(1)
         self._versions = {wire.ApiKey.API_VERSIONS: 3}
@@ -105,20 +107,30 @@ class Connection:
         self._connected_at = 0.0
 
     @classmethod
-    def open(cls, server: Server, security: KafkaSecurity, deadline: Deadline) -> Self:
-        """Connects and authenticates.
+    def open(
+        cls,
+        server: Server,
+        security: KafkaSecurity,
+        deadline: Deadline,
+        begins: Callable[[Step], None] = lambda step: None,
+    ) -> Self:
+        """Connects and authenticates; `begins` is called with each step before it is taken.
 
         Raises Lost; Unauthorized with the broker's own words; Rejected by what does not serve quotas; InputError for
         unusable TLS stores; and what the SASL mechanism needs and does not get: Unreachable, MissingDependency.
         """
         connection = cls(server, security)
         try:
+            begins("connect")
             connection._socket = _connect(server, deadline)
             connection._connected_at = time.monotonic()
             if security.tls is not None:
+                begins("TLS")
                 connection._encrypt(security.tls, deadline)
+            begins("versions")
             connection._negotiate(deadline)
             if security.sasl is not None:
+                begins("login")
                 connection._authenticate(security.sasl, deadline)
         except BaseException:
             connection.close()
@@ -131,6 +143,11 @@ class Connection:
         if connected is not None:
             with contextlib.suppress(OSError):
                 connected.close()
+
+    @property
+    def offered(self) -> Mapping[int, wire.ApiVersion]:
+        """The versions of each message that the broker said it serves, by the number of the message."""
+        return self._offered
 
     def speaks(self, key: int) -> bool:
         """Whether the broker said that it serves a message."""
@@ -175,7 +192,7 @@ class Connection:
         except ssl.SSLCertVerificationError as error:
             raise Lost(
                 f"certificate verify failed: {error.verify_message}",
-                "trust its authority (ssl.truststore.location), or check the host name in its certificate",
+                certificate_remedy(error.verify_code, "put its authority into ssl.truststore.location"),
             ) from None
         except (OSError, ValueError) as error:
             raise self._failure(error, deadline) from None
@@ -254,7 +271,7 @@ class Connection:
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= _LARGEST_FRAME:
             hint = None
-            if head[:1] == b"\x15" and self._security.tls is None:
+            if head[:1] == b"\x15" and self.security.tls is None:
                 hint = "it speaks TLS: security.protocol is SSL or SASL_SSL there"
             raise Lost("what answers there is not Kafka", hint)
         try:
@@ -287,7 +304,7 @@ class Connection:
 
     def _failure(self, error: Exception, deadline: Deadline) -> Lost | Unauthorized:
         """The error in a few words, with the usual cause where one is known."""
-        security = self._security
+        security = self.security
         if isinstance(error, TimeoutError):
             # Until a broker has told its versions, only that of the request that asks for them is known.
             is_known = len(self._versions) > 1

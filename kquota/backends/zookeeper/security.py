@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kquota.backends.secrets import nearly
+from kquota.backends.tls import certificate_remedy
 from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
@@ -104,7 +105,7 @@ def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
 
     message = f"cannot reach ZooKeeper at {address}: {reason(cause)}"
     if isinstance(cause, ssl.SSLCertVerificationError):
-        hint = "trust its authority (truststore), or check the host name in its certificate"
+        hint = certificate_remedy(cause.verify_code, "put its authority into zookeeper.ssl.truststore.location")
         return Unreachable(message, hint=hint)
     if isinstance(cause, ssl.SSLError) and re.search("CERTIFICATE|HANDSHAKE_FAILURE|UNKNOWN_CA", cause.reason or ""):
         hint = "the server wants a client certificate" if tls.identity is None else "the server refuses the certificate"

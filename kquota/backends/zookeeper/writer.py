@@ -245,7 +245,7 @@ class Writer:
                 continue
             task.version, task.data = None if node is None else node.version, change.data
             # A user's node stays for the sake of the pairs below it.
-            task.deletes = change.deletes and node is not None and not node.children
+            task.deletes = change.deletes and (node is None or not node.children)
             if task.deletes and task.tidy:
                 self._tidied[task.entity] = task.tidy
             elif change.deletes and node is not None and node.children:
@@ -347,15 +347,18 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
         operations = []
         notification = znode.change_notification(task.entity)
         cost = 3 * len(task.path) + len(task.data) + len(notification) + 2 * _OP_OVERHEAD
-        ancestors = [*znode.parents(task.path)] if task.version is None else []
+        creates = task.version is None and not task.deletes
+        ancestors = [*znode.parents(task.path)] if creates else []
         for path in [*ancestors, znode.CONFIG, znode.CHANGES]:
             if path not in existing:
                 existing.add(path)
                 operations.append(make.create(path, None))
                 cost += len(path) + _OP_OVERHEAD
-        if task.version is None:
+        if creates:
             existing.add(task.path)
             operations.append(make.create(task.path, task.data))
+        elif task.version is None:
+            pass  # nothing is to go: as from Kafka's tool, the notification is all
         elif task.deletes:
             operations.append(make.delete(task.path, task.version))
         else:

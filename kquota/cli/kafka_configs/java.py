@@ -151,6 +151,8 @@ def double_text(number: float) -> str:
         text = format(Decimal(repr(number)), "f")
         return text if "." in text else f"{text}.0"
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    if len(digits) == 1:  # Java takes the nearest number of two digits: of the least double 4.9E-324
+        sign, digits, exponent = Decimal(format(number, ".1e")).normalize().as_tuple()
     assert isinstance(exponent, int)
     first, *rest = map(str, digits)
     return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{exponent + len(rest)}"

@@ -8,14 +8,14 @@ import enum
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, differ, format_value
+from kquota.core.quotas.quota import QuotaKey, Value, differ, format_value
 from kquota.core.quotas.selector import Selector, selected
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values, in_key_order
 
 
 class Action(enum.Enum):
@@ -211,9 +211,11 @@ class Plan:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits of the changes, the objections and the cluster: equal plans have equal ones."""
         digest = hashlib.sha256(b"2\0")
+        text = lru_cache(1000)(_text)  # thousands of entities have the same few values
         for change in self.changes:
             own = f"{int(change.relative)}{' '.join(sorted(map(str, change.unusable)))}"
-            digest.update(f"{change.entity}\0{_text(change.before)}\0{_text(change.after)}\0{own}\0".encode())
+            before, after = (text(tuple(values.items())) for values in (change.before, change.after))
+            digest.update(f"{change.entity}\0{before}\0{after}\0{own}\0".encode())
         for objection in self.objections:
             lifted_by = " ".join(objection.lifted_by)
             digest.update(f"\0{objection.name}\0{objection.severity}\0{objection.message}\0{lifted_by}\0".encode())
@@ -226,12 +228,13 @@ class Plan:
         """The fingerprint as version 1 of the document had it, of the changes alone: old journals hold it."""
         digest = hashlib.sha256()
         for change in self.changes:
-            digest.update(f"{change.entity}\0{_text(change.before)}\0{_text(change.after)}\0".encode())
+            before, after = (_text(tuple(values.items())) for values in (change.before, change.after))
+            digest.update(f"{change.entity}\0{before}\0{after}\0".encode())
         return digest.hexdigest()[:12]
 
 
-def _text(values: Values) -> str:
-    return " ".join(f"{key}={format_value(key, value)}" for key, value in values.items())
+def _text(values: tuple[tuple[QuotaKey, Value], ...]) -> str:
+    return " ".join(f"{key}={format_value(key, value)}" for key, value in values)
 
 
 def plan(
@@ -248,8 +251,8 @@ def plan(
     for entity in {**desired, **current} if prune else desired:
         before = current.get(entity, {})
         wanted = desired.get(entity, {})
-        after = QuotaSnapshot({entity: wanted if prune else {**before, **wanted}}).get(entity, {})
-        if dict(before) == dict(after):
+        after = in_key_order(wanted if prune else {**before, **wanted})
+        if dict(before) == after:
             continue
         if selectors and selected(entity, selectors) is not None:
             ignored.append(entity)

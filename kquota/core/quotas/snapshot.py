@@ -58,7 +58,7 @@ class QuotaSnapshot(Mapping[Entity, Values]):
             if values:
                 view = views.get(id(values))
                 if view is None:
-                    view = views[id(values)] = MappingProxyType(_ordered(values))
+                    view = views[id(values)] = MappingProxyType(in_key_order(values))
                 ordered[entity] = view
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
 
@@ -98,6 +98,6 @@ class QuotaSnapshot(Mapping[Entity, Values]):
 _KEYS = tuple(QuotaKey)
 
 
-def _ordered(values: Values) -> dict[QuotaKey, Value]:
-    """A copy in the order of the keys."""
+def in_key_order(values: Values) -> dict[QuotaKey, Value]:
+    """A copy whose keys are in the order of `QuotaKey`."""
     return dict(values) if len(values) == 1 else {key: values[key] for key in _KEYS if key in values}

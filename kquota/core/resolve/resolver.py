@@ -210,6 +210,19 @@ class Resolver:
         )
         return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, shadows, ignored)
 
+    def of_counter(self, user: str, client_id: str) -> Resolution:
+        """What limits the counter with these tags, whoever is charged to it; a tag that it does not have is empty.
+
+        `ClientQuotaManager.DefaultQuotaCallback.quotaLimit`: brokers derive a counter's limit from its tags alone.
+        """
+        sensor = Sensor(encode_user(user), client_id)
+        governing = _levels_of(bool(user), bool(client_id))
+        matches = [match for match in self._matches(user, client_id) if match.level in governing]
+        if not matches:
+            return Resolution(self.key, None, None, None, sensor)
+        winner = matches[0]
+        return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]))
+
     def _ignored(self, user: str, client_id: str) -> tuple[Ignored, ...]:
         """The quotas that name the client, in order of precedence, and that brokers do not enforce."""
         names = (Entity(*parts) for parts in _names_of(user, client_id) if "" not in parts)

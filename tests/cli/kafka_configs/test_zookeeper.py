@@ -328,3 +328,16 @@ def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: 
     hosts, _, path = chroot.partition("/")
     ran = tool("--zookeeper", form.format(hosts, path), "--user", "u", "--describe")
     assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")
+
+
+def test_since_3_9_an_empty_change_of_nobody_makes_no_node(
+    tool: Tool, chroot: str, znodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka deletes what holds nothing, which is nobody here, and notifies the brokers all the same."""
+    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "3.9")
+    empty = tmp_path / "empty.properties"
+    empty.write_text("")
+    words = ["--zookeeper", chroot, "--alter", "--entity-type", "users", "--entity-name", "nobody"]
+    assert tool(*words, "--add-config-file", str(empty)).code == 0
+    assert znodes.exists("/config/users/nobody") is None
+    assert notifications(znodes) == ["users/nobody"]

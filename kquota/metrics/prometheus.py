@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kquota.audit.sources.series import SELECTOR
 from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
+from kquota.metrics.series import SELECTOR
 
 CHUNK_S: Final = 3600
 MOST_STEPS: Final = 10_000

@@ -1,0 +1,135 @@
+"""`kquota doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.cli import params
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import note
+
+if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.cli.contexts import Given
+    from kquota.core.check import Check
+
+
+@click.command("doctor")
+@click.option("--fail-on", type=click.Choice(["warn"]), help="Exit with 1 when there is a warning and no failure.")
+@params.journal_option
+@params.given_cluster_options
+@params.output_option("table", "json")
+def command(fail_on: str | None, journal: Path, given: Given, output: str) -> int:
+    """Check the installation, the settings, and the login to the cluster.
+
+    Each line is ok, warn or fail, and a remedy follows where there is one. The checks begin with the extras, Java, and
+    the configuration file. They go on with host names, addresses, TLS, the login, and the permissions of the login.
+    Nothing is written. A trial with validate_only, or the ACLs of ZooKeeper, show whether the login may alter quotas.
+
+    The exit code is 0 without a failure, and otherwise the code of the first failure. It is 3 for a wrong setting, 4
+    for servers that cannot be reached, and 5 for a login or a permission. It is 6 for a cluster that says no, and 8 for
+    a missing extra. A login that may read quotas and not alter them is a warning.
+
+    \b
+    Examples:
+      kquota doctor
+      kquota doctor --bootstrap-server localhost:9092 --command-config client.properties
+      kquota doctor --context prod -o json
+    """
+    from kquota.core.check import State
+
+    access: Access | None = None
+    found: list[Check] = []
+    area = ""
+    for check, known in _checks(given, journal):
+        access = known or access
+        found.append(check)
+        if output == "table":
+            if check.area != area:
+                click.echo(click.style(check.area, bold=True))
+                area = check.area
+            _print(check)
+    failures = [check for check in found if check.state is State.FAIL]
+    warnings = [check for check in found if check.state is State.WARN]
+    if output == "json":
+        from kquota.documents.doctor import doctor_document
+        from kquota.documents.encoding import to_json
+
+        address, context = (None, None) if access is None else (access.address, access.context)
+        click.echo(to_json(doctor_document(found, address, context, _remedy)), nl=False)
+    from kquota.cli.text import many
+
+    good = len(found) - len(failures) - len(warnings)
+    note(f"{good} ok, {many(len(warnings), 'warning')}, {many(len(failures), 'failure')}")
+    if failures:
+        error = failures[0].error
+        return ExitCode.INPUT if error is None else exit_code_of(error)
+    return ExitCode.DIFFERENT if warnings and fail_on is not None else ExitCode.OK
+
+
+def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
+    """Every check, with the cluster that is meant once that is known."""
+    from kquota import doctor
+    from kquota.access import config_path
+    from kquota.cli.security import ask
+    from kquota.core.check import failure, ok, warning
+    from kquota.errors import InputError, KquotaError
+
+    for check in doctor.check_installation():
+        yield check, None
+    yield doctor.check_journal(journal), None
+    path = config_path()
+    try:
+        from kquota.access import load_config
+
+        config = load_config()
+        current = f", current {config.current}" if config.current else ""
+        message = f"{len(config.contexts)} contexts{current}" if path.exists() else "none yet; options name the cluster"
+        yield ok("settings", str(path), message), None
+        access = given.access()
+    except KquotaError as error:
+        yield failure("settings", str(path), error), None
+        return
+    except click.UsageError as error:
+        yield failure("settings", "cluster", InputError(error.message)), None
+        return
+    if access.address is None:
+        remedy = "give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT, or 'kquota config set-context'"
+        yield warning("settings", "cluster", "no cluster is named, so none was checked", remedy), None
+        return
+    origin = f"context {access.context}" if access.context else "the options or the environment"
+    yield ok("settings", "cluster", f"{access.address}, by {origin}"), access
+    login = (access.zk_tls_config_file, access.zk_jaas_file) if access.is_zookeeper else (access.command_config,)
+    for file in login:
+        for check in doctor.check_login_file(file):
+            yield check, access
+    for check in doctor.check_cluster(access, ask):
+        yield check, access
+
+
+def _remedy(check: Check) -> str:
+    """The next step; for a missing extra the command that installs it here."""
+    if check.extra is None:
+        return check.remedy
+    from kquota.cli.extras import install_command
+
+    return install_command(check.extra)
+
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def _print(check: Check) -> None:
+    from kquota.cli.text import safe
+
+    state = str(check.state)
+    click.echo(
+        f"  {click.style(f'{state:<4}', fg=_COLOURS[state], bold=True)}  {safe(check.subject)}: {safe(check.message)}"
+    )
+    remedy = _remedy(check)
+    if remedy:
+        click.echo(f"        {safe(remedy)}")

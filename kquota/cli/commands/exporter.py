@@ -1,0 +1,239 @@
+"""`kquota exporter`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.brokers import BrokerFacts
+from kquota.cli import live as watched
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, stoppable, warn
+from kquota.errors import InputError, KquotaError, Refused
+
+if TYPE_CHECKING:
+    from kquota.core.change.plan import Plan
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.live.exporter import Exporter, Lease
+
+_TURN_S = 0.2
+"""The longest wait in one piece: in between, a signal is noticed."""
+
+
+@click.command("exporter")
+@watched.source_options
+@click.option(
+    "--against", type=click.Path(path_type=Path), metavar="FILE", help="A quotas file: exports the drift from it."
+)
+@click.option("--cluster", metavar="NAME", help="The cluster of the overlays in the file of --against.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    show_default="127.0.0.1:9645, without --textfile",
+    help="Where to serve /metrics.",
+)
+@click.option("--public", is_flag=True, help="Listen on an address that other hosts reach: there is no login.")
+@click.option(
+    "--textfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the metrics to FILE at each interval, for the textfile collector of node_exporter.",
+)
+@click.option("--once", is_flag=True, help="Print the metrics once on stdout, or write --textfile once, and end.")
+@click.option(
+    "--interval",
+    type=params.DURATION,
+    default="15s",
+    show_default=True,
+    metavar="TIME",
+    help="How often quotas and metrics are read.",
+)
+@click.option(
+    "--max-series",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="The most limits to export, those nearest to their limit first; the rest is summed.",
+)
+@watched.labels_option("A label for every sample, such as cluster=prod; repeat it for several.")
+@params.journal_option
+@params.broker_options
+@params.quotas_options
+def command(
+    live: watched.Asked,
+    against: Path | None,
+    cluster: str | None,
+    listen: str | None,
+    public: bool,
+    textfile: Path | None,
+    once: bool,
+    interval: int,
+    max_series: int,
+    labels: Mapping[str, str],
+    journal: Path,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
+) -> int:
+    """Serve the limit of every live counter, drift, leases and findings to Prometheus.
+
+    Brokers export how much each counter uses, and not which limit governs it. kquota_limit has the labels of the
+    brokers' own series, whatever rules made them. So use divided by limit is one join, for defaults and shared counters
+    too. Beside it are the time until a counter is throttled, drift from a quotas file, when 'kquota apply --for' ends,
+    and findings of lint. 'kquota generate prometheus' writes rules and alerts for it.
+
+    A cluster that is lost later leaves the metrics of before, with their age in kquota_age_seconds. Whoever reaches
+    the address reads all names of users and clients: without --public it is one of this host only.
+
+    \b
+    Examples:
+      kquota exporter --bootstrap-server localhost:9092 --metrics http://broker-1:7071/metrics
+      kquota exporter --context prod --prometheus http://prometheus:9090 --label cluster=prod
+      kquota exporter --quotas quotas.yaml --metrics page.prom --once
+      kquota exporter --context prod --against quotas.yaml --listen 0.0.0.0:9645 --public
+    """
+    from kquota.changes import now
+
+    exporter = _exporter(live, against, cluster, journal, facts, source, labels, max_series)
+    if once:
+        exporter.refresh(now(), KquotaError)
+        _write(exporter, textfile, now())
+        return _missing(exporter)
+    if interval < 1000:
+        raise click.UsageError("--interval is at least 1s")
+    address = _address(listen, public) if listen is not None or textfile is None else None
+    exporter.refresh(now(), InputError)
+    with stoppable() as stop:
+        stop_serving = None
+        if address is not None:
+            from kquota.live.exporter import serve
+
+            stop_serving, port = serve(exporter, *address, now)
+            note(f"serving http://{address[0]}:{port}/metrics, renewed every {interval / 1000:g} s")
+        try:
+            said: Mapping[str, str] = {}
+            while True:
+                said = _say(exporter.errors, said)
+                if textfile is not None:
+                    _write(exporter, textfile, now())
+                end = time.monotonic() + interval / 1000
+                while (left := end - time.monotonic()) > 0 and not stop():
+                    time.sleep(min(left, _TURN_S))
+                if stop():
+                    return stop.exit_code
+                exporter.refresh(now())
+        finally:
+            if stop_serving is not None:
+                stop_serving()
+
+
+def _exporter(
+    live: watched.Asked,
+    against: Path | None,
+    cluster: str | None,
+    journal: Path,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
+    labels: Mapping[str, str],
+    max_series: int,
+) -> Exporter:
+    from kquota.core.change.lint import Facts, lint
+    from kquota.live.exporter import Exporter
+    from kquota.live.watching import Watching
+
+    if cluster is not None and against is None:
+        raise click.UsageError("--cluster is of the file of --against: give that, too")
+    quotas = watched.quotas_reader(source, facts)
+    timeout_s = source.cluster.timeout_s
+    watching = Watching(live.open(timeout_s), watched.enforcers(facts)) if live.is_named else None
+    address = None if source.access is None else source.access.address
+    return Exporter(
+        quotas,
+        None if watching is None else watching.look,
+        None if against is None else lambda snapshot: _drift(snapshot, against, cluster),
+        None if address is None else lambda: _leases(journal, address),
+        lambda snapshot: lint(snapshot, Facts(version=facts.version if facts.is_named else None)),
+        labels,
+        max_series,
+    )
+
+
+def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
+    """What a plan of the file would change, with all that the file does not name."""
+    from kquota.core.change.plan import plan
+
+    wanted = session.load_quota_file(file, cluster)
+    return plan(snapshot, wanted.desired, prune=True, unmanaged=wanted.unmanaged)
+
+
+def _leases(journal: Path, cluster: str) -> Sequence[Lease]:
+    """The writes of that cluster that end by themselves, and were not taken back yet."""
+    from kquota.documents.journal import Journal
+    from kquota.live.exporter import Lease
+
+    pages = Journal(journal).read()
+    return [
+        Lease(entry.id, entry.expires)
+        for entry in pages.of(cluster)
+        if entry.expires is not None and pages.can_be_undone(entry)
+    ]
+
+
+def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:
+    """Prints the metrics, or writes them to the file."""
+    from kquota.documents.encoding import write_text
+    from kquota.live.exporter import exposition
+
+    text = exposition(exporter.families(now_ms), exporter.labels)
+    if textfile is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(textfile, text, mode=0o644)
+
+
+def _missing(exporter: Exporter) -> int:
+    """Names the pages that did not answer; the exit code is 9 where there are any."""
+    part = exporter.parts.get("metrics")
+    missing = () if part is None or part.value is None else part.value.missing
+    for place, why in missing:
+        warn(f"{place} is left out: {why}")
+    return ExitCode.PARTIAL if missing else ExitCode.OK
+
+
+def _say(errors: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, str]:
+    """Says which parts were lost and which came back since, a line each; returns the errors."""
+    for name, error in errors.items():
+        if before.get(name) != error:
+            warn(f"{name}: {error}; the metrics of before stay, and kquota_age_seconds says how old they are")
+    for name in before:
+        if name not in errors:
+            note(f"kquota: {name}: read again")
+    return errors
+
+
+def _address(listen: str | None, public: bool) -> tuple[str, int]:
+    """Host and port. Raises click.UsageError for another text, Refused for an address that other hosts reach."""
+    host, _, port = (listen or "127.0.0.1:9645").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError("--listen takes HOST:PORT, such as 127.0.0.1:9645")
+    if not public and not _is_local(host):
+        raise Refused(
+            f"{host or 'every address'}:{port} can be reached from other hosts, and there is no login",
+            hint="--public listens there all the same",
+        )
+    return host or "0.0.0.0", int(port)  # noqa: S104 - only with --public
+
+
+def _is_local(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

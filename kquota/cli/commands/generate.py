@@ -1,0 +1,130 @@
+"""`kquota generate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.brokers import BrokerFacts
+from kquota.cli import live as watched
+from kquota.cli import params
+from kquota.cli.streams import Group, note, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kquota.documents.foreign.prometheus import Metric, Thresholds
+
+_INTERVAL = click.option(
+    "--interval",
+    type=params.DURATION,
+    default="15s",
+    show_default=True,
+    metavar="TIME",
+    help="The --interval of 'kquota exporter'.",
+)
+_TIMEOUT_S = 10.0
+
+
+@click.group("generate", cls=Group)
+def command() -> None:
+    """Write rules, alerts and a dashboard for the metrics of 'kquota exporter'.
+
+    The rules use the names and labels of the brokers' own metrics, found by looking: give the page of one broker's
+    exporter, or the Prometheus. Without either, they are what the rules of 'kquota generate jmx-exporter' make.
+
+    \b
+    Examples:
+      kquota generate prometheus --metrics http://broker-1:7071/metrics > kquota-rules.yaml
+      kquota generate grafana --prometheus http://prometheus:9090 > dashboard.json
+      kquota generate jmx-exporter > jmx-exporter.yaml
+    """
+
+
+@command.command("prometheus")
+@watched.source_options
+@click.option(
+    "--by", multiple=True, metavar="LABEL", help="A label by which clusters differ, such as cluster; repeat it."
+)
+@_INTERVAL
+@params.broker_options
+def prometheus(live: watched.Asked, by: tuple[str, ...], interval: int, facts: BrokerFacts) -> None:
+    """Write a rules file: use divided by limit, and alerts with runbooks.
+
+    The thresholds follow from how brokers enforce quotas: from which share of the limit on a request may be throttled,
+    and above which share one was. --server-properties and --kafka-version change them.
+
+    \b
+    Examples:
+      kquota generate prometheus > kquota-rules.yaml
+      kquota generate prometheus --metrics http://broker-1:7071/metrics
+      kquota generate prometheus --prometheus http://prometheus:9090 --by cluster --kafka-version 3.7
+    """
+    from kquota.documents.encoding import to_yaml
+    from kquota.documents.foreign.prometheus import prometheus_rules
+
+    for name in by:
+        watched.label(f"{name}=")
+    metrics, thresholds = _metrics(live), _thresholds(facts, interval)
+    click.echo(to_yaml(prometheus_rules(metrics, thresholds, by)), nl=False)
+
+
+@command.command("grafana")
+@watched.source_options
+@_INTERVAL
+@params.broker_options
+def grafana(live: watched.Asked, interval: int, facts: BrokerFacts) -> None:
+    """Write a dashboard. Its panels need the rules of 'kquota generate prometheus'.
+
+    \b
+    Examples:
+      kquota generate grafana > dashboard.json
+      kquota generate grafana --metrics http://broker-1:7071/metrics > dashboard.json
+    """
+    from kquota.documents.encoding import to_json
+    from kquota.documents.foreign.grafana import grafana_dashboard
+
+    click.echo(to_json(grafana_dashboard(_metrics(live), _thresholds(facts, interval))), nl=False)
+
+
+@command.command("jmx-exporter")
+def jmx_exporter() -> None:
+    """Write rules of the JMX exporter that keep all labels of the quota metrics.
+
+    The exporter's own example swallows labels: pairs lose the user, and counters of users alone are missing. Strimzi's
+    metrics reporter and Redpanda need no such rules.
+
+    \b
+    Examples:
+      kquota generate jmx-exporter > jmx-exporter.yaml
+    """
+    from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES
+
+    click.echo(JMX_EXPORTER_RULES, nl=False)
+
+
+def _thresholds(facts: BrokerFacts, interval_ms: int) -> Thresholds:
+    from kquota.documents.foreign.prometheus import Thresholds
+
+    brokers = watched.enforcers(facts)
+    return Thresholds(brokers.near, brokers.proven, interval_ms / 1000)
+
+
+def _metrics(live: watched.Asked) -> Sequence[Metric]:
+    """The metrics that the source has; says what was found, and what is wrong with it."""
+    from kquota.live.dialect import completed, found, is_broken
+
+    if not live.is_named:
+        return completed(())
+    look = live.open(_TIMEOUT_S).look()
+    metrics = found(look.samples)
+    for place, why in look.missing:
+        warn(f"{place} is left out: {why}")
+    if not metrics:
+        warn("no quota metric was found: the names are those of 'kquota generate jmx-exporter'")
+    elif is_broken(look.samples):
+        warn("the exporter's rules swallow users: 'kquota generate jmx-exporter' writes rules that keep them")
+    else:
+        note(f"found {', '.join(sorted({metric.name for metric in metrics}))}")
+    return completed(metrics)

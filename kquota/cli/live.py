@@ -1,0 +1,128 @@
+"""The options of commands that watch live metrics, and what they come to: a source, quotas, and brokers."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kquota.brokers import BrokerFacts
+from kquota.cli import params, session
+from kquota.cli.security import is_clear
+from kquota.cli.streams import warn_once
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.core.findings.use import Enforcers
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.live.sources import LiveSource
+    from kquota.metrics.prometheus import Server
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where live metrics are read: pages of exporters, or a Prometheus."""
+
+    metrics: tuple[str, ...]
+    prometheus: str | None
+    prometheus_match: str | None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether any source was given."""
+        return bool(self.metrics) or self.prometheus is not None or self.prometheus_match is not None
+
+    def open(self, timeout_s: float) -> LiveSource:
+        """The source. Raises InputError."""
+        from kquota.live.sources import open_source
+
+        return open_source(self.metrics, self.server(timeout_s), self.prometheus_match, timeout_s)
+
+    def server(self, timeout_s: float) -> Server | None:
+        """The Prometheus, if there is one. Raises InputError."""
+        if self.prometheus is None:
+            if self.prometheus_match is not None:
+                raise click.UsageError("--prometheus-match is of --prometheus URL: give that, too")
+            return None
+        from kquota.metrics.prometheus import Credentials, Server
+
+        credentials = Credentials.of(os.environ)
+        if credentials.header and is_clear(self.prometheus):
+            warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
+        return Server(self.prometheus, credentials, timeout_s)
+
+
+def source_options(function: F) -> F:
+    """`--metrics`, `--prometheus` and `--prometheus-match`, as the argument `live`."""
+    function = params.collected("live", ("metrics", "prometheus", "prometheus_match"), Asked)(function)
+    for each in reversed(
+        (
+            click.option(
+                "--metrics",
+                multiple=True,
+                metavar="[BROKER=]URL|FILE",
+                help="The page of a broker's exporter, http://broker-1:7071/metrics; repeat it for each broker.",
+            ),
+            click.option(
+                "--prometheus", metavar="URL", help="Ask a Prometheus for the brokers' quota metrics instead."
+            ),
+            click.option(
+                "--prometheus-match",
+                metavar="MATCHERS",
+                help="Which series of it, besides their names: 'cluster=\"prod\"'.",
+            ),
+        )
+    ):
+        function = each(function)
+    return function
+
+
+def enforcers(facts: BrokerFacts) -> Enforcers:
+    """What is known of the brokers. Raises InputError."""
+    from kquota.core.findings.use import Enforcers
+
+    settings = session.load_broker_settings(facts)
+    if settings is None:
+        return Enforcers(generation=facts.generation)
+    return Enforcers(settings.windows, facts.generation, settings.static)
+
+
+def quotas_reader(source: session.QuotaSource, facts: BrokerFacts) -> Callable[[], QuotaSnapshot]:
+    """A function that reads the quotas anew, from a file too. Raises click.UsageError where none are named."""
+    if not source.is_named:
+        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
+
+    def read() -> QuotaSnapshot:
+        snapshot = session.load_quotas(source)
+        return facts.enforced(snapshot, facts.settings())
+
+    return read
+
+
+def label(text: str) -> tuple[str, str]:
+    """Reads `NAME=VALUE`. Raises InputError for a name that no label of Prometheus has."""
+    import re
+
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
+        raise InputError(f"{text!r} is no label", hint="--label NAME=VALUE, such as cluster=prod")
+    return name, value
+
+
+def labels_option(about: str) -> Callable[[F], F]:
+    """`--label NAME=VALUE`, repeated, as the argument `labels`: a mapping."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def command(*args: Any, labels: tuple[str, ...], **given: Any) -> Any:
+            return function(*args, labels=dict(map(label, labels)), **given)
+
+        return click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help=about)(command)  # type: ignore[arg-type,return-value,unused-ignore]
+
+    return decorate

@@ -1,0 +1,307 @@
+"""The use of a counter at a moment: what brokers report about it, beside the quota that governs it.
+
+A broker keeps a counter for each set of tags that its clients are charged under. It derives the counter's limit from
+these tags alone (`ClientQuotaManager.DefaultQuotaCallback.quotaLimit`). Its metrics bear the tags and not the limit:
+the series `user="alice"` may be limited by the default user, and no entity is called alice then. `uses` brings both
+together, for all five keys. What the metrics cannot say is in `Use.unknown`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, share_of_limit
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.core.resolve.resolver import Level, Resolution, Resolver, Sensor, encode_user, resolve_ip
+
+
+class Counter(NamedTuple):
+    """A counter of one broker by its tags; a tag that it does not have is empty."""
+
+    broker: str
+    key: QuotaKey
+    user: str
+    """The principal's name, not encoded."""
+    client_id: str
+    """Of connections, the ip."""
+
+    @property
+    def sensor(self) -> Sensor:
+        """The counter's identity as brokers spell it."""
+        return Sensor(encode_user(self.user), self.client_id)
+
+    @property
+    def subject(self) -> str:
+        """The tags as the text of an entity: `user=alice,client-id=app1`, `ip=10.0.0.1`."""
+        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
+            return str(Entity(ip=self.client_id))
+        return str(Entity(user=self.user or None, client_id=self.client_id or None))
+
+    @property
+    def whom(self) -> str:
+        """Whose requests the counter holds, in words."""
+        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
+            return f"the connections from {self.client_id}"
+        if self.user and self.client_id:
+            return f"the clients of user {self.user} with client-id {self.client_id}"
+        if self.user:
+            return f"all clients of user {self.user} that share this limit"
+        return f"all clients with client-id {self.client_id}, of any user, that share this limit"
+
+
+class Observed(NamedTuple):
+    """What a source reports about a counter. None stands for a series that the source does not have."""
+
+    counter: Counter
+    at_ms: int
+    rate: float | None = None
+    """In units of the key per second, over the broker's own window."""
+    throttle_ms: float | None = None
+    """The mean throttle time of requests that were throttled in the last half minute or minute; 0 where none was."""
+    tokens: float | None = None
+    """Of mutations: what is left in the bucket; below 0 the controller throttles."""
+
+
+class State(enum.Enum):
+    """How near a counter is to its limit, from the worst on."""
+
+    THROTTLED = "throttled"
+    """The broker reports a throttle time, no tokens, or a rate that proves one."""
+    NEAR = "near"
+    """From `near_share` on, the moments at which requests arrive decide."""
+    WITHIN = "within"
+    UNKNOWN = "unknown"
+    """There is a limit, and no series that says how near the counter is."""
+    UNLIMITED = "unlimited"
+
+
+def near_share(windows: QuotaWindows) -> float:
+    """The share of the limit from which on steady traffic may be throttled: (N-1)/N, 0.91 with Kafka's own settings.
+
+    A request at the end of each sample puts N samples into a window of N-1: the broker sees N/(N-1) of the real rate.
+    """
+    return (windows.samples - 1) / windows.samples
+
+
+def proven_share(windows: QuotaWindows, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> float:
+    """The share of the limit above which a reading proves a throttle: 1.2 with Kafka's own settings, 1.1 before 3.8.
+
+    A rate rises between requests when the window shrinks, from its longest to its shortest length.
+    """
+    longest = (windows.samples + (1 if generation.by_last else 0)) * windows.window_ms
+    return longest / max((windows.samples - 1) * windows.window_ms, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One counter with the quota that governs it. Rates are in units of the key per second."""
+
+    observed: Observed
+    resolution: Resolution
+    state: State
+    share: float | None
+    """The rate over the limit; None without one of them."""
+    until_throttled_s: float | None
+    """Seconds until the counter is over its limit if its clients go on as now; None for never, or not known."""
+    trend: float | None
+    """How much the rate has changed since the reading before, per second; None without one."""
+    clients: tuple[Sensor, ...]
+    """The clients that are known to be charged to the counter, from finer series of the same broker."""
+    source: str
+    unknown: tuple[str, ...]
+    """What the source cannot say about this counter, a sentence each."""
+
+    @property
+    def counter(self) -> Counter:
+        """The counter."""
+        return self.observed.counter
+
+    @property
+    def limit(self) -> Value | None:
+        """The limit that governs the counter; None for none."""
+        return self.resolution.limit
+
+    @property
+    def level(self) -> Level | None:
+        """The level at which the limit is set."""
+        return self.resolution.level
+
+    @property
+    def entity(self) -> Entity | None:
+        """The entity whose quota it is; None for a static default, and without a limit."""
+        return self.resolution.entity
+
+    def age_s(self, now_ms: int) -> float:
+        """How old the reading is."""
+        return max(now_ms - self.observed.at_ms, 0) / 1000
+
+
+@dataclass(frozen=True)
+class Enforcers:
+    """What is known of the brokers beside their quotas."""
+
+    windows: QuotaWindows = field(default_factory=QuotaWindows)
+    generation: Generation = Generation.N_PLUS_1_BY_LAST
+    static: StaticQuotas = NO_STATIC_QUOTAS
+
+    @property
+    def near(self) -> float:
+        """`near_share` of these brokers."""
+        return near_share(self.windows)
+
+    @property
+    def proven(self) -> float:
+        """`proven_share` of these brokers."""
+        return proven_share(self.windows, self.generation)
+
+
+def uses(
+    observed: Iterable[Observed],
+    snapshot: QuotaSnapshot,
+    *,
+    source: str,
+    earlier: Mapping[Counter, Observed] | None = None,
+    brokers: Enforcers | None = None,
+) -> tuple[Use, ...]:
+    """The use of every counter that was observed, in the order of `rank`; `earlier` holds the readings before."""
+    now = {each.counter: each for each in observed}
+    before = earlier or {}
+    known = brokers or Enforcers()
+    resolvers = {key: Resolver.of(snapshot, key, known.static) for key in QuotaKey}
+    members = _members(now, resolvers)
+    found = [
+        _use(each, _governing(counter, snapshot, resolvers), before.get(counter), members, resolvers, source, known)
+        for counter, each in now.items()
+    ]
+    return tuple(sorted(found, key=rank))
+
+
+def rank(use: Use) -> tuple[object, ...]:
+    """The order of uses: the throttled ones first, then by share, then by name."""
+    states = list(State)
+    return states.index(use.state), -(use.share or 0.0), use.counter[:1], use.counter.key.value, use.counter[2:]
+
+
+def _governing(counter: Counter, snapshot: QuotaSnapshot, resolvers: Mapping[QuotaKey, Resolver]) -> Resolution:
+    if counter.key is QuotaKey.CONNECTION_CREATION_RATE:
+        return resolve_ip(snapshot, counter.client_id)
+    return resolvers[counter.key].of_counter(counter.user, counter.client_id)
+
+
+_Members = Mapping[tuple[str, QuotaKey, Sensor], Collection[Sensor]]
+
+
+def _members(now: Mapping[Counter, Observed], resolvers: Mapping[QuotaKey, Resolver]) -> _Members:
+    """(broker, key, counter) → the clients in it, of all pairs of user and client-id that any series names."""
+    connections = QuotaKey.CONNECTION_CREATION_RATE
+    pairs = {(each.broker, each.user, each.client_id): None for each in now if each.user and each.client_id}
+    keys = {counter.key for counter in now if counter.key is not connections}
+    found: dict[tuple[str, QuotaKey, Sensor], dict[Sensor, None]] = {}
+    for broker, user, client_id in pairs:
+        for key in keys:
+            sensor = resolvers[key].resolve(user, client_id).sensor
+            found.setdefault((broker, key, sensor), {})[Sensor(encode_user(user), client_id)] = None
+    return found
+
+
+def _use(
+    each: Observed,
+    resolution: Resolution,
+    before: Observed | None,
+    members: _Members,
+    resolvers: Mapping[QuotaKey, Resolver],
+    source: str,
+    brokers: Enforcers,
+) -> Use:
+    counter, limit = each.counter, resolution.limit
+    share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
+    trend = _trend(each, before)
+    state = _state(each, limit, share, brokers)
+    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, trend, brokers.windows)
+    clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
+    return Use(
+        each,
+        resolution,
+        state,
+        share,
+        until,
+        trend,
+        clients,
+        source,
+        tuple(_unknown(each, resolution, clients, resolvers)),
+    )
+
+
+def _state(each: Observed, limit: Value | None, share: float | None, brokers: Enforcers) -> State:
+    if limit is None:
+        return State.UNLIMITED
+    # The rate of mutations is for people to look at: tokens alone decide.
+    if each.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is not None:
+        if each.tokens < 0 or each.throttle_ms:
+            return State.THROTTLED
+        return State.NEAR if each.tokens < limit * brokers.windows.window_seconds else State.WITHIN
+    if each.throttle_ms or (share is not None and share > brokers.proven):
+        return State.THROTTLED
+    if share is None:
+        return State.UNKNOWN
+    return State.NEAR if share >= brokers.near else State.WITHIN
+
+
+def _trend(each: Observed, before: Observed | None) -> float | None:
+    if before is None or before.rate is None or each.rate is None or each.at_ms <= before.at_ms:
+        return None
+    return (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
+
+
+def until_throttled(each: Observed, limit: Value | None, trend: float | None, windows: QuotaWindows) -> float | None:
+    """Seconds until the counter is over its limit, if its clients go on as they do; None for never, or not known.
+
+    A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. Of
+    two readings within a window, the rise gives the rate at which the clients send now: only above the limit does it
+    ever throttle, and the mean gets there in a straight line. Of readings further apart, the rate itself is known: it
+    is over the limit already, or stays below.
+    """
+    if limit is None or limit <= 0:
+        return None
+    if each.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is not None:
+        if each.tokens < 0:
+            return 0.0
+        surplus = (each.rate or 0.0) - limit
+        return each.tokens / surplus if surplus > 0 else None
+    if each.rate is None:
+        return None
+    if each.rate > limit:
+        return 0.0
+    window_s = (windows.samples - 1) * windows.window_seconds
+    if trend is None or trend <= 0 or each.rate + trend * window_s <= limit:
+        return None
+    return (limit - each.rate) / trend
+
+
+def _unknown(
+    each: Observed, resolution: Resolution, clients: tuple[Sensor, ...], resolvers: Mapping[QuotaKey, Resolver]
+) -> Iterable[str]:
+    counter = each.counter
+    if each.rate is None:
+        yield "its rate: the source has no such series"
+    if counter.key is QuotaKey.CONNECTION_CREATION_RATE:
+        yield "how long connections were delayed: brokers report that for a listener, not for an ip"
+        return
+    if each.throttle_ms is None:
+        yield "how long requests were throttled: the source has no throttle time of it"
+    if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is None:
+        yield "how many mutations are left: the source has no tokens of it"
+    if counter.user and counter.client_id:
+        charged = resolvers[counter.key].resolve(counter.user, counter.client_id).sensor
+        if charged != counter.sensor:
+            yield f"whether it is still in use: its clients are charged to {charged} now"
+    elif not clients:
+        yield "which clients are in it: the metrics name the counter only"
+    if resolution.ignored:
+        yield "; ".join(ignored.reason for ignored in resolution.ignored)

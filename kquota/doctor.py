@@ -1,0 +1,175 @@
+"""What works here and what does not: the installation, and the cluster with its login. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from kquota import __version__
+from kquota.access import Access, Ask, ask_nobody
+from kquota.core.check import Check, failure, ok, warning
+from kquota.errors import InputError, KquotaError
+
+HERE: Final = "installation"
+EXTRAS: Final[Mapping[str, str]] = {
+    "audit": "'kquota audit' and 'kquota recommend'",
+    "kernel": "fast simulations",
+    "plot": "the pictures of 'kquota simulate --plot'",
+    "report": "the page of 'kquota audit --report'",
+    "sasl": "a login to ZooKeeper by SASL",
+    "stores": "PKCS12 keystores and truststores",
+    "gssapi": "a login to brokers by Kerberos",
+    "msk": "a login to Amazon MSK by IAM",
+    "probe": "'kquota probe'",
+    "sandbox": "'kquota sandbox'",
+}
+"""The extras of kquota, with the work that needs each."""
+_OLDEST_JAVA: Final = 17
+"""The JDK that Spark 4 needs."""
+
+
+def check_installation() -> Iterator[Check]:
+    """kquota, Python, the extras, Java and Kafka's own tool."""
+    yield ok(HERE, "kquota", f"{__version__} with Python {sys.version.split()[0]}")
+    needs = _requirements()
+    for extra, purpose in EXTRAS.items():
+        found = {name: _version(name) for name in needs.get(extra, ())}
+        missing = [name for name, version in found.items() if version is None]
+        if needs and not missing:
+            versions = ", ".join(f"{name} {version}" for name, version in found.items())
+            yield ok(HERE, f"extra {extra}", f"{versions} (for {purpose})")
+        else:
+            what = f"not installed: {', '.join(missing)}; " if missing else "not installed: "
+            yield warning(
+                HERE, f"extra {extra}", f"{what}{purpose} need{'' if ' and ' in purpose else 's'} it", "", extra
+            )
+    yield _java()
+    yield _kafkas_tool()
+
+
+def _requirements() -> Mapping[str, tuple[str, ...]]:
+    """The distributions that each extra needs; empty where kquota runs from a zipapp."""
+    try:
+        lines = metadata.requires("kquota") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        name = re.match(r"[\w.-]+", line)
+        extra = re.search(r"""extra\s*==\s*["']([\w-]+)["']""", line)
+        if name is not None and extra is not None:
+            found[extra[1]] = (*found.get(extra[1], ()), name[0])
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _java() -> Check:
+    """The JDK that Spark and the sandbox would start."""
+    home = os.environ.get("JAVA_HOME")
+    java = (shutil.which("java", path=os.path.join(home, "bin")) if home else None) or shutil.which("java")
+    purpose = "'kquota sandbox' and the engine Spark of 'kquota audit' need it"
+    remedy = f"install a JDK {_OLDEST_JAVA} or later, or set JAVA_HOME: apt-get install openjdk-17-jdk-headless"
+    if java is None:
+        return warning(HERE, "Java", f"there is no java on the PATH; {purpose}", remedy)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return warning(HERE, "Java", f"{java} cannot be run: {type(error).__name__}; {purpose}", remedy)
+    version = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
+    major = re.match(r"(?:1\.)?(\d+)", version[1]) if version else None
+    if version is None or major is None:
+        return warning(HERE, "Java", f"{java} does not report its version; {purpose}", remedy)
+    if int(major[1]) < _OLDEST_JAVA:
+        return warning(HERE, "Java", f"{java} is Java {version[1]}, and {_OLDEST_JAVA} is needed; {purpose}", remedy)
+    return ok(HERE, "Java", f"{version[1]} at {java}")
+
+
+def _kafkas_tool() -> Check:
+    """Kafka's own tool, which kquota does not need."""
+    for name in ("kafka-configs.sh", "kafka-configs"):
+        tool = shutil.which(name)
+        if tool is not None:
+            return ok(HERE, "kafka-configs", f"at {tool}")
+    return ok(HERE, "kafka-configs", "not on the PATH, and not needed: 'kquota kafka-configs' does its work for quotas")
+
+
+def check_journal(folder: Path) -> Check:
+    """Whether the journal of writes can be kept in that folder."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return ok("settings", "journal", str(folder))
+    return warning(
+        "settings",
+        "journal",
+        f"{folder} cannot be written: kquota changes no quota without its journal",
+        "give another folder: --journal DIR or KQUOTA_JOURNAL",
+    )
+
+
+def check_login_file(file: Path | None) -> Iterator[Check]:
+    """Whether others can read the secrets of a client.properties or JAAS file."""
+    if file is None:
+        return
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        yield failure("settings", str(file), InputError(f"it cannot be read: {(error.strerror or 'unknown').lower()}"))
+        return
+    if mode & 0o044:
+        yield warning("settings", str(file), "other users of this host can read it", f"chmod 600 {file}")
+    else:
+        yield ok("settings", str(file), "readable for its owner only")
+
+
+def check_cluster(access: Access, ask: Ask = ask_nobody) -> Iterator[Check]:
+    """The way to the cluster, the login, and what it may do, each as soon as it is known."""
+    try:
+        security = access.security(ask)
+        if access.bootstrap_controller:
+            yield from _controllers(access, ask)
+        elif access.is_zookeeper:
+            from kquota.backends.zookeeper import ZooKeeperSecurity
+            from kquota.backends.zookeeper.checks import check_ensemble
+
+            assert access.zookeeper is not None
+            assert security is None or isinstance(security, ZooKeeperSecurity)
+            yield from check_ensemble(access.zookeeper, security or ZooKeeperSecurity(), access.timeout_s)
+        else:
+            from kquota.backends.kafka import KafkaSecurity
+            from kquota.backends.kafka.checks import check_brokers
+
+            assert access.bootstrap_server is not None
+            assert security is None or isinstance(security, KafkaSecurity)
+            yield from check_brokers(access.bootstrap_server, security or KafkaSecurity(), access.timeout_s)
+    except KquotaError as error:
+        yield failure("cluster", access.address or "", error)
+
+
+def _controllers(access: Access, ask: Ask) -> Iterator[Check]:
+    """A controller, which alters quotas and does not show them."""
+    from kquota.backends import cluster_of
+
+    with access.open(access.kafka_security(ask)) as backend:
+        found = cluster_of(backend)
+    yield ok("cluster", access.address or "", f"controllers of {found}" if found else "controllers")
+    yield warning(
+        "cluster",
+        "describe quotas",
+        "controllers alter quotas and do not show them",
+        "use --bootstrap-server to see them",
+    )

@@ -1,0 +1,31 @@
+"""What `kquota doctor` found out (schemas/doctor.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kquota.core.check import Check, State
+from kquota.documents.encoding import Document
+
+
+def doctor_document(
+    checks: Sequence[Check], cluster: str | None, context: str | None, remedy: Callable[[Check], str]
+) -> Document:
+    """The checks in their order; `remedy` gives the next step of each, empty for none."""
+    return {
+        "kind": "kquota.doctor",
+        "version": 1,
+        "cluster": cluster,
+        "context": context,
+        "summary": {str(state): sum(check.state is state for check in checks) for state in State},
+        "checks": [
+            {
+                "area": check.area,
+                "subject": check.subject,
+                "state": str(check.state),
+                "message": check.message,
+                "remedy": remedy(check) or None,
+            }
+            for check in checks
+        ],
+    }

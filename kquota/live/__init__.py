@@ -1,0 +1,9 @@
+"""Live metrics beside the quotas that govern them: sources that are read again and again, and what is made of them.
+
+| module | from | to |
+|---|---|---|
+| `sources.py` | pages of exporters, Prometheus | samples of one look |
+| `watching.py` | one look after the other | the use of every counter |
+| `exporter.py` | uses, drift, leases and findings | metrics for Prometheus |
+| `dialect.py` | samples of one look | the names that rules and dashboards need |
+"""

@@ -1,0 +1,241 @@
+"""Where live metrics come from: exporters' pages, or a Prometheus. Each look has its time and what is missing."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import tempfile
+import time
+import urllib.error
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from kquota.errors import InputError, Unreachable
+from kquota.metrics.exposition import labels_of, parse
+from kquota.metrics.prometheus import Server
+from kquota.metrics.series import LIVE_SELECTOR, Series, checked, of_live_labels
+
+LARGEST_PAGE: Final = 256 << 20
+_RANGE_S: Final = 180
+"""How far back a Prometheus is asked: two readings at an interval of a minute, with room."""
+
+
+class Sample(NamedTuple):
+    """One value of one series, with the labels that its source gives it."""
+
+    labels: Mapping[str, str]
+    """`__name__` included."""
+    series: Series
+    at_ms: int
+    value: float
+
+
+class Missing(NamedTuple):
+    """A place that did not answer, or a series that nobody understands."""
+
+    place: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """All samples of one look; `missing` is what could not be read."""
+
+    samples: tuple[Sample, ...]
+    missing: tuple[Missing, ...] = ()
+    """Places without an answer: brokers whose counters are not among the samples."""
+    unread: tuple[Missing, ...] = ()
+    """Series about a quota whose labels no known rule makes."""
+
+
+class LiveSource(Protocol):
+    """Something that can be looked at again and again."""
+
+    @property
+    def name(self) -> str:
+        """The source as people call it."""
+
+    def look(self) -> Look:
+        """The present samples; a range of the last minutes where the source keeps one.
+
+        Raises Unreachable when no part of it answers, Unauthorized and InputError.
+        """
+
+
+class Page(NamedTuple):
+    """One page of metrics: the broker's name where somebody gave it, and the URL or the file."""
+
+    broker: str | None
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> Page:
+        """Reads `[BROKER=]URL` or `[BROKER=]FILE`. Raises InputError for a URL that is not http, or has a login."""
+        name, equals, place = text.partition("=")
+        # A URL may hold an equals sign itself, in its query.
+        page = cls(name, place) if equals and name and "/" not in name and ":" not in name else cls(None, text)
+        if "://" in page.place:
+            _check(page.place)
+        return page
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it is asked over HTTP."""
+        return "://" in self.place
+
+    @property
+    def where(self) -> str:
+        """The broker where no label says it: the host and port, or the file's name."""
+        return urlsplit(self.place).netloc if self.is_url else Path(self.place).stem
+
+
+def _check(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or "@" in url or not url.isprintable() or " " in url:
+        raise InputError(
+            "--metrics takes a file, or a URL such as http://broker-1:7071/metrics without a login in it",
+            hint="for pages behind a login, ask the Prometheus that reads them: --prometheus URL",
+        )
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The exporters' own pages, read directly."""
+
+    pages: tuple[Page, ...]
+    timeout_s: float = 10.0
+
+    @property
+    def name(self) -> str:
+        """How many pages they are."""
+        return f"{len(self.pages)} page{'' if len(self.pages) == 1 else 's'} of metrics"
+
+    def look(self) -> Look:
+        """One reading of each page; all pages at the same time."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        samples: list[Sample] = []
+        missing: list[Missing] = []
+        unread: list[Missing] = []
+        with ThreadPoolExecutor(min(len(self.pages), 16)) as pool:
+            for page, found in zip(self.pages, pool.map(self._text, self.pages), strict=True):
+                if isinstance(found, Missing):
+                    missing.append(found)
+                    continue
+                text, at_ms = found
+                samples += _of_page(text, page, at_ms, unread)
+        if len(missing) == len(self.pages):
+            raise Unreachable(f"no page of metrics could be read: {missing[0].place}: {missing[0].why}")
+        return Look(tuple(samples), tuple(missing), tuple(unread))
+
+    def _text(self, page: Page) -> tuple[str, int] | Missing:
+        """The text of a page and when it was current, or why there is none."""
+        from kquota.backends.http import TooLarge, get
+
+        try:
+            if not page.is_url:
+                file = Path(page.place)
+                return file.read_text(encoding="utf-8"), int(file.stat().st_mtime * 1000)
+            out = io.BytesIO()
+            get(page.place, {"Accept": "text/plain"}, out, timeout_s=self.timeout_s, most=LARGEST_PAGE)
+            return out.getvalue().decode(), time.time_ns() // 1_000_000
+        except urllib.error.HTTPError as error:
+            error.close()
+            return Missing(page.place, f"it answers {error.code}")
+        except TooLarge:
+            return Missing(page.place, f"it is larger than {LARGEST_PAGE >> 20} MiB")
+        except UnicodeDecodeError:
+            return Missing(page.place, "not UTF-8 text")
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            return Missing(page.place, str(getattr(reason, "strerror", None) or reason))
+
+
+def _of_page(text: str, page: Page, at_ms: int, unread: list[Missing]) -> Iterator[Sample]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith(("kafka_", "redpanda_", "vectorized_")):
+            continue
+        try:
+            parts = parse(line)
+            if parts is None:
+                continue
+            labels = {**labels_of(parts.labels), "__name__": parts.name}
+            value, time_ms = parts.numbers()
+            sample = _sample(labels, page.broker, page.where, at_ms if time_ms is None else time_ms, value)
+        except ValueError as error:
+            unread.append(Missing(f"{page.place}, line {number}", str(error)))
+            continue
+        if sample is not None:
+            yield sample
+
+
+def _sample(labels: Mapping[str, str], broker: str | None, where: str, at_ms: int, value: float) -> Sample | None:
+    series = of_live_labels(labels, broker)
+    if series is None:
+        return None
+    counted = checked(series.nature, at_ms, value)
+    if counted is None:
+        return None
+    return Sample(labels, series if series.broker else series._replace(broker=where), at_ms, counted)
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A server of Prometheus, or of what answers as it does."""
+
+    server: Server
+    matchers: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return f"Prometheus at {self.server.shown_url}"
+
+    def look(self) -> Look:
+        """The readings of the last minutes, with the times at which the brokers were scraped.
+
+        A range selector is asked for: an instant query would repeat readings of up to five minutes ago as of now.
+        """
+        selector = LIVE_SELECTOR if not self.matchers else LIVE_SELECTOR[:-1] + f",{self.matchers}}}"
+        with tempfile.TemporaryDirectory(prefix="kquota-") as folder:
+            file = Path(folder, "answer.json")
+            self.server.ask("query", {"query": f"{selector}[{_RANGE_S}s]"}, file)
+            answer = json.loads(file.read_bytes())
+        unread: list[Missing] = []
+        try:
+            samples = tuple(_of_answer(answer["data"]["result"], unread))
+        except (KeyError, TypeError, AttributeError):
+            raise Unreachable(f"{self.name} does not answer as Prometheus does") from None
+        return Look(samples, unread=tuple(unread))
+
+
+def _of_answer(result: Iterable[Mapping[str, Any]], unread: list[Missing]) -> Iterator[Sample]:
+    for series in result:
+        labels = {str(name): str(value) for name, value in series["metric"].items()}
+        for seconds, text in series["values"]:
+            try:
+                sample = _sample(labels, None, "", round(float(seconds) * 1000), float(text))
+            except ValueError as error:
+                unread.append(Missing(str(labels.get("__name__")), str(error)))
+                break
+            if sample is not None:
+                yield sample
+
+
+def open_source(pages: Sequence[str], prometheus: Server | None, matchers: str | None, timeout_s: float) -> LiveSource:
+    """The source that was asked for. Raises InputError where there is none, or both."""
+    if bool(pages) == (prometheus is not None):
+        raise InputError(
+            "live metrics come from one source", hint="give --metrics URL for each broker, or --prometheus URL"
+        )
+    if prometheus is not None:
+        return Prometheus(prometheus, matchers)
+    return Pages(tuple(map(Page.parse, pages)), timeout_s)

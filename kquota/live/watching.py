@@ -1,0 +1,117 @@
+"""One look after the other: samples become what is observed of each counter, and with the quotas its use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kquota.core.findings.use import Counter, Enforcers, Observed, Use, uses
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.live.sources import LiveSource, Look, Missing, Sample
+from kquota.metrics.series import Nature
+
+GONE_MS = 300_000
+"""A counter that was not seen for so long is forgotten: Prometheus too looks back for five minutes."""
+
+
+class Seen(NamedTuple):
+    """What is known about a counter: the latest reading, and the one before."""
+
+    now: Observed
+    before: Observed | None
+
+
+@dataclass
+class Watching:
+    """Looks at a source again and again, and remembers the reading before of each counter."""
+
+    source: LiveSource
+    brokers: Enforcers = field(default_factory=Enforcers)
+    _last: Mapping[Counter, Observed] = field(default_factory=dict)
+    _totals: dict[tuple[Counter, str], tuple[int, float]] = field(default_factory=dict)
+
+    def look(self, snapshot: QuotaSnapshot) -> View:
+        """The uses of all counters now. Raises what `LiveSource.look` raises."""
+        look = self.source.look()
+        seen = observed(look, self._totals)
+        now = {counter: each.now for counter, each in seen.items()}
+        before = {**self._last, **{counter: each.before for counter, each in seen.items() if each.before is not None}}
+        found = uses(now.values(), snapshot, source=self.source.name, earlier=before, brokers=self.brokers)
+        latest = max((each.at_ms for each in now.values()), default=0)
+        self._last = {
+            counter: each for counter, each in {**self._last, **now}.items() if latest - each.at_ms <= GONE_MS
+        }
+        return View(found, look)
+
+
+@dataclass(frozen=True)
+class View:
+    """All uses of one look, and the samples behind them."""
+
+    uses: tuple[Use, ...]
+    look: Look
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """What did not answer."""
+        return self.look.missing
+
+
+def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | None = None) -> dict[Counter, Seen]:
+    """By counter, what the samples of a look say: the latest reading, and of a range the one before.
+
+    A counter that only grows (Redpanda's) becomes a rate between two readings; `totals` keeps the last reading of each
+    series from one look to the next. The parts of a counter, such as shards, are added up.
+    """
+    totals = {} if totals is None else totals
+    times: dict[Counter, dict[int, dict[tuple[Nature, str], float]]] = {}
+    for sample in sorted(look.samples, key=lambda sample: sample.at_ms):
+        series = sample.series
+        counter = Counter(series.broker, series.key, series.user or "", series.client_id or "")
+        nature, value = series.nature, sample.value
+        if nature is Nature.COUNTER:
+            rate = _rate(sample, totals, (counter, series.part))
+            if rate is None:
+                times.setdefault(counter, {}).setdefault(sample.at_ms, {})
+                continue
+            nature, value = Nature.RATE, rate
+        times.setdefault(counter, {}).setdefault(sample.at_ms, {})[nature, series.part] = value
+    return {counter: _seen(counter, readings) for counter, readings in times.items()}
+
+
+def _rate(
+    sample: Sample, totals: dict[tuple[Counter, str], tuple[int, float]], place: tuple[Counter, str]
+) -> float | None:
+    """Units per second since the reading before; None for the first, and after a counter began anew."""
+    before = totals.get(place)
+    if before is not None and sample.at_ms <= before[0]:
+        return None
+    totals[place] = sample.at_ms, sample.value
+    if before is None or sample.value < before[1]:
+        return None
+    return (sample.value - before[1]) * 1000 / (sample.at_ms - before[0])
+
+
+def _seen(counter: Counter, readings: Mapping[int, Mapping[tuple[Nature, str], float]]) -> Seen:
+    """The last two readings. The series of one scrape have one time: they are read together."""
+    *earlier, last = sorted(readings)
+    return Seen(
+        _of_values(counter, last, readings[last]),
+        _of_values(counter, earlier[-1], readings[earlier[-1]]) if earlier else None,
+    )
+
+
+def _of_values(counter: Counter, at_ms: int, values: Mapping[tuple[Nature, str], float]) -> Observed:
+    return Observed(
+        counter,
+        at_ms,
+        _sum(value for (nature, _), value in values.items() if nature is Nature.RATE),
+        next((value for (nature, _), value in values.items() if nature is Nature.THROTTLE), None),
+        next((value for (nature, _), value in values.items() if nature is Nature.TOKENS), None),
+    )
+
+
+def _sum(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return sum(known) if known else None

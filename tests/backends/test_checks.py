@@ -1,0 +1,288 @@
+"""What `kquota doctor` says about real servers: each cause of a failed login has its own line and its own next step."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
+
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
+from kquota.backends.kafka.checks import check_brokers
+from kquota.backends.stores import tls_from_files
+from kquota.backends.wire import ApiVersion
+from kquota.backends.wire.releases import SIGNS, release_of
+from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
+from kquota.backends.zookeeper.checks import check_ensemble
+from kquota.core.check import Check, State
+from kquota.core.quotas.entity import Entity
+from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.sandbox import Sandbox
+from tests.backends.conftest import Certificates, Cluster, SecuredZooKeeper
+from tests.backends.contract import rate
+from tests.brokers.kafka import password_of
+from tests.support.processes import free_ports
+
+
+def plain(user: str, password: str | None = None) -> Plain:
+    return Plain(user, password or password_of(user))
+
+
+def brokers(bootstrap: str, security: KafkaSecurity | None = None, timeout_s: float = 10) -> list[Check]:
+    return list(check_brokers(bootstrap, security or KafkaSecurity(), timeout_s))
+
+
+def by_subject(checks: list[Check]) -> dict[str, Check]:
+    return {check.subject: check for check in checks}
+
+
+def test_a_login_that_may_do_everything(cluster: Cluster, certificates: Certificates) -> None:
+    tls = tls_from_files(truststore=certificates / "ca.pem")
+    for bootstrap, security, says in (
+        (cluster.plain, None, "Kafka 4.3 or later, KRaft, no TLS, no login"),
+        (cluster.tls, KafkaSecurity(tls), "KRaft, TLS, no login"),
+        (cluster.sasl, KafkaSecurity(sasl=plain("admin")), "no TLS, logged in as 'admin' by PLAIN"),
+        (cluster.sasl_tls, KafkaSecurity(tls, plain("admin")), "TLS, logged in as 'admin' by PLAIN"),
+    ):
+        found = by_subject(brokers(bootstrap, security))
+        if bootstrap == cluster.tls:  # an anonymous client of TLS is ANONYMOUS, who is a super user here
+            assert found["alter quotas"].state is State.OK
+        assert [check for check in found.values() if check.state is not State.OK] == []
+        assert says in found[bootstrap].message
+        assert found["brokers"].message.endswith(f"brokers 1 at {bootstrap}")
+        assert (found["describe quotas"].message, found["alter quotas"].message) == ("allowed", "allowed")
+    with KafkaBackend(cluster.plain) as backend:
+        assert Entity(user="kquota-doctor") not in backend.describe()  # the trial wrote nothing
+
+
+def test_permissions(cluster: Cluster) -> None:
+    """Alice may do nothing, bob may describe: the remedy is the command that an administrator runs."""
+    alice = by_subject(brokers(cluster.sasl, KafkaSecurity(sasl=plain("alice"))))
+    assert alice["describe quotas"].state is State.FAIL
+    assert isinstance(alice["describe quotas"].error, Unauthorized)
+    assert "--allow-principal User:alice --operation DescribeConfigs --cluster" in alice["describe quotas"].remedy
+    bob = by_subject(brokers(cluster.sasl, KafkaSecurity(sasl=plain("bob"))))
+    assert bob["describe quotas"].state is State.OK
+    assert bob["alter quotas"].state is State.WARN
+    assert "--allow-principal User:bob --operation AlterConfigs --cluster" in bob["alter quotas"].remedy
+
+
+class Scene(NamedTuple):
+    """What a case is made of."""
+
+    cluster: Cluster
+    certificates: Certificates
+
+    def trusting(self, name: str = "ca.pem", sasl: Plain | Scram | None = None) -> KafkaSecurity:
+        return KafkaSecurity(tls_from_files(truststore=self.certificates / name), sasl)
+
+
+Case = tuple[Callable[[Scene], str], Callable[[Scene], KafkaSecurity], type[KquotaError], str, str]
+CASES: dict[str, Case] = {
+    "TLS to a plain port": (
+        lambda scene: scene.cluster.plain,
+        lambda scene: scene.trusting(),
+        Unreachable,
+        "the TLS handshake failed",
+        "speaks Kafka without TLS: set security.protocol=PLAINTEXT",
+    ),
+    "TLS and a login to a plain port": (
+        lambda scene: scene.cluster.sasl,
+        lambda scene: scene.trusting(sasl=plain("admin")),
+        Unreachable,
+        "the TLS handshake failed",
+        "speaks Kafka without TLS: set security.protocol=SASL_PLAINTEXT",
+    ),
+    "plain to a TLS port": (
+        lambda scene: scene.cluster.tls,
+        lambda scene: KafkaSecurity(),
+        Unreachable,
+        "no answer as of Kafka",
+        "speaks TLS: set security.protocol=SSL",
+    ),
+    "a login without TLS to a TLS port": (
+        lambda scene: scene.cluster.sasl_tls,
+        lambda scene: KafkaSecurity(sasl=plain("admin")),
+        Unreachable,
+        "no answer as of Kafka",
+        "speaks TLS: set security.protocol=SASL_SSL",
+    ),
+    "no login to a port that asks for one": (
+        lambda scene: scene.cluster.sasl,
+        lambda scene: KafkaSecurity(),
+        Unauthorized,
+        "asks for a login, by PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
+        "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config",
+    ),
+    "no login to a TLS port that asks for one": (
+        lambda scene: scene.cluster.sasl_tls,
+        lambda scene: scene.trusting(),
+        Unauthorized,
+        "asks for a login, by PLAIN",
+        "set security.protocol=SASL_SSL",
+    ),
+    "a login to a port without logins": (
+        lambda scene: scene.cluster.plain,
+        lambda scene: KafkaSecurity(sasl=plain("admin")),
+        Unauthorized,
+        "cannot authenticate",
+        "takes no login: set security.protocol=PLAINTEXT",
+    ),
+    "wrong mechanism": (
+        lambda scene: scene.cluster.sasl_tls,
+        lambda scene: scene.trusting(sasl=Scram("SCRAM-SHA-512", "carol", "c-512")),
+        Unauthorized,
+        "SCRAM-SHA-512 is not enabled there",
+        "set sasl.mechanism in the file of --command-config: the listener offers PLAIN",
+    ),
+    "wrong password": (
+        lambda scene: scene.cluster.sasl,
+        lambda scene: KafkaSecurity(sasl=plain("admin", "wrong")),
+        Unauthorized,
+        "Authentication failed: Invalid username or password",
+        "check the user and the password in the file of --command-config",
+    ),
+    "unknown authority": (
+        lambda scene: scene.cluster.tls,
+        lambda scene: scene.trusting("stranger.pem"),
+        Unreachable,
+        "certificate verify failed",
+        "authority is not trusted: put its authority into ssl.truststore.location",
+    ),
+    "host name that is not in the certificate": (
+        lambda scene: scene.cluster.tls.replace("127.0.0.1", "localhost"),
+        lambda scene: scene.trusting(),
+        Unreachable,
+        "not valid for 'localhost'",
+        "connect by a host name that is in the server's certificate",
+    ),
+    "no client certificate": (
+        lambda scene: scene.cluster.mtls,
+        lambda scene: scene.trusting(),
+        Unauthorized,
+        "cannot authenticate",
+        "wants a client certificate (ssl.keystore.location)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_why_a_login_fails(cluster: Cluster, certificates: Certificates, name: str) -> None:
+    """One failure, the cause in it, and the next step."""
+    where, how, kind, says, remedy = CASES[name]
+    scene = Scene(cluster, certificates)
+    (check,) = brokers(where(scene), how(scene))
+    assert (check.state, type(check.error)) == (State.FAIL, kind), check
+    assert says in check.message
+    assert remedy in check.remedy
+    assert "wrong" not in check.message.replace("wrong version number", "")  # no secrets
+
+
+def test_the_way_to_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DNS, a port where nobody listens, no route, and a firewall."""
+    (check,) = brokers("no-such-host.invalid:9092")
+    assert check.message.startswith("the host name no-such-host.invalid has no address")
+    assert "getent hosts no-such-host.invalid" in check.remedy
+    (port,) = free_ports(1)
+    (check,) = brokers(f"127.0.0.1:{port}")
+    assert "connection refused" in check.message
+    assert f"nothing listens on port {port}" in check.remedy
+
+    def no_route(self: socket.socket, address: object) -> None:
+        raise OSError(113, "No route to host")
+
+    monkeypatch.setattr(socket.socket, "connect", no_route)
+    (check,) = brokers("127.0.0.1:9092")
+    assert "no route to host" in check.message
+    assert "ip route get 127.0.0.1" in check.remedy
+
+    def silence(self: socket.socket, address: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket.socket, "connect", silence)
+    (check,) = brokers("127.0.0.1:9092", timeout_s=0.2)
+    assert "no connection within" in check.message
+    assert "firewall" in check.remedy
+
+
+def test_a_server_that_is_no_kafka() -> None:
+    """A listener that accepts and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (check,) = brokers(f"127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
+    assert (check.state, "no answer as of Kafka" in check.message) == (State.FAIL, True)
+    assert check.remedy
+
+
+def test_one_bootstrap_server_of_two_is_enough(cluster: Cluster) -> None:
+    (port,) = free_ports(1)
+    found = brokers(f"127.0.0.1:{port},{cluster.plain}")
+    assert by_subject(found)[f"127.0.0.1:{port}"].state is State.WARN
+    assert max(check.state for check in found) is State.WARN
+    assert by_subject(found)["alter quotas"].state is State.OK
+
+
+def ensemble(connect: str, security: ZooKeeperSecurity | None = None) -> list[Check]:
+    return list(check_ensemble(connect, security or ZooKeeperSecurity(), 10))
+
+
+def test_an_open_zookeeper(chroot: str) -> None:
+    """Anybody may write: it works, and it is a warning. An empty chroot is probably the wrong one."""
+    empty = by_subject(ensemble(chroot))
+    assert empty["brokers"].state is State.WARN
+    assert "check the chroot" in empty["alter quotas"].remedy
+    with ZooKeeperBackend(chroot) as backend:
+        backend.alter([rate(Entity(user="u"))])
+    found = by_subject(ensemble(chroot))
+    assert found["alter quotas"].state is State.OK
+    assert found["znodes"].state is State.WARN
+    assert "/config/users" in found["znodes"].message
+    assert "zookeeper.set.acl=true" in found["znodes"].remedy
+
+
+def test_a_secured_zookeeper(secured_zookeeper: SecuredZooKeeper, certificates: Certificates) -> None:
+    kafka = ZooKeeperSecurity(username="kafka", password="secret")
+    connect = secured_zookeeper.plain + secured_zookeeper.in_chroot("/doctor")
+    with ZooKeeperBackend(connect, security=kafka) as backend:
+        backend.alter([rate(Entity(client_id="c"))])
+    mine = by_subject(ensemble(connect, kafka))
+    assert (mine["alter quotas"].state, mine["znodes"].state) == (State.OK, State.OK)
+    nobody = by_subject(ensemble(connect))
+    assert nobody["alter quotas"].state is State.WARN
+    assert "belong to sasl:kafka" in nobody["alter quotas"].message
+    (wrong,) = ensemble(connect, ZooKeeperSecurity(username="kafka", password="wrong"))
+    assert isinstance(wrong.error, Unauthorized)
+    assert "check the username and the password" in wrong.remedy
+    tls = tls_from_files(truststore=certificates / "ca.pem")
+    (plain_port,) = ensemble(connect, ZooKeeperSecurity(tls=tls))
+    assert "is that the TLS port" in plain_port.remedy
+    (stranger,) = ensemble(
+        secured_zookeeper.tls, ZooKeeperSecurity(tls=tls_from_files(truststore=certificates / "stranger.pem"))
+    )
+    assert "zookeeper.ssl.truststore.location" in stranger.remedy
+
+
+def test_the_way_to_zookeeper(zookeeper: Sandbox) -> None:
+    (check,) = ensemble("no-such-host.invalid:2181")
+    assert "getent hosts" in check.remedy
+    (port,) = free_ports(1)
+    (check,) = ensemble(f"127.0.0.1:{port}")
+    assert f"nothing listens on port {port}" in check.remedy
+    (check,) = ensemble(f"{zookeeper.connect}/no-such-chroot")
+    assert "there is no chroot" in check.message
+
+
+def test_releases_are_those_of_kafka_python() -> None:
+    """Two tables by different people."""
+    for release, messages in BROKER_API_VERSIONS.items():
+        offered = {int(key): ApiVersion(int(key), *versions) for key, versions in messages.items()}
+        newest = SIGNS[0][0]
+        expected = f"Kafka {release[0]}.{release[1]}" if release >= (2, 6) else "Kafka before 2.6"
+        assert release_of(offered) == expected + (" or later" if release >= newest else "")
+
+
+def test_secrets_are_in_no_check(cluster: Cluster, tmp_path: Path) -> None:
+    found = brokers(cluster.sasl, KafkaSecurity(sasl=plain("admin")))
+    assert password_of("admin") not in repr(found)

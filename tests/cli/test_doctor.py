@@ -1,0 +1,110 @@
+"""`kquota doctor`: the lines, the exit codes, and the JSON document."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kquota import doctor
+from kquota.core.check import State
+from kquota.documents.encoding import schema
+from tests.cli.conftest import Kquota
+from tests.support.processes import free_ports
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_a_cluster_the_installation_is_checked(kquota: Kquota) -> None:
+    """That no cluster is named is a warning, with the way to name one."""
+    ran = kquota("doctor")
+    assert ran.code == 0, ran.err
+    assert "ok    kquota: " in ran.out
+    assert "no cluster is named, so none was checked" in ran.out
+    assert "kquota config set-context" in ran.out
+    assert kquota("doctor", "--fail-on", "warn").code == 1
+
+
+def test_the_document(kquota: Kquota) -> None:
+    (port,) = free_ports(1)
+    ran = kquota("doctor", "--bootstrap-server", f"127.0.0.1:{port}", "-o", "json")
+    assert ran.code == 4
+    document = json.loads(ran.out)
+    Draft202012Validator(schema("doctor")).validate(document)
+    assert document["cluster"] == f"kafka://127.0.0.1:{port}"
+    failed = [check for check in document["checks"] if check["state"] == "fail"]
+    assert [check["area"] for check in failed] == ["cluster"]
+    assert f"nothing listens on port {port}" in failed[0]["remedy"]
+    assert document["summary"]["fail"] == 1
+
+
+def test_the_exit_code_is_that_of_the_first_failure(kquota: Kquota, tmp_path: Path) -> None:
+    """3 for settings, 4 for servers out of reach."""
+    config = tmp_path / ".config" / "kquota" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("contexts: 7\n")
+    ran = kquota("doctor")
+    assert (ran.code, "fail  " + str(config) in ran.out) == (3, True)
+    config.write_text("current-context: far\ncontexts:\n  far:\n    zookeeper: no-such-host.invalid\n")
+    ran = kquota("doctor")
+    assert ran.code == 4
+    assert "zookeeper://no-such-host.invalid, by context far" in ran.out
+    assert "getent hosts no-such-host.invalid" in ran.out
+    assert kquota("doctor", "--bootstrap-server", "a:1", "--zookeeper", "b:1").code == 3
+
+
+def test_login_files_that_others_can_read(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("")
+    file.chmod(0o644)
+    (found,) = doctor.check_login_file(file)
+    assert (found.state, found.remedy) == (State.WARN, f"chmod 600 {file}")
+    file.chmod(stat.S_IRUSR)
+    (found,) = doctor.check_login_file(file)
+    assert found.state is State.OK
+    (found,) = doctor.check_login_file(tmp_path / "none")
+    assert found.state is State.FAIL
+
+
+def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert doctor.check_journal(tmp_path / "file" / "journal").state is State.WARN
+    assert doctor.check_journal(tmp_path / "new" / "journal").state is State.OK
+
+
+def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None, an old one, and one of today."""
+
+    def java() -> tuple[State, str]:
+        (found,) = [check for check in doctor.check_installation() if check.subject == "Java"]
+        return found.state, found.message
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert java() == (State.WARN, java()[1])
+    assert "no java on the PATH" in java()[1]
+    fake = tmp_path / "java"
+    for version, state in (("1.8.0_402", State.WARN), ("11.0.2", State.WARN), ("17.0.1", State.OK), ("25", State.OK)):
+        fake.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        fake.chmod(0o755)
+        assert java()[0] is state
+        assert version in java()[1]
+
+
+def test_every_extra_is_checked() -> None:
+    """The table of extras is that of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(doctor.EXTRAS) == set(project["optional-dependencies"])
+
+
+def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "numba" else known(name))
+    found = {check.subject: check for check in doctor.check_installation()}
+    assert found["extra kernel"].state is State.WARN
+    assert found["extra kernel"].extra == "kernel"
+    assert found["extra kernel"].message.startswith("not installed: numba; ")

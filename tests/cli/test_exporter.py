@@ -1,0 +1,69 @@
+"""`kquota exporter` as scripts run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+PAGE = str(SAMPLES / "scrape-resource.prom")
+QUOTAS = str(SAMPLES / "quotas.json")
+
+
+def test_once(kquota: Kquota) -> None:
+    done = kquota("exporter", "--metrics", PAGE, "--quotas", QUOTAS, "--once", "--label", "cluster=prod")
+
+    assert (done.code, done.err) == (0, "")
+    assert (
+        'kquota_limit{clientId="web-edge",cluster="prod",entity="client-id=<default>",key="producer_byte_rate"'
+        ',level="default client-id",resource="Produce"} 40000.0\n'
+    ) in done.out
+
+
+def test_a_textfile_and_drift(kquota: Kquota, tmp_path: Path) -> None:
+    wanted = tmp_path / "wanted.yaml"
+    wanted.write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    done = kquota("exporter", "--quotas", QUOTAS, "--against", str(wanted), "--once", "--textfile", "out.prom")
+
+    assert (done.code, done.out) == (0, "")
+    text = (tmp_path / "out.prom").read_text()
+    assert 'kquota_drift_entities{state="unexpected"} 7.0\n' in text
+    assert "kquota_limit" not in text
+
+
+def test_a_page_that_is_missing(kquota: Kquota) -> None:
+    done = kquota("exporter", "--metrics", PAGE, "--metrics", "gone.prom", "--quotas", QUOTAS, "--once")
+
+    assert done.code == 9
+    assert done.complaint == "kquota: warning: gone.prom is left out: No such file or directory"
+    assert "kquota_brokers_missing 1.0\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["--listen", "0.0.0.0:0"], 8, "can be reached from other hosts"),
+        (["--listen", ":0"], 8, "every address:0 can be reached"),
+        (["--listen", "nonsense"], 2, "--listen takes HOST:PORT"),
+        (["--label", "9=x", "--once"], 3, "no label"),
+        (["--cluster", "prod", "--once"], 2, "--cluster is of the file of --against"),
+        (["--prometheus-match", "a", "--once"], 2, "of --prometheus URL"),
+        (["--metrics", PAGE, "--prometheus", "http://p:9090", "--once"], 3, "one source"),
+    ],
+)
+def test_refused(kquota: Kquota, arguments: list[str], code: int, complaint: str) -> None:
+    done = kquota("exporter", "--quotas", QUOTAS, *arguments)
+
+    assert done.code == code
+    assert complaint in done.err
+    assert done.out == ""
+
+
+def test_without_quotas(kquota: Kquota) -> None:
+    done = kquota("exporter", "--metrics", PAGE, "--once")
+
+    assert done.code == 2
+    assert "no quotas: give --quotas FILE" in done.err

@@ -1,0 +1,173 @@
+"""The use of a counter: its limit is that of the clients that are charged to it, and nothing unknown is guessed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.findings.use import Counter, Observed, State, Use, near_share, proven_share, until_throttled, uses
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Level, Resolver, Sensor
+from tests.core.snapshots import snapshots
+
+PRODUCE, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
+names = st.sampled_from(["a", "b", "c d", "x", "<default>"])
+
+
+def use(observed: Observed, quotas: dict[Entity, dict[QuotaKey, float]], *others: Observed) -> Use:
+    """The use of the first counter, seen together with others."""
+    found = uses([observed, *others], QuotaSnapshot(quotas), source="a test")
+    return next(each for each in found if each.counter == observed.counter)
+
+
+@given(snapshots, names, names)
+def test_the_limit_of_a_counter_is_the_limit_of_the_clients_that_are_charged_to_it(
+    snapshot: QuotaSnapshot, user: str, client_id: str
+) -> None:
+    """Brokers derive it from the tags alone, and resolve clients by the eight levels: both agree."""
+    for key in QuotaKey:
+        if key is CONNECTIONS:
+            continue
+        resolver = Resolver.of(snapshot, key)
+        client = resolver.resolve(user, client_id)
+        tags = (user if client.sensor.user else "", client.sensor.client_id)
+        counter = resolver.of_counter(*tags)
+
+        assert (counter.limit, counter.level, counter.entity) == (client.limit, client.level, client.entity)
+        assert counter.sensor == client.sensor
+
+
+def test_an_inherited_default_limits_a_counter_that_no_entity_names() -> None:
+    observed = Observed(Counter("1", PRODUCE, "alice", ""), 1000, 50.0, 0.0)
+    found = use(observed, {Entity(user=DEFAULT): {PRODUCE: 100}})
+
+    assert (found.limit, found.level, found.entity) == (100, Level.DEFAULT_USER, Entity(user=DEFAULT))
+    assert (found.share, found.state) == (0.5, State.WITHIN)
+    assert found.unknown == ("which clients are in it: the metrics name the counter only",)
+    assert found.counter.subject == "user=alice"
+
+
+def test_the_clients_of_a_shared_counter_come_from_finer_series() -> None:
+    """Of the same broker, and only those that are charged to it: a pair with a quota of its own is not."""
+    quotas: dict[Entity, dict[QuotaKey, float]] = {
+        Entity(user="alice"): {PRODUCE: 100},
+        Entity(user="alice", client_id="own"): {PRODUCE: 5, REQUEST: 10.0},
+        Entity(user="alice", client_id=DEFAULT): {REQUEST: 10.0},
+    }
+    shared = Observed(Counter("1", PRODUCE, "alice", ""), 1000, 50.0, 0.0)
+    pairs = [
+        Observed(Counter(broker, REQUEST, "alice", client), 1000, 1.0, 0.0)
+        for broker, client in (("1", "app"), ("1", "own"), ("2", "elsewhere"))
+    ]
+
+    found = use(shared, quotas, *pairs)
+
+    assert (found.clients, found.unknown) == ((Sensor("alice", "app"),), ())
+
+
+def test_a_counter_that_nobody_is_charged_to_any_more_is_named() -> None:
+    observed = Observed(Counter("1", PRODUCE, "alice", "app"), 1000, 50.0, 0.0)
+    found = use(observed, {Entity(user="alice"): {PRODUCE: 100}, Entity(client_id="x"): {PRODUCE: 1}})
+
+    assert (found.state, found.limit) == (State.UNLIMITED, None)
+    assert found.unknown == ("whether it is still in use: its clients are charged to alice: now",)
+
+
+def test_connections_of_an_ip() -> None:
+    observed = Observed(Counter("1", CONNECTIONS, "", "10.0.0.7"), 1000, 30.0)
+    found = use(observed, {Entity(ip=DEFAULT): {CONNECTIONS: 20}})
+
+    assert (found.limit, found.level, found.state) == (20, Level.DEFAULT_IP, State.THROTTLED)
+    assert found.counter.subject == "ip=10.0.0.7"
+    assert "for a listener, not for an ip" in found.unknown[0]
+
+
+@pytest.mark.parametrize(
+    ("rate", "throttle_ms", "state"),
+    [
+        (90.0, 0.0, State.WITHIN),
+        (91.0, 0.0, State.NEAR),
+        (120.0, 0.0, State.NEAR),
+        (120.1, 0.0, State.THROTTLED),
+        (10.0, 3.0, State.THROTTLED),
+        (None, 0.0, State.UNKNOWN),
+        (None, None, State.UNKNOWN),
+    ],
+)
+def test_states(rate: float | None, throttle_ms: float | None, state: State) -> None:
+    """With Kafka's own windows: 10/11 of the limit can be throttled, 12/10 was."""
+    observed = Observed(Counter("1", PRODUCE, "alice", ""), 1000, rate, throttle_ms)
+
+    assert use(observed, {Entity(user="alice"): {PRODUCE: 100}}).state is state
+
+
+@pytest.mark.parametrize(
+    ("tokens", "state"), [(-0.5, State.THROTTLED), (3.0, State.NEAR), (5.0, State.WITHIN), (50.0, State.WITHIN)]
+)
+def test_mutations_go_by_tokens(tokens: float, state: State) -> None:
+    """A rate above the limit is a burst that the bucket pays for."""
+    observed = Observed(Counter("1", MUTATIONS, "alice", ""), 1000, 20.0, 0.0, tokens)
+
+    assert use(observed, {Entity(user="alice"): {MUTATIONS: 5.0}}).state is state
+
+
+def test_shares_that_follow_from_enforcement() -> None:
+    assert near_share(QuotaWindows()) == pytest.approx(10 / 11)
+    assert proven_share(QuotaWindows()) == pytest.approx(1.2)
+    assert proven_share(QuotaWindows(), Generation.N_BY_START) == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "trend", "seconds"),
+    [
+        (50.0, None, None),  # one reading: it stays as it is
+        (50.0, -1.0, None),
+        (50.0, 4.0, None),  # the clients send 90: below the limit
+        (50.0, 10.0, 5.0),  # they send 150: the mean rises by 10 a second
+        (101.0, None, 0.0),
+        (None, None, None),
+    ],
+)
+def test_time_until_throttled(rate: float | None, trend: float | None, seconds: float | None) -> None:
+    observed = Observed(Counter("1", PRODUCE, "alice", ""), 1000, rate)
+
+    assert until_throttled(observed, 100, trend, QuotaWindows()) == seconds
+
+
+def test_time_until_a_bucket_is_empty() -> None:
+    observed = Observed(Counter("1", MUTATIONS, "alice", ""), 1000, 15.0, 0.0, 50.0)
+
+    assert until_throttled(observed, 10.0, None, QuotaWindows()) == 10.0
+    assert until_throttled(observed._replace(rate=9.0), 10.0, None, QuotaWindows()) is None
+    assert until_throttled(observed._replace(tokens=-1.0), 10.0, None, QuotaWindows()) == 0.0
+
+
+def test_the_throttled_come_first_then_the_nearest() -> None:
+    quotas: dict[Entity, dict[QuotaKey, float]] = {Entity(user=DEFAULT): {PRODUCE: 100}}
+    shares = {"a": (50.0, 0.0), "b": (10.0, 7.0), "c": (95.0, 0.0)}
+    observed = [
+        Observed(Counter("1", PRODUCE, user, ""), 1000, rate, throttle) for user, (rate, throttle) in shares.items()
+    ]
+
+    found = uses(observed, QuotaSnapshot(quotas), source="a test")
+
+    assert [each.counter.user for each in found] == ["b", "c", "a"]
+
+
+def test_the_trend_is_between_two_readings() -> None:
+    counter = Counter("1", PRODUCE, "alice", "")
+    before = {counter: Observed(counter, 1000, 40.0)}
+    (found,) = uses(
+        [Observed(counter, 3000, 60.0)],
+        QuotaSnapshot({Entity(user="alice"): {PRODUCE: 100}}),
+        source="a test",
+        earlier=before,
+    )
+
+    assert (found.trend, found.until_throttled_s) == (10.0, 4.0)
+    assert found.age_s(4500) == 1.5

@@ -1,0 +1,1 @@
+"""Live metrics beside the quotas that govern them."""
