@@ -351,13 +351,14 @@ def test_a_full_spool_is_said(tmp_path: Path) -> None:
     assert "full" in found.quality.unread_files[0].reason
 
 
-def test_the_use_of_counters_is_what_the_broker_would_measure(tmp_path: Path) -> None:
+def test_the_rates_of_counters_are_what_the_broker_would_measure(tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     log.write_text(lines(*(row(time_ms, size=20) for time_ms in range(0, 30_000, 500))))
     follower = Follower([str(log)], AuditSettings(TIGHT))
     follower.turn()
-    (use,) = follower.uses()
-    assert (use.broker, use.key, use.sensor, use.limit) == ("1", QuotaKey.PRODUCER_BYTE_RATE, "alice:", 100)
-    assert use.rate == pytest.approx(40, rel=0.1)
-    assert follower.uses() == [use]
+    (observed,) = follower.observed()
+    assert observed.counter == ("1", QuotaKey.PRODUCER_BYTE_RATE, "alice", "")
+    assert observed.rate == pytest.approx(40, rel=0.1)
+    assert observed.throttle_ms == 0
+    assert follower.observed() == [observed]
     follower.close()

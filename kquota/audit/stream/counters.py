@@ -10,12 +10,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+from urllib.parse import unquote
 
 import numpy as np
 
+from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.replay import FLUSH_ROWS, Part, Replay
+from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Part, Replay
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
 from kquota.audit.settings import AuditSettings
@@ -24,6 +26,7 @@ from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_byt
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.findings.finding import Client
+from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
@@ -35,26 +38,6 @@ MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
 _FIRST_MS: Final = -(1 << 62)
 _NO_FLUSH: Final = 1 << 60
-
-
-class Use(NamedTuple):
-    """The use of a counter at a moment."""
-
-    broker: str
-    key: QuotaKey
-    sensor: str
-    entity: Entity
-    """The entity whose quota governs the counter."""
-    level: Level
-    limit: float
-    rate: float
-    """The observed rate at `time_ms`, in the unit of the key per second."""
-    time_ms: int
-    """The newest moment that is settled: epoch ms."""
-    throttle_until_ms: int | None
-    """When the last delay is over; None where the counter delays nobody."""
-    clients: tuple[Client, ...]
-    """Of the present episode, the loudest first; none without an episode."""
 
 
 class _LookingBack(Retries):
@@ -200,37 +183,28 @@ class Counters(Replay):
 
     # --- what is known now ---
 
-    def uses(self, variant: int = 0) -> list[Use]:
-        """The use of each counter that recorded anything in the last hour, at the newest settled moment."""
+    def observed(self) -> list[Observed]:
+        """Each counter of the quotas that recorded anything in the last hour, at the newest settled moment.
+
+        `throttle_ms` is the mean delay of an episode whose last delay began less than THROTTLE_SEEN_MS ago, else 0.
+        """
         found = []
         now = self.settled_ms - 1
         ints, floats = self._state.ints, self._state.floats
         for number, ref in enumerate(self.refs):
-            if ref is None or ref.variant != variant or now - ints[number][RECORDED] > SENSOR_EXPIRY_MS:
+            if ref is None or ref.variant or now - ints[number][RECORDED] > SENSOR_EXPIRY_MS:
                 continue
-            governing = self._governing_at(ref, number, now)
-            kind = _kind(ref.key)
-            # A broker that measures drops old windows: so a copy of the row is measured.
-            copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
-            counter = self._engine.counter_of(copy, 0, kind)
-            going = self._episodes.open.get(number)
-            rate = 0.0
+            kind = int(_KIND_OF_KEY[KEYS.index(ref.key)])
+            rate = None
             if kind < MUTATION:
-                rate = float(self._engine.measure(counter, now))
-            found.append(
-                Use(
-                    ref.broker,
-                    ref.key,
-                    ref.sensor,
-                    Entity.parse(governing.entity),
-                    Level(governing.level),
-                    governing.limit,
-                    rate,
-                    now,
-                    None if going is None or going.end_ms <= now else going.end_ms,
-                    () if going is None else self._loudest(going.amounts.members),
-                )
-            )
+                # A broker that measures drops old windows: so a copy of the row is measured.
+                copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
+                rate = float(self._engine.measure(self._engine.counter_of(copy, 0, kind), now))
+            going = self._episodes.open.get(number)
+            delays = going is not None and going.last_ms > now - THROTTLE_SEEN_MS
+            mean = going.throttle_ms / going.throttled if going is not None and delays else 0.0
+            user, _, client_id = ref.sensor.partition(":")
+            found.append(Observed(Counter(ref.broker, ref.key, unquote(user), client_id), now, rate, mean))
         return found
 
     # --- as bytes ---
@@ -317,10 +291,3 @@ class Counters(Replay):
         self._episodes.renumber(numbers)
         self._forget_at = max(MOST_NAMES, 2 * max(len(self._names), len(self.refs)))
         return True
-
-
-def _kind(key: QuotaKey) -> int:
-    """The kind of the counters of a key."""
-    from kquota.audit.replay import _KIND_OF_KEY
-
-    return int(_KIND_OF_KEY[KEYS.index(key)])

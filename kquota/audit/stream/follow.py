@@ -21,10 +21,11 @@ from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
 from kquota.audit.sources.connections import limits_ips
 from kquota.audit.sources.files import folder_of
 from kquota.audit.stream import checkpoint
-from kquota.audit.stream.counters import Counters, Use
+from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.spool import Place, Spool
 from kquota.audit.stream.tail import Increment, Tail
 from kquota.core.findings.episode import Episode
+from kquota.core.findings.use import Observed
 
 SETTLE_MS: Final = 1000
 """How far behind the newest line of its broker a line may come and still be in its place."""
@@ -144,9 +145,9 @@ class Follower:
         more = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
         return replace(turn, episodes=(*turn.episodes, *more))
 
-    def uses(self) -> list[Use]:
-        """The use of each counter under the quotas, as far as its broker's log is settled."""
-        return [use for _, each in sorted(self._counters.items()) for use in each.uses()]
+    def observed(self) -> list[Observed]:
+        """What is known of each counter under the quotas now, as far as its broker's log is settled: exact rates."""
+        return [observed for _, each in sorted(self._counters.items()) for observed in each.observed()]
 
     def open_episodes(self) -> list[Episode]:
         """The episodes that may go on."""
