@@ -57,7 +57,8 @@ OPTIONS = (
         "--episodes",
         multiple=True,
         metavar="TARGET",
-        help="With --follow: where episodes go besides: a file of JSON lines. May be given several times.",
+        help="With --follow: where episodes go besides: a file of JSON lines, a folder (DIR/) of Parquet files, or the"
+        " address of an Alertmanager (http://HOST:9093). May be given several times.",
     ),
     click.option(
         "--keep",
@@ -115,7 +116,7 @@ def follow(
             settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
             spool_bytes=following.keep_gb * 10**9,
         )
-        targets = [sinks.open_sink(target) for target in following.episodes]
+        targets = [sinks.open_sink(target, warn) for target in following.episodes]
         told = _Told()
         try:
             _say_beginning(follower, usage.paths)
