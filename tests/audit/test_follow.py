@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ def test_however_a_file_grows_and_the_follower_is_killed(
             if "save" in deed:
                 follower.save()
             if "kill" in deed:
+                follower.close()  # saves nothing
                 follower = Follower([str(growing)], audit_settings, checkpoint_folder=kept_in)
         with open(growing, "ab") as file:
             file.write(data[at:])
@@ -173,9 +175,9 @@ def packed(log: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recorded() -> list[bytes]:
-    """The first lines of a real broker's log."""
+    """Some lines of a real broker's log, in which clients are throttled."""
     with gzip.open(RECORDED / "kafka-request.log.gz") as file:
-        return [line for line, _ in zip(file, range(3000), strict=False)]
+        return list(islice(file, 3000, 6000))
 
 
 @pytest.mark.parametrize("rotate", [renamed, copied_and_emptied, packed])
@@ -194,6 +196,7 @@ def test_a_real_log_through_a_rotation(rotate: Callable[[Path], None], recorded:
     found = followed_to_its_end(follower, [])
 
     assert found.quality.events > 2900
+    assert found.throttled
     same(found, batch([str(tmp_path)], audit_settings))
 
 
@@ -300,6 +303,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
         Follower([str(log)], audit_settings, checkpoint_folder=folder, settle_ms=settle_ms).close()
 
     again(AuditSettings(TIGHT))
+    other = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=folder)
+    with pytest.raises(Refused, match="another kquota follows"):
+        again(AuditSettings(TIGHT))
+    other.close()
     with pytest.raises(Refused, match="other quotas"):
         again(AuditSettings(QuotaHistory.of(ALL_LIMITED)))
     with pytest.raises(Refused, match="other settle time"):

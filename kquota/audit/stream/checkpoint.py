@@ -7,13 +7,15 @@ import json
 import os
 import pickle
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import quotas_document
-from kquota.errors import InputError, Refused
+from kquota.errors import InputError, Locked, Refused
+from kquota.lock import locked
 
 VERSION: Final = 1
 """The version of a checkpoint, with all that is in it."""
@@ -33,6 +35,22 @@ def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[s
         aside.replace(folder / _NAME)
     except OSError as error:
         raise InputError(f"{folder}: cannot write the checkpoint: {error.strerror or error}") from None
+
+
+def claim(folder: Path) -> ExitStack:
+    """Takes a folder for this process alone, until the stack that is returned is closed.
+
+    Raises Refused where another process has it, and InputError where it cannot be used.
+    """
+    held = ExitStack()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.enter_context(locked(folder / ".lock", wait_s=0, what=str(folder)))
+    except Locked:
+        raise Refused(f"{folder}: another kquota follows with this checkpoint", hint="name another folder") from None
+    except OSError as error:
+        raise InputError(f"{folder}: cannot use it for checkpoints: {error.strerror or error}") from None
+    return held
 
 
 def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -73,10 +74,15 @@ class Follower:
         self._paths, self._dialect, self._settle_ms, self._spool_bytes = tuple(paths), dialect, settle_ms, spool_bytes
         self._folder = checkpoint_folder
         self._own = Path(tempfile.mkdtemp(prefix="kquota-follow-")) if checkpoint_folder is None else None
-        state = None if checkpoint_folder is None else checkpoint.load(checkpoint_folder, settings, settle_ms)
+        self._held = ExitStack() if checkpoint_folder is None else checkpoint.claim(checkpoint_folder)
+        try:
+            state = None if checkpoint_folder is None else checkpoint.load(checkpoint_folder, settings, settle_ms)
+            self._begin(state or {})
+        except BaseException:
+            self._held.close()
+            raise
         self.restarted = state is not None
         """Whether it goes on from a checkpoint."""
-        self._begin(state or {})
 
     def _begin(self, state: dict[str, Any]) -> None:
         """Begins with a saved state, or anew."""
@@ -198,6 +204,7 @@ class Follower:
     def close(self) -> None:
         """Closes the spool; one without a checkpoint is removed."""
         self._spool.close()
+        self._held.close()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 

@@ -42,8 +42,9 @@ class Spool:
         last = self[len(self) - 1] if len(self) else None
         self.size = 0 if last is None else last.offset + last.length
         """The bytes of all blobs."""
-        self._data = open(self._path, "a+b")  # noqa: SIM115 - `close` closes it
-        self._table = open(self._index, "a+b")  # noqa: SIM115
+        # Without buffers: what an old process still holds must not come behind what a new one wrote.
+        self._data = open(self._path, "a+b", buffering=0)  # noqa: SIM115 - `close` closes it
+        self._table = open(self._index, "a+b", buffering=0)  # noqa: SIM115
         self._data.truncate(self.size)
         self._table.truncate(kept * self._places.itemsize)
 
@@ -56,21 +57,25 @@ class Spool:
     def __iter__(self) -> Iterator[Place]:
         return (self[number] for number in range(len(self)))
 
-    def add(self, blob: Blob, file: int, part: int) -> Place:
-        """Appends a blob that came from that part of that file."""
-        place = Place(blob.bucket, blob.start_ms, self.size, len(blob.data), file, part)
-        self._data.write(blob.data)
+    def add(self, blob: Blob, number: int, part: int) -> Place:
+        """Appends a blob that came from that part of the file with that number."""
+        place = Place(blob.bucket, blob.start_ms, self.size, len(blob.data), number, part)
         entry = array("q", place)
+        for file, data in ((self._data, blob.data), (self._table, entry.tobytes())):
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
         self._places.extend(entry)
-        self._table.write(entry.tobytes())
         self.size += len(blob.data)
         return place
 
     def read(self, place: Place) -> bytes:
         """The data of a blob."""
-        self._data.seek(place.offset)
-        data = self._data.read(place.length)
-        self._data.seek(0, os.SEEK_END)
+        data = b""
+        while len(data) < place.length and (
+            more := os.pread(self._data.fileno(), place.length - len(data), place.offset + len(data))
+        ):
+            data += more
         return data
 
     def in_order(self, ranks: Sequence[int], void: Collection[int]) -> list[Place]:
@@ -89,7 +94,6 @@ class Spool:
     def sync(self) -> None:
         """Writes everything to the disk."""
         for file in (self._data, self._table):
-            file.flush()
             os.fsync(file.fileno())
 
     def close(self) -> None:
