@@ -14,12 +14,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Workers wait for servers most of the time: more of them than cores, for each has servers of its own, and these take memory.
-JOBS ?= 3
+JOBS ?= 5
 # The tests that ask Hypothesis and need no server.
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
+# Tests start hundreds of interpreters, and Python's own files are many: each keeps what it compiled for the next.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean python prerequisites maven shell-tools
+.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean compiled python prerequisites maven shell-tools
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -61,10 +64,15 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: maven shell-tools env check
+# The checks and the compiler have one core each; then the workers find machine code for the kernel.
+test: maven shell-tools env
+	$(MAKE) --jobs=2 check compiled
 	$(BIN)/python -m pytest --numprocesses=$(JOBS)
 
-quick: python $(STAMP)
+compiled: python $(STAMP)
+	$(BIN)/python -m tests.support.compiled
+
+quick: compiled
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --without-servers
 
 nightly: maven env

@@ -12,7 +12,7 @@ from kquota.errors import InputError
 from kquota.files import read_bytes
 
 if TYPE_CHECKING:
-    from kquota.backends import BrokerConfigs, QuotaBackend
+    from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.documents.config import Config, Context
@@ -138,6 +138,19 @@ class Access:
         if not self.bootstrap_server:
             raise InputError("no brokers: give bootstrap_server, zookeeper or context")
         return KafkaBrokerConfigs(self.bootstrap_server, timeout_s=self.timeout_s, security=security)
+
+    def open_broker_loggers(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerLoggers:
+        """The request loggers of the brokers, or of the controllers. Raises InputError as `open` does."""
+        from kquota.backends.kafka import KafkaSecurity
+        from kquota.backends.kafka.loggers import KafkaLoggers
+
+        assert security is None or isinstance(security, KafkaSecurity)
+        address = self.bootstrap_controller or self.bootstrap_server
+        if not address:
+            raise InputError("no brokers: give bootstrap_server or context")
+        return KafkaLoggers(
+            address, timeout_s=self.timeout_s, security=security, controllers=bool(self.bootstrap_controller)
+        )
 
 
 def zookeeper_security(

@@ -24,6 +24,7 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.support.browser import Browser
+from tests.support.compiled import COMPILED
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
 from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
@@ -36,6 +37,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.update(QUICK_SPARK)
 
 ROOT = Path(__file__).resolve().parents[1]
+# One compilation of the kernel serves all workers, all processes, and executors that have kquota in an archive.
+os.environ["NUMBA_CACHE_DIR"] = str(COMPILED)
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
 _SLOW = (HealthCheck.too_slow,)

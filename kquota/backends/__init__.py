@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
     from kquota.core.change.plan import Change, Cluster
+    from kquota.core.change.recording import Level, Space
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -213,6 +214,48 @@ class BrokerConfigs(Protocol):
 
     def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
         """Waits until the broker shows what the result changed; returns whether it did in time."""
+        ...
+
+    def close(self) -> None:
+        """Releases the connections; a second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class BrokerLoggers(Protocol):
+    """The request loggers of a cluster's brokers or controllers. A context manager, as a `QuotaBackend`."""
+
+    @property
+    def noun(self) -> str:
+        """What a node is called: `broker` or `controller`."""
+        ...
+
+    def place(self) -> Cluster:
+        """Which cluster it is. Raises Unreachable, Unauthorized, Rejected."""
+        ...
+
+    def nodes(self) -> tuple[int, ...]:
+        """The ids of the nodes that are alive. Raises as `place` does."""
+        ...
+
+    def level(self, node: int) -> Level:
+        """The level of a node's request logger. Raises InputError for a node that is not alive, and as `place` does."""
+        ...
+
+    def set_level(self, node: int, level: str | None) -> None:
+        """Sets the level of a node's request logger; None takes its own level away, so that it has an ancestor's.
+
+        Raises Uncertain where an answer was lost, and as `level` does.
+        """
+        ...
+
+    def spaces(self, node: int) -> tuple[Space, ...]:
+        """The volumes of a broker's log dirs. Raises Rejected where the node does not say, and as `level` does."""
         ...
 
     def close(self) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kquota.cli.streams import console, shows_progress, warn, warn_once
+from kquota.cli.progress import progress
+from kquota.cli.streams import warn, warn_once
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,34 +50,9 @@ def _warn_of_clear_text(url: str) -> None:
 
 @contextlib.contextmanager
 def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
-    """A progress bar on stderr when that is a terminal; what it yields takes the function that tells how far it is."""
-    if not shows_progress():
-        yield lambda poll: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    over = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), console=console(sys.stderr), transient=True)
-    with bar:
-        task = bar.add_task(first, total=None)
-
-        def show(poll: Callable[[], tuple[int, int]]) -> None:
-            def watch() -> None:
-                while not over.wait(0.3):
-                    try:
-                        done, known = poll()
-                    except Exception:  # Spark is being stopped: there is nothing left to show
-                        return
-                    if known:
-                        bar.update(task, description="auditing", completed=done, total=known)
-
-            threading.Thread(target=watch, daemon=True).start()
-
-        try:
-            yield show
-        finally:
-            over.set()
+    """A progress bar; what it yields takes the function that tells how far the audit is."""
+    with progress(first) as bar:
+        yield lambda poll: bar.watch(poll, "auditing")
 
 
 def warn_repeated(path: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import click
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kquota.cli import consent, session
-from kquota.cli.streams import note, say
-from kquota.cli.views import Csv, Document, Note, Part, Table, View
+from kquota.cli.streams import note
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, changes_table, check_sorting, show
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -71,6 +69,7 @@ def alter(
     """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
+    check_sorting(_COLUMNS)
     named = consent.label(access)
     dry_run = writing.dry_run
     with session.open_broker_configs(access) as configs:
@@ -78,7 +77,7 @@ def alter(
             consent.name_cluster(named)
         result = configs.alter(alteration, validate_only=dry_run)
         late = writing.wait and not dry_run and not configs.wait_visible(result, timeout_s=access.timeout_s)
-    _print_result(result, writing.output, dry_run=dry_run)
+    show(_altered(result, dry_run=dry_run), writing.output)
     if not dry_run and dict(result.before) != dict(result.after):
         note("limits of brokers are not in the journal: 'kquota undo' does not take this back")
     if late:
@@ -155,34 +154,28 @@ def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:
     return "-" if other is None else f"{other.name} {humanize(other.name, other.value)}"
 
 
-def _print_result(result: BrokerAlterResult, output: str, *, dry_run: bool) -> None:
-    if output in ("json", "yaml"):
+_COLUMNS = ("BROKER", "CONFIG", "BEFORE", "AFTER")
+
+
+def _altered(result: BrokerAlterResult, *, dry_run: bool) -> View:
+    """What changed of a broker, per config."""
+
+    def document() -> Document:
         from kquota.documents.brokers import broker_alter_document
 
-        _print_document(broker_alter_document(result, dry_run=dry_run), output)
-        return
-    from kquota.cli.text import Column, print_csv, print_table
+        return broker_alter_document(result, dry_run=dry_run)
 
     names = sorted({*result.before, *result.after}, key=rank)
     changes = [(name, result.before.get(name), result.after.get(name)) for name in names]
     broker = broker_text(result.broker)
-    if output == "csv":
-        print_csv(("broker", "config", "before", "after"), [(broker, *change) for change in changes])
-        return
-    different = [change for change in changes if change[1] != change[2]]
-    if not different:
-        note("nothing changes")
-        return
-    print_table(
-        [Column("BROKER", style="cyan"), Column("CONFIG"), Column("BEFORE", number=True), Column("AFTER", number=True)],
-        [(broker, name, humanize(name, before), humanize(name, after)) for name, before, after in different],
-        styles=["red" if after is None else "green" if before is None else "yellow" for _, before, after in different],
-    )
-    if dry_run:
-        say("dry run: nothing was written")
 
+    def screen() -> Iterable[Part]:
+        rows = [
+            (broker, name, humanize(name, before), humanize(name, after), before, after)
+            for name, before, after in changes
+            if before != after
+        ]
+        return changes_table(_COLUMNS, rows, dry_run=dry_run)
 
-def _print_document(document: dict[str, Any], output: str) -> None:
-    from kquota.documents.encoding import to_json, to_yaml
-
-    click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
+    headings = [name.lower() for name in _COLUMNS]
+    return View(screen=screen, document=document, csv=lambda: Csv(headings, [(broker, *change) for change in changes]))

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kquota.cli.limits import limit_text, on_brokers, source
-from kquota.cli.tree import Branch, print_tree
+from kquota.cli.tree import Branch
+from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.caveat import Caveat
 from kquota.core.resolve.resolver import Resolution
 
 
-def print_explanation(
+def explanation(
     user: str | None,
     client: str | None,
     ip: str | None,
     resolutions: Sequence[Resolution],
     brokers: int | None,
     caveats: Sequence[Caveat],
-) -> None:
-    """Prints the tree of one client."""
+) -> Branch:
+    """The tree of one client."""
     names = (("user", user), ("client-id", client), ("ip", ip))
     title = ", ".join(f"{kind} {name or '(empty)'}" for kind, name in names if name is not None)
     below = [_key(resolution, brokers) for resolution in resolutions]
     if caveats:
         below.append(Branch("but", [Branch(each.message) for each in caveats], "yellow"))
-    print_tree(Branch(title, below, "bold"))
+    return Branch(title, below, "bold")
 
 
 def _key(item: Resolution, brokers: int | None) -> Branch:
@@ -41,7 +42,7 @@ def _reasons(item: Resolution, brokers: int | None) -> Iterator[Branch]:
         else:
             total = "" if brokers is None else f", on {brokers} brokers {on_brokers(item, brokers)}"
             yield Branch(f"on each broker {limit_text(item.key, item.limit)}{total}")
-    yield Branch(f"counter {item.sensor}, of {_sharers(item)}")
+    yield Branch(f"counter of {subject(item.key, str(item.sensor))}, charged by {_sharers(item)}")
     if item.shadows:
         yield Branch(
             "shadows",

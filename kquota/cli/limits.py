@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kquota.cli.text import entity_text
+from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, ValueType, humanize
 from kquota.core.quotas.static import STATIC_CONFIGS
@@ -26,3 +27,8 @@ def source(key: QuotaKey, entity: Entity | None) -> str:
 def on_brokers(item: Resolution, brokers: int) -> str:
     """What the limit comes to on that many brokers, for people."""
     return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))
+
+
+def counter(item: Resolution) -> str:
+    """Whose counter is charged, as people say it: `user alice`; `-` where nothing is limited."""
+    return "-" if item.limit is None else subject(item.key, str(item.sensor))

@@ -13,8 +13,10 @@ import click
 from click.core import ParameterSource
 
 from kquota.brokers import BrokerFacts
+from kquota.cli import entity_order
 from kquota.cli.contexts import SETTINGS, Given, Value
 from kquota.cli.session import QuotaSource
+from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ORDER = "kquota.entity_names"
-_TYPES = {kind.plural: kind for kind in EntityType}
 _BROKERS = "brokers"
 
 
@@ -73,14 +73,6 @@ def on_command_line(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _names_in_order(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    # --entity-name and --entity-default are paired with --entity-type by their place on the command line. Click calls
-    # back in the order of the command line.
-    names: list[Name] = ctx.meta.setdefault(_ORDER, [])
-    names.extend(value if isinstance(value, tuple) else [DEFAULT] * value)
-    return value
-
-
 def entity_options(function: F) -> F:
     """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
     return _stack(
@@ -114,7 +106,7 @@ def entity_options(function: F) -> F:
             "--entity-type",
             "entity_types",
             multiple=True,
-            type=click.Choice([*_TYPES, _BROKERS]),
+            type=click.Choice([*entity_order.TYPES, _BROKERS]),
             help="The long form of the above; repeat it for a pair.",
         ),
         click.option(
@@ -123,14 +115,14 @@ def entity_options(function: F) -> F:
             multiple=True,
             metavar="NAME",
             shell_complete=completed_by("entity_names"),
-            callback=_names_in_order,
+            callback=entity_order.keep,
             expose_value=False,
             help="The name that goes with an --entity-type.",
         ),
         click.option(
             "--entity-default",
             count=True,
-            callback=_names_in_order,
+            callback=entity_order.keep,
             expose_value=False,
             help="The default that goes with an --entity-type.",
         ),
@@ -226,7 +218,7 @@ def _selection(
         (EntityType.IP, ip, ip_defaults),
     ):
         short += [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
-    ordered: list[Name] = click.get_current_context().meta.get(_ORDER, [])
+    ordered = entity_order.given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
         return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short)))
     if (entity_types or ordered) and short:
@@ -234,7 +226,7 @@ def _selection(
     if len(ordered) > len(entity_types):
         raise click.UsageError("More entity names specified than entity types")
     long: list[tuple[EntityType, tuple[Match, ...]]] = [
-        (_TYPES[plural], (ordered[number] if number < len(ordered) else ANY,))
+        (entity_order.TYPES[plural], (ordered[number] if number < len(ordered) else ANY,))
         for number, plural in enumerate(entity_types)
     ]
     chosen: dict[EntityType, tuple[Match, ...]] = {}
@@ -271,13 +263,6 @@ def _broker(
     if not names:
         return ANY
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
-
-
-def next_entity_type(ctx: click.Context) -> EntityType | None:
-    """The type that one more --entity-name would go with, or None."""
-    types: tuple[str, ...] = ctx.params.get("entity_types") or ()
-    names: list[Name] = ctx.meta.get(_ORDER, [])
-    return _TYPES.get(types[len(names)]) if len(names) < len(types) else None
 
 
 def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
@@ -428,12 +413,12 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds."""
 
     name = "time"
-    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        parts = re.findall(r"(\d{1,9})([dhms])", value)
+        parts = re.findall(r"(\d{1,9})(min|[dhms])", value)
         if not parts or "".join(map("".join, parts)) != value:
             self.fail(f"{value!r} is not a length of time, such as 90s, 30m, 2h or 1d12h", param, ctx)
         return sum(int(number) * self._UNITS[unit] for number, unit in parts)
@@ -483,15 +468,8 @@ def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
-    """`-o FORMAT`; the first is the default."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Output format on stdout.",
-    )
+    """As `views.shown_as`, for a command that prints for itself."""
+    return shown_as(*formats, told=True)
 
 
 def entity_text_option(function: F) -> F:
@@ -531,6 +509,6 @@ def alter_options(function: F) -> F:
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
         journal_option,
         given_cluster_options,
-        output_option("table", "json", "yaml", "csv"),
+        shown_as("table", "json", "yaml", "csv", told=True),
         collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
     )(function)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-import click
-
-from kquota.cli.limits import limit_text, source
+from kquota.cli.limits import counter, limit_text, source
 from kquota.cli.streams import note
 from kquota.cli.text import entity_text
+from kquota.cli.views import Csv, Document, Part, Table, View, show
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
@@ -25,7 +23,7 @@ PathOf = Callable[[Entity], str | None]
 """The path of an entity's znode; None for a cluster without ZooKeeper."""
 
 
-def print_all(
+def show_all(
     snapshot: QuotaSnapshot,
     static: StaticQuotas,
     user: str | None,
@@ -34,16 +32,16 @@ def print_all(
     output: str,
     path_of: PathOf,
 ) -> None:
-    """Prints what governs every known client, or those with that user or client-id. Raises Refused beyond `most`."""
+    """Shows what governs every known client, or those with that user or client-id. Raises Refused beyond `most`."""
     reach = Reach(snapshot, static)
     count, clients = reach.pairs(user, client_id)
     _check(count, most, "narrow it by --user or --client, or raise --max-clients")
-    _print(((client, reach.resolve(client)) for client in clients), output, path_of, with_ip=False)
+    _show(((client, reach.resolve(client)) for client in clients), output, path_of, with_ip=False)
     if not reach.keys:
         note("no quotas of users and client-ids are set")
 
 
-def print_governed(
+def show_governed(
     snapshot: QuotaSnapshot,
     static: StaticQuotas,
     entity: Entity,
@@ -52,7 +50,7 @@ def print_governed(
     output: str,
     path_of: PathOf,
 ) -> None:
-    """Prints whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
+    """Shows whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
 
     Raises Refused beyond `most` known clients, InputError for what is wrong with the file.
     """
@@ -75,12 +73,12 @@ def print_governed(
     if file is None:
         count, clients = reach.candidates(entity)
         _check(count, most, "give the observed ones by --clients, or raise --max-clients")
-        _print(governing(clients), output, path_of, with_ip=with_ip)
+        _show(governing(clients), output, path_of, with_ip=with_ip)
     else:
         from kquota.documents.clients import read_clients
 
         with _opened(file) as lines:
-            _print(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
+            _show(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
     what = "observed" if file is not None else "known"
     nothing = "" if entity in snapshot else " has no quotas;"
     note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients")
@@ -106,57 +104,63 @@ def _check(count: int, most: int, hint: str) -> None:
         raise Refused(f"there are {count} known clients, more than {most}", hint=hint)
 
 
-def _print(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: bool) -> None:
-    """Prints each client's resolutions in one of the formats; CSV and JSON as they come."""
-    if output == "json":
-        from kquota.documents.encoding import to_json_line
+def _show(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: bool) -> None:
+    """Shows each client's resolutions in one of the formats; CSV and JSON as they come."""
+
+    def document() -> Iterator[Document]:
         from kquota.documents.resolution import resolution_document
 
         for client, resolutions in found:
-            click.echo(to_json_line(resolution_document(*client, resolutions, path_of)))
-        return
-    rows = ((client, each) for client, resolutions in found for each in resolutions)
-    if output == "csv":
-        import csv
+            yield resolution_document(*client, resolutions, path_of)
 
-        from kquota.cli.text import safe
+    ip_heading = ["ip"] if with_ip else []
+    headings = ["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"]
+    view = View(
+        screen=lambda: _table(found, with_ip=with_ip, wide=False),
+        document=document,
+        csv=lambda: Csv(headings, _csv_rows(found, path_of, with_ip=with_ip)),
+        others={"wide": lambda: _table(found, with_ip=with_ip, wide=True)},
+    )
+    show(view, output)
 
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        ip_heading = ["ip"] if with_ip else []
-        writer.writerow(["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"])
-        for client, each in rows:
+
+def _csv_rows(found: Iterable[Resolved], path_of: PathOf, *, with_ip: bool) -> Iterator[Sequence[object]]:
+    for client, resolutions in found:
+        for each in resolutions:
             level = None if each.level is None else each.level.label
             znode = None if each.entity is None else path_of(each.entity)
-            names = map(safe, _names(client, with_ip))
-            entity = None if each.entity is None else safe(each.entity)
-            writer.writerow([*names, each.key, each.limit, level, entity, znode, safe(each.sensor)])
-        return
-    from kquota.cli.text import Column, print_table
+            yield (*_names(client, with_ip), each.key, each.limit, level, each.entity, znode, each.sensor)
 
-    shown = list(rows)
+
+def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:
+    """A row for each client and key; `wide` also has the tag of each counter."""
+    from kquota.cli.text import Column
+
+    shown = [(client, each) for client, resolutions in found for each in resolutions]
     if not shown:
-        return
-    print_table(
-        [
-            *map(Column, ["USER", "CLIENT-ID", *(["IP"] if with_ip else [])]),
-            Column("KEY", whole=True),
-            Column("LIMIT", number=True, style="bold"),
-            Column("LEVEL"),
-            Column("FROM", style="cyan"),
-            Column("COUNTER"),
-        ],
-        [
-            (
-                *(name or '""' for name in _names(client, with_ip)),
-                each.key,
-                limit_text(each.key, each.limit),
-                "-" if each.level is None else f"{each.level.number} {each.level.label}",
-                "-" if each.level is None else source(each.key, each.entity),
-                "-" if each.limit is None else each.sensor,
-            )
-            for client, each in shown
-        ],
-    )
+        return []
+    columns = [
+        *map(Column, ["USER", "CLIENT-ID", *(["IP"] if with_ip else [])]),
+        Column("KEY", whole=True),
+        Column("LIMIT", number=True, style="bold"),
+        Column("LEVEL", spare=2),
+        Column("FROM", style="cyan", spare=1),
+        Column("COUNTER", spare=3),
+        *([Column("TAG")] if wide else []),
+    ]
+    rows = [
+        (
+            *(name or '""' for name in _names(client, with_ip)),
+            each.key,
+            limit_text(each.key, each.limit),
+            "-" if each.level is None else f"{each.level.number} {each.level.label}",
+            "-" if each.level is None else source(each.key, each.entity),
+            counter(each),
+            *(["-" if each.limit is None else each.sensor] if wide else []),
+        )
+        for client, each in shown
+    ]
+    return [Table(columns, rows)]
 
 
 def _names(client: Client, with_ip: bool) -> list[str]:

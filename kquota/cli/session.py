@@ -15,7 +15,7 @@ from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from kquota.access import Access
-    from kquota.backends import BrokerConfigs, QuotaBackend
+    from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -52,6 +52,13 @@ def open_broker_configs(access: Access) -> BrokerConfigs:
     if access.address is None:
         raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
     return access.open_broker_configs(_security(access))
+
+
+def open_broker_loggers(access: Access) -> BrokerLoggers:
+    """The request loggers of a cluster. Raises click.UsageError without an address that brokers answer at."""
+    if access.is_zookeeper or access.address is None:
+        raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
+    return access.open_broker_loggers(_kafka_security(access))
 
 
 def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:

@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from kquota.cli.streams import console, note
+from kquota.cli.views import Csv, Document, Drawn, Note, Part, Table, View
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from kquota.core.enforcement import Generation
     from kquota.core.simulation import ClientResult, CounterResult, Simulation, Workload
 
 
-def print_result(
-    result: Simulation, workload: Workload, generation: Generation, output: str, *, top: int, charts: int | None
-) -> None:
-    """Prints a simulation in one of its formats."""
-    if output == "json":
-        from kquota.documents.encoding import to_json
+def simulated(
+    result: Simulation, workload: Workload, generation: Generation, *, top: int, charts: int | None, code: int
+) -> View:
+    """A simulation in its formats."""
+
+    def document() -> Document:
         from kquota.documents.simulation import simulation_document
 
-        click.echo(to_json(simulation_document(result, workload.brokers, generation)), nl=False)
-        return
-    if output == "csv":
-        _print_csv(result)
-        return
-    _print_clients(result)
+        return simulation_document(result, workload.brokers, generation)
+
+    def screen(*, wide: bool = False) -> Iterator[Part]:
+        yield Note(_answer(result))
+        yield _clients(result)
+        throttled = [counter for counter in result.counters if counter.bites]
+        if throttled:
+            yield ""
+            yield _counters(throttled[:top], several=len(workload.brokers.names) > 1, wide=wide)
+        yield from _acceptors(result)
+        wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
+        for counter in [counter for counter in result.counters if counter.timeline is not None][:wanted]:
+            yield _chart(counter)
+        if len(throttled) > top:
+            yield Note(f"the {top} most throttled counters are shown (--top N shows more, -o json all)")
+        if result.ranges:
+            yield Note("a range means that the exact value depends on unknowns ('kquota simulate --help')")
+        if throttled:
+            yield Note("next: --plot FILE.html draws who is throttled when; a run with other --quotas compares")
+
+    return View(
+        screen=screen,
+        document=document,
+        csv=lambda: Csv(_CSV, _csv_rows(result)),
+        others={"wide": lambda: screen(wide=True)},
+        code=code,
+    )
+
+
+def _answer(result: Simulation) -> str:
+    """How many counters throttled somebody, and which of them most."""
+    from kquota.cli.text import duration, many, safe
+
     throttled = [counter for counter in result.counters if counter.bites]
+    counted = f"{len(throttled)} of {many(len(result.counters), 'counter')} throttled somebody"
+    worst = ""
     if throttled:
-        click.echo()
-        _print_counters(throttled[:top], several=len(workload.brokers.names) > 1)
-    _print_acceptors(result)
-    wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
-    drawn = [counter for counter in result.counters if counter.timeline is not None][:wanted]
-    if drawn:
-        _print_charts(drawn)
-    shown = f" ({top} shown)" if len(throttled) > top else ""
-    ranges = "; ranges hold what cannot be known" if result.ranges else ""
-    counted = f"{len(throttled)} of {len(result.counters)} counters throttled{shown}; {result.events} requests"
-    note(f"{counted}{ranges}")
+        first = throttled[0]
+        longest = duration(first.throttle_max_ms)
+        worst = f"; worst: {safe(counter_subject(first))} on {safe(first.broker)}, {longest} at the longest"
+    return f"{counted}{worst}; {many(result.events, 'request')}"
 
 
 _CSV = (
@@ -52,27 +74,20 @@ _CSV = (
 )  # fmt: skip
 
 
-def _print_csv(result: Simulation) -> None:
-    from kquota.cli.text import print_csv
-
-    print_csv(
-        _CSV,
-        [
-            (
-                client.name, client.broker, client.user, client.client_id, client.ip, client.api, client.unit,
-                client.active_ms, client.requests, client.offered, client.delivered, client.rejected, client.waiting,
-                round(client.offered_rate, 3), round(client.delivered_rate, 3), client.rejections, client.throttled,
-                client.throttle_ms, *client.throttle_range_ms, client.throttle_max_ms,
-                None if client.throttle_mean_ms is None else round(client.throttle_mean_ms, 3),
-                client.first_throttled_ms, client.throttled_until_ms, client.delivering_ms,
-            )
-            for client in result.clients
-        ],
-    )  # fmt: skip
+def _csv_rows(result: Simulation) -> Iterator[Sequence[object]]:
+    for client in result.clients:
+        yield (
+            client.name, client.broker, client.user, client.client_id, client.ip, client.api, client.unit,
+            client.active_ms, client.requests, client.offered, client.delivered, client.rejected, client.waiting,
+            round(client.offered_rate, 3), round(client.delivered_rate, 3), client.rejections, client.throttled,
+            client.throttle_ms, *client.throttle_range_ms, client.throttle_max_ms,
+            None if client.throttle_mean_ms is None else round(client.throttle_mean_ms, 3),
+            client.first_throttled_ms, client.throttled_until_ms, client.delivering_ms,
+        )  # fmt: skip
 
 
-def _print_clients(result: Simulation) -> None:
-    from kquota.cli.text import Column, print_table, range_text, rate_text
+def _clients(result: Simulation) -> Table:
+    from kquota.cli.text import Column, range_text, rate_text
 
     groups: dict[str, list[ClientResult]] = {}
     for client in result.clients:
@@ -96,27 +111,27 @@ def _print_clients(result: Simulation) -> None:
                 _throttle_time(clients),
             )
         )
-    print_table(
+    return Table(
         [
             Column("CLIENT", style="bold"),
-            Column("OFFERED", number=True),
+            Column("OFFERED", number=True, spare=2),
             Column("DELIVERED", number=True),
-            Column("NOT DELIVERED", number=True),
+            Column("NOT DELIVERED", number=True, spare=1),
             Column("THROTTLED", number=True),
             Column("THROTTLE TIME", number=True),
         ],
         rows,
-        styles=["red" if any(client.throttled for client in clients) else "" for clients in groups.values()],
+        ["" if any(client.throttled for client in clients) else "dim" for clients in groups.values()],
     )
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f}%" if whole else "-"
+    return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
 def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     """What waits and what was rejected."""
-    from kquota.cli.text import amount_text
+    from kquota.cli.text import amount_text, many
 
     unit = "bytes" if clients[0].unit == "bytes" else ""
     counts = (
@@ -126,7 +141,7 @@ def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     parts = [f"{amount_text(count, unit)} {what}" for count, what in counts if count]
     retried = sum(client.rejections for client in clients)
     if retried:
-        parts.append(f"{retried} rejection{'' if retried == 1 else 's'}")
+        parts.append(many(retried, "rejection"))
     return tuple(parts) or ("-",)
 
 
@@ -134,7 +149,7 @@ def _throttled(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     throttled, requests = sum(client.throttled for client in clients), sum(client.requests for client in clients)
     if not throttled:
         return ("-",)
-    return f"{throttled} ({100 * throttled / requests:.0f}%)", f"of {requests}"
+    return f"{throttled:,} ({_share(throttled, requests)})", f"of {requests:,}"
 
 
 def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
@@ -147,8 +162,25 @@ def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     return total, f"max {duration(max(client.throttle_max_ms for client in clients))}"
 
 
-def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None:
-    from kquota.cli.text import Column, clock, duration, print_table, range_text, rate_text, short_unit
+def counter_subject(counter: CounterResult) -> str:
+    """Whose counter it is, as people say it: `user alice`."""
+    from kquota.core.findings.finding import subject
+
+    return subject(counter.key, str(counter.sensor))
+
+
+def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
+    from kquota.cli.text import (
+        Column,
+        clock,
+        duration,
+        entity_text,
+        entity_words,
+        range_text,
+        rate_text,
+        safe,
+        short_unit,
+    )
     from kquota.core.quotas.quota import QuotaKey
 
     def limit_of(counter: CounterResult) -> tuple[str, ...]:
@@ -158,42 +190,46 @@ def _print_counters(counters: Sequence[CounterResult], *, several: bool) -> None
         limits[1:] = [f"→ {limit}" for limit in limits[1:]]
         return *limits, f"debt {counter.peak:.0f}" if debt else f"peak {rate_text(counter.peak, unit)}"
 
-    def bites(counter: CounterResult) -> tuple[str, ...]:
+    def when(counter: CounterResult) -> tuple[str, ...]:
+        topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+        over = (f"{counter.violated:,} of {counter.events:,} topics over the limit",) if topics else ()
         if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
-            return ("delayed by another quota",)
-        when = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
+            return "delayed by another quota", *over
+        times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
         if counter.recovery_ms is None:
-            return (when,)
-        return when, f"recovery {duration(counter.recovery_ms)}" if counter.recovered else "no recovery yet"
+            return times, *over
+        return times, *over, f"recovery {duration(counter.recovery_ms)}" if counter.recovered else "not recovered"
 
     def time_of(counter: CounterResult) -> tuple[str, ...]:
         least, most = counter.throttle_range_ms
         total = range_text(duration(least), duration(most))
-        longest = f"max {duration(counter.throttle_max_ms)}"
-        if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
-            return total, longest, f"{counter.violated} of {counter.events} topics over the limit"
-        return total, longest
+        return total, f"max {duration(counter.throttle_max_ms)}"
 
-    print_table(
+    def limited_by(counter: CounterResult) -> str:
+        if counter.entity is None or entity_words(counter.entity) == safe(counter_subject(counter)):
+            return ""
+        return f"by {entity_text(counter.entity)}"
+
+    return Table(
         [
-            *([Column("BROKER")] if several else []),
-            Column("COUNTER", style="cyan"),
+            *([Column("BROKER", spare=1)] if several else []),
+            Column("WHO", style="bold"),
+            *([Column("TAG")] if wide else []),
+            Column("QUOTA", style="cyan", whole=True),
             Column("LIMIT", number=True),
             Column("THROTTLE TIME", number=True),
-            Column("BITES"),
-            Column("SHARED BY"),
+            Column("WHEN", spare=2),
+            Column("SHARED BY", spare=3),
         ],
         [
             (
                 *([counter.broker] if several else []),
-                (
-                    counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else counter.sensor,
-                    counter.key,
-                    counter.entity,
-                ),
+                (counter_subject(counter), limited_by(counter)),
+                *([counter.sensor] if wide else []),
+                counter.key,
                 limit_of(counter),
                 time_of(counter),
-                bites(counter),
+                when(counter),
                 _shared(counter),
             )
             for counter in counters
@@ -209,48 +245,48 @@ def _shared(counter: CounterResult) -> tuple[str, ...]:
 
     total = counter.total or 1.0
     names = [
-        f"{share.client} {100 * share.value / total:.0f}%, throttled {duration(share.throttle_ms)}"
+        f"{share.client} {100 * share.value / total:.0f} %, throttled {duration(share.throttle_ms)}"
         for share in counter.clients[:_NAMED]
     ]
     more = counter.client_count - len(names)
     return (*names, f"and {more} more") if more > 0 else tuple(names)
 
 
-def _print_acceptors(result: Simulation) -> None:
-    from kquota.cli.text import Column, duration, print_table
+def _acceptors(result: Simulation) -> Sequence[Part]:
+    from kquota.cli.text import Column, duration
 
     waited = [acceptor for acceptor in result.acceptors if acceptor.waited]
-    if waited:
-        click.echo()
-        print_table(
-            [
-                Column("BROKER"),
-                Column("LISTENER", style="bold"),
-                Column("CONNECTIONS", number=True),
-                Column("WAITED", number=True),
-                Column("TIME", number=True),
-            ],
-            [
-                (
-                    acceptor.broker,
-                    acceptor.listener,
-                    acceptor.connections,
-                    acceptor.waited,
-                    (duration(acceptor.wait_ms), f"max {duration(acceptor.wait_max_ms)}"),
-                )
-                for acceptor in waited
-            ],
+    columns = [
+        Column("BROKER", spare=1),
+        Column("LISTENER", style="bold"),
+        Column("CONNECTIONS", number=True),
+        Column("WAITED", number=True),
+        Column("TIME", number=True),
+    ]
+    rows = [
+        (
+            acceptor.broker,
+            acceptor.listener,
+            acceptor.connections,
+            acceptor.waited,
+            (duration(acceptor.wait_ms), f"max {duration(acceptor.wait_max_ms)}"),
         )
+        for acceptor in waited
+    ]
+    return ["", Table(columns, rows)] if waited else []
 
 
-def _print_charts(counters: Sequence[CounterResult]) -> None:
-    from kquota.cli.chart import ASCII, UNICODE, chart
-    from kquota.cli.text import counter_title
+def _chart(counter: CounterResult) -> Drawn:
+    """The counter over time, with its title."""
 
-    screen = console(sys.stdout, width=None if sys.stdout.isatty() else 100)
-    glyphs = UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII
-    for counter in counters:
-        screen.print()
-        screen.print(counter_title(counter), style="bold", markup=False, soft_wrap=True)
-        for line in chart(counter, screen.width, glyphs):
-            screen.print(line, soft_wrap=True)
+    def draw(width: int) -> Iterator[Text]:
+        from rich.text import Text
+
+        from kquota.cli.chart import ASCII, UNICODE, chart
+        from kquota.cli.text import counter_title
+
+        yield Text("")
+        yield Text(counter_title(counter), style="bold")
+        yield from chart(counter, width, UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII)
+
+    return Drawn(draw)

@@ -18,6 +18,8 @@ from kquota.core.duration import duration as _duration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kquota.core.simulation import CounterResult
 
 
@@ -159,11 +161,13 @@ def print_table(
     The layout of the command holds: rows are sorted by a column, and headings are left out.
     """
     wanted = layout()
-    if not wanted.is_usual or any(column.once for column in columns):
-        rows, styles = _laid_out(wanted, columns, rows, styles)
+    is_sorted = wanted.place([column.heading for column in columns]) is not None
+    if is_sorted:
+        rows, styles = _sorted(wanted, columns, rows, styles)
     folded = sys.stdout.isatty()
     if not folded and not coloured(sys.stdout):
-        plain = itertools.chain([title] if title else [], _plain_lines(columns, rows, headings=wanted.headings))
+        said = rows if is_sorted else said_once(columns, rows)
+        plain = itertools.chain([title] if title else [], _plain_lines(columns, said, headings=wanted.headings))
         while part := [*itertools.islice(plain, _LINES_AT_ONCE)]:
             click.echo("\n".join(part))
         return
@@ -177,7 +181,12 @@ def print_table(
         return _parts(cell) if folded else [" ".join(_parts(cell))]
 
     widest = [
-        max([_width(column.heading), *(_width(part) for row in table_rows for part in parts(row[place]))])
+        max(
+            [
+                _width(column.heading) if wanted.headings else 0,
+                *(_width(part) for row in table_rows for part in parts(row[place])),
+            ]
+        )
         for place, column in enumerate(columns)
     ]
     # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
@@ -190,7 +199,10 @@ def print_table(
 
     while folded and not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
         kept.remove(spared)
-    folds = folded and not fits()  # every column, as nothing is left to leave out
+    if folded and not fits():
+        # Nothing is left to leave out.
+        _print_records(screen, columns, table_rows, row_styles, headings=wanted.headings)
+        return
     table = Table(
         box=None,
         pad_edge=False,
@@ -205,11 +217,12 @@ def print_table(
             column.heading,
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=whole[place] and not folds,
-            min_width=None if folds else least[place],
+            no_wrap=whole[place],
+            min_width=least[place],
             overflow="fold",
         )
-    for row, style in itertools.zip_longest(table_rows, row_styles[: len(table_rows)], fillvalue=""):
+    said_rows = table_rows if is_sorted else said_once(columns, table_rows)
+    for row, style in itertools.zip_longest(said_rows, row_styles[: len(table_rows)], fillvalue=""):
         table.add_row(*[Text("\n".join(parts(row[place]))) for place in kept], style=str(style) or None)
     if not folded:
         screen.width = table.__rich_measure__(screen, screen.options.update(width=100_000)).maximum
@@ -223,23 +236,51 @@ def print_table(
         note(f"left out, as the terminal is narrow: {names} (a pipe shows all columns: | cat)")
 
 
-def _laid_out(
+def _print_records(
+    screen: Console,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[object]],
+    styles: Sequence[str],
+    *,
+    headings: bool,
+) -> None:
+    """Prints each row as a block, with a line for each cell that holds something."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    if headings:
+        table.add_column(style="bold", overflow="fold", max_width=screen.width // 2)
+    table.add_column(overflow="fold")
+    for number, (row, style) in enumerate(itertools.zip_longest(rows, styles[: len(rows)], fillvalue="")):
+        if number:
+            table.add_row("")
+        for column, cell in zip(columns, row, strict=True):
+            text = Text("\n".join(_parts(cell)), style=column.style)
+            if text:
+                table.add_row(*([Text(column.heading)] if headings else []), text, style=str(style) or None)
+    with screen.capture() as capture:
+        screen.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _sorted(
     wanted: Layout, columns: Sequence[Column], rows: Iterable[Sequence[object]], styles: Iterable[str]
-) -> tuple[Iterable[Sequence[object]], Iterable[str]]:
-    """The rows in the order that was asked for, each with its style, and what is said once only once."""
-    headings = [column.heading for column in columns]
-    once = [place for place, column in enumerate(columns) if column.once]
-    if wanted.place(headings) is not None:
-        # The style goes with its row, as one more cell.
-        styled = [(*row, style) for row, style in itertools.zip_longest(rows, styles, fillvalue="")]
-        ordered = [*wanted.sorted(headings, styled)]
-        rows, styles = [row[:-1] for row in ordered], [str(row[-1]) for row in ordered]
-        return rows, styles  # each row may stand anywhere, so each says all
-    return (_said_once(rows, once) if once else rows), styles
+) -> tuple[Sequence[Sequence[object]], Sequence[str]]:
+    """The rows in the order that was asked for, each with its style."""
+    # The style goes with its row, as one more cell.
+    styled = [(*row, style) for row, style in itertools.zip_longest(rows, styles, fillvalue="")]
+    ordered = [*wanted.sorted([column.heading for column in columns], styled)]
+    return [row[:-1] for row in ordered], [str(row[-1]) for row in ordered]
+
+
+def said_once(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Iterable[Sequence[object]]:
+    """The rows, without the cells that are as in the row above, in the columns that say so."""
+    places = [place for place, column in enumerate(columns) if column.once]
+    return _said_once(rows, places) if places else rows
 
 
 def _said_once(rows: Iterable[Sequence[object]], places: Sequence[int]) -> Iterator[Sequence[object]]:
-    """The rows, without the cells in these places that are as in the row above."""
     above: dict[int, object] = {}
     for row in rows:
         shown = list(row)
@@ -252,11 +293,6 @@ def _said_once(rows: Iterable[Sequence[object]], places: Sequence[int]) -> Itera
 
 READABLE = 12
 """Text is not folded to fewer columns than this while there is a column to leave out."""
-
-
-def print_markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table as GitHub's Markdown has it."""
-    click.echo(markdown_table(headings, rows))
 
 
 def markdown_table(
@@ -314,8 +350,9 @@ def _plain_lines(
 
 
 def _parts(cell: object) -> list[str]:
-    """The lines of a cell."""
-    return [safe(part) for part in (cell if isinstance(cell, tuple) else (cell,)) if part != ""]
+    """The lines of a cell; whole numbers with separators."""
+    parts = cell if isinstance(cell, tuple) else (cell,)
+    return [f"{part:,}" if type(part) is int else safe(part) for part in parts if part != ""]
 
 
 def _width(text: str) -> int:
@@ -335,13 +372,17 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import csv
     import io
 
-    wanted, out = layout(), io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if wanted.headings:
-        writer.writerow(headings)
-    rows = wanted.sorted(headings, rows)
-    writer.writerows([cell if isinstance(cell, int | float | None) else safe(cell) for cell in row] for row in rows)
-    click.echo(out.getvalue(), nl=False)
+    wanted = layout()
+    lines = (
+        [cell if isinstance(cell, int | float | None) else safe(cell) for cell in row]
+        for row in wanted.sorted(headings, rows)
+    )
+    head = [headings] if wanted.headings else []
+    every = itertools.chain(head, lines)
+    while part := [*itertools.islice(every, _LINES_AT_ONCE)]:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(part)
+        click.echo(out.getvalue(), nl=False)
 
 
 def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
@@ -376,11 +417,11 @@ def clock(milliseconds: int) -> str:
 
 
 def counter_title(counter: CounterResult) -> str:
-    """Which counter a picture shows: its key, whose it is, where, and what its axis counts."""
-    from kquota.core.quotas.quota import QuotaKey
+    """Which counter a picture shows: whose it is, its key, where, and what its axis counts."""
+    from kquota.core.findings.finding import subject
 
-    sensor = counter.sensor.client_id if counter.key is QuotaKey.CONNECTION_CREATION_RATE else str(counter.sensor)
-    return f"{counter.key}  {safe(sensor)}  {safe(counter.broker)}  ({counter.key.unit})"
+    who = subject(counter.key, str(counter.sensor))
+    return f"{safe(who)}: {counter.key} on {safe(counter.broker)} ({counter.key.unit})"
 
 
 def short_unit(unit: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import click
-
-from kquota.cli.streams import note
+from kquota.cli.views import Csv, Document, Note, Part, Table, View
 
 
-def print_vectors(document: Mapping[str, Any], output: str) -> None:
-    """Replays every sequence and prints what came of it, beside what the file expects."""
+def replayed(document: Mapping[str, Any]) -> View:
+    """Replays every sequence: what came of it, beside what the file expects."""
     from kquota.core.enforcement import Mode, kernel
     from kquota.core.enforcement.vectors import (
         REPLAYS,
@@ -46,52 +44,46 @@ def print_vectors(document: Mapping[str, Any], output: str) -> None:
             raise InputError(f"{name}: cannot be replayed: {type(error).__name__}: {error}") from None
         rows.append((name, kind, len(vector["events"]), outcome, difference))
     equal = sum(difference is None for *_, difference in rows)
-    if output == "json":
-        from kquota.documents.encoding import to_json
 
-        click.echo(
-            to_json(
+    def replay() -> Document:
+        return {
+            "kind": "kquota.replay",
+            "version": 1,
+            "generation": generation.value,
+            "vectors": [
                 {
-                    "kind": "kquota.replay",
-                    "version": 1,
-                    "generation": generation.value,
-                    "vectors": [
-                        {
-                            "id": name,
-                            "type": kind,
-                            "events": events,
-                            "equal": difference is None,
-                            "difference": None if difference is None else str(difference),
-                            "outcome": dict(outcome),
-                        }
-                        for name, kind, events, outcome, difference in rows
-                    ],
+                    "id": name,
+                    "type": kind,
+                    "events": events,
+                    "equal": difference is None,
+                    "difference": None if difference is None else str(difference),
+                    "outcome": dict(outcome),
                 }
-            ),
-            nl=False,
-        )
-        return
-    from kquota.cli.text import Column, duration, print_csv, print_table
+                for name, kind, events, outcome, difference in rows
+            ],
+        }
 
     cells = [
         (name, kind, events, *_throttled(outcome), "equal" if difference is None else str(difference))
         for name, kind, events, outcome, difference in rows
     ]
-    if output == "csv":
-        print_csv(("id", "type", "events", "throttled", "throttle_ms", "answer"), cells)
-        return
-    print_table(
-        [
-            Column("VECTOR", style="bold", whole=True),
-            Column("TYPE", style="cyan", whole=True),
-            Column("EVENTS", number=True),
+
+    def screen() -> Iterator[Part]:
+        from kquota.cli.text import Column, duration
+
+        columns = [
+            Column("VECTOR", style="bold"),
+            Column("TYPE", style="cyan", whole=True, spare=2),
+            Column("EVENTS", number=True, spare=1),
             Column("THROTTLED", number=True),
             Column("THROTTLE TIME", number=True),
             Column("KAFKA'S ANSWERS"),
-        ],
-        [(*cell[:4], duration(cell[4]), cell[5]) for cell in cells],
-    )
-    note(f"{equal} of {len(rows)} equal")
+        ]
+        yield Table(columns, [(*cell[:4], duration(cell[4]), cell[5]) for cell in cells])
+        yield Note(f"{equal} of {len(rows)} equal")
+
+    headings = ("id", "type", "events", "throttled", "throttle_ms", "answer")
+    return View(screen=screen, document=replay, csv=lambda: Csv(headings, cells))
 
 
 def _throttled(outcome: Mapping[str, Any]) -> tuple[int, int]:

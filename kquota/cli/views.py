@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import console, note, say, warn
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from kquota.cli.text import Column
     from kquota.cli.tree import Branch
 
@@ -44,6 +47,13 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A line on stderr between other parts, which `--quiet` does not leave out."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """A warning on stderr between other parts."""
 
@@ -57,7 +67,14 @@ class Raw:
     text: str
 
 
-Part: TypeAlias = "Table | Csv | Branch | Note | Warned | Raw | str"
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Lines for people that are drawn for the width of the screen, in columns; a pipe has 100."""
+
+    draw: Callable[[int], Iterable[Text]]
+
+
+Part: TypeAlias = "Table | Drawn | Csv | Branch | Note | Said | Warned | Raw | str"
 """A piece of an answer. A text is a line of stdout, and is safe to print."""
 
 Document: TypeAlias = Mapping[str, Any]
@@ -95,15 +112,16 @@ class View:
         return self.screen()
 
 
-def show(view: View, output: str) -> int:
+def show(view: View, output: str, *, written: bool = False) -> int:
     """Prints an answer in one of its formats, and returns its exit code.
 
-    Raises click.UsageError when the rows of no table have the column that they are to be sorted by.
+    Raises click.UsageError when the rows of no table have the column that they are to be sorted by. After a write
+    (`written`) nothing is refused any more: `check_sorting` comes before it.
     """
     from kquota.cli.text import layout
 
     parts = view.parts(output)
-    if layout().sort_by:
+    if layout().sort_by and not written:
         parts = list(parts)
         check_sorting(*(_headings(part) for part in parts if isinstance(part, Table | Csv)))
     for part in parts:
@@ -149,29 +167,52 @@ def _print(part: Part) -> None:
         click.echo(part.text, nl=False)
     elif isinstance(part, Note):
         note(part.text)
+    elif isinstance(part, Said):
+        say(part.text)
     elif isinstance(part, Warned):
         warn(part.text)
     elif isinstance(part, Table):
         print_table(part.columns, part.rows, styles=part.styles)
     elif isinstance(part, Csv):
         print_csv(part.headings, part.rows)
+    elif isinstance(part, Drawn):
+        screen = console(sys.stdout, width=None if sys.stdout.isatty() else 100)
+        for line in part.draw(screen.width):
+            screen.print(line, soft_wrap=True)
     else:
         from kquota.cli.tree import print_tree
 
         print_tree(part)
 
 
+def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_run: bool) -> Iterator[Part]:
+    """What a write changed: whose, which key, before and after in words; two more cells hold the values themselves."""
+    from kquota.cli.text import Column
+
+    if not rows:
+        yield Note("nothing changes")
+        return
+    who, key, before, after = names
+    columns = [Column(who, style="cyan"), Column(key), Column(before, number=True), Column(after, number=True)]
+    styles = ["red" if after is None else "green" if before is None else "yellow" for *_, before, after in rows]
+    yield Table(columns, [row[:4] for row in rows], styles)
+    if dry_run:
+        # Said to those as well who want no notes: the table is that of a write.
+        yield Said("dry run: nothing was written")
+
+
 _TABLES = ("table", "wide", "csv")
 """The formats with rows to sort and headings to leave out."""
 
 
-def shown_as(*formats: str, told: bool = False) -> Callable[[F], F]:
+def shown_as(*formats: str, told: bool = False, tables: bool = True) -> Callable[[F], F]:
     """`-o FORMAT`, the first is the default: the command returns a View, or its exit code when nothing is to be shown.
 
     A command with a format for tables has `--no-headers` and `--sort-by` as well. `told`: the command takes the format
-    as its argument `output`, because it asks the cluster for less, or prints while it works.
+    as its argument `output`, because it asks the cluster for less, or prints while it works. `tables` is False for a
+    command whose format `table` is lines of text.
     """
-    tables = [name for name in formats if name in _TABLES]
+    laid_out = [name for name in formats if name in _TABLES and tables]
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -179,14 +220,14 @@ def shown_as(*formats: str, told: bool = False) -> Callable[[F], F]:
             from kquota.cli.text import Layout, set_layout
 
             wanted = Layout(not no_headers, sort_by)
-            if not wanted.is_usual and output not in tables:
+            if not wanted.is_usual and output not in laid_out:
                 option = "--no-headers" if no_headers else "--sort-by"
-                raise click.UsageError(f"{option} is for tables: -o {' or '.join(tables)}")
+                raise click.UsageError(f"{option} is for tables: -o {' or '.join(laid_out)}")
             set_layout(wanted)
             answer = function(*args, **given, **({"output": output} if told else {}))
             return show(answer, output) if isinstance(answer, View) else answer
 
-        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if tables else ())]
+        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if laid_out else ())]
         for option in reversed(options):
             command = option(command)
         return command  # type: ignore[return-value]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from kquota.cli.streams import warn
+from kquota.cli.views import Csv, Part, Table
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import humanize
@@ -117,19 +116,24 @@ def replay(
     return compare(result, settings), result
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Prints a table of the clients, and one of the counters."""
-    from kquota.cli.text import Column, print_table
+COLUMNS = ("CHANGE", "USER", "CLIENT-ID", "QUOTA", "LIMIT", "THROTTLED", "BROKERS", "BROKER", "WHOSE LIMIT")
+"""The columns of the tables of a comparison."""
 
-    print_clients(comparison)
+
+def comparison_screen(comparison: Comparison) -> Iterator[Part]:
+    """A table of the clients, and one of the counters."""
+    from kquota.cli.text import Column
+
+    if comparison.clients:
+        yield clients_table(comparison)
     if comparison.counters:
-        click.echo()
-        print_table(
+        yield ""
+        yield Table(
             [
-                Column("CHANGE"),
-                Column("BROKER", spare=1),
+                Column("CHANGE", spare=2),
+                Column("BROKER", spare=3),
                 Column("WHOSE LIMIT", style="bold"),
-                Column("QUOTA", style="cyan"),
+                Column("QUOTA", style="cyan", spare=1),
                 Column("LIMIT", number=True),
                 Column("THROTTLED", number=True),
             ],
@@ -143,43 +147,34 @@ def print_comparison(comparison: Comparison) -> None:
                 )
                 for change in comparison.counters
             ],
-            styles=[_STYLES[change.outcome] for change in comparison.counters],
+            [_STYLES[change.outcome] for change in comparison.counters],
         )
 
 
-def print_clients(comparison: Comparison) -> None:
-    """Prints a table of the clients, where there are any."""
-    from kquota.cli.text import Column, print_table
+def clients_table(comparison: Comparison) -> Table:
+    """A row for each client for whom something changes."""
+    from kquota.cli.text import Column
 
-    if comparison.clients:
-        print_table(
-            [
-                Column("CHANGE"),
-                Column("USER", style="bold"),
-                Column("CLIENT-ID", style="bold"),
-                Column("QUOTA", style="cyan"),
-                Column("LIMIT", number=True),
-                Column("THROTTLED", number=True),
-                Column("BROKERS", spare=1),
-            ],
-            [
-                (
-                    change.outcome.value,
-                    *_who(change),
-                    change.key.value,
-                    *_cells(change),
-                    ", ".join(_brokers(change)),
-                )
-                for change in comparison.clients
-            ],
-            styles=[_STYLES[change.outcome] for change in comparison.clients],
-        )
+    return Table(
+        [
+            Column("CHANGE"),
+            Column("USER", style="bold"),
+            Column("CLIENT-ID", style="bold"),
+            Column("QUOTA", style="cyan", spare=1),
+            Column("LIMIT", number=True),
+            Column("THROTTLED", number=True),
+            Column("BROKERS", spare=2),
+        ],
+        [
+            (change.outcome.value, *_who(change), change.key.value, *_cells(change), ", ".join(_brokers(change)))
+            for change in comparison.clients
+        ],
+        [_STYLES[change.outcome] for change in comparison.clients],
+    )
 
 
-def print_comparison_csv(comparison: Comparison) -> None:
-    """Prints a row for each client."""
-    from kquota.cli.text import print_csv
-
+def comparison_csv(comparison: Comparison) -> Csv:
+    """A row for each client."""
     sides = ("before", "after")
     columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit", "wanted")
     headings = {
@@ -187,7 +182,7 @@ def print_comparison_csv(comparison: Comparison) -> None:
         "throttle_time_ms": "open_loop_throttle_time_ms",
         "wanted": "wanted_at_least",
     }
-    print_csv(
+    return Csv(
         [
             "outcome",
             "key",
@@ -216,15 +211,15 @@ def print_comparison_csv(comparison: Comparison) -> None:
     )
 
 
-def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> None:
-    """Prints a summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
-    from kquota.cli.text import print_markdown
+def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
+    """A summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
+    from kquota.cli.text import markdown_table
     from kquota.cli.verdicts import markdown_lines
 
     headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "BROKERS"]
 
-    def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> None:
-        print_markdown(
+    def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
+        yield markdown_table(
             [*(["CHANGE"] if with_outcome else []), *headings],
             [
                 [
@@ -238,22 +233,22 @@ def print_comparison_markdown(comparison: Comparison, replayed: Replayed, *, tit
             ],
         )
         if len(changes) > _MOST_ROWS:
-            click.echo(f"\nand {len(changes) - _MOST_ROWS} more")
+            yield f"\nand {len(changes) - _MOST_ROWS} more"
 
-    click.echo(f"### {title}: {summary(comparison)}\n")
-    click.echo(f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker.")
+    yield f"### {title}: {summary(comparison)}\n"
+    yield f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker."
     newly = [change for change in comparison.clients if change.outcome is Outcome.NEWLY_THROTTLED]
     others = [change for change in comparison.clients if change.outcome is not Outcome.NEWLY_THROTTLED]
     if newly:
-        click.echo("\n**Newly throttled**\n")
-        table(newly, with_outcome=False)
+        yield "\n**Newly throttled**\n"
+        yield from table(newly, with_outcome=False)
     if others:
         clients = "client" if len(others) == 1 else "clients"
-        click.echo(f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n")
-        table(others, with_outcome=True)
-        click.echo("\n</details>")
+        yield f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n"
+        yield from table(others, with_outcome=True)
+        yield "\n</details>"
     for line in markdown_lines(comparison.quotas, counts=False):
-        click.echo(f"\n{line}")
+        yield f"\n{line}"
 
 
 def _who(change: ClientChange) -> tuple[str, str]:

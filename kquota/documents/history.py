@@ -12,6 +12,7 @@ from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.journal import Entry
 from kquota.documents.quotas import quotas_document, quotas_of, read_quotas
+from kquota.documents.watch import utc
 from kquota.errors import InputError
 
 KIND = "kquota.quota-history"
@@ -25,13 +26,8 @@ def history_document(history: QuotaHistory) -> Document:
     periods: list[Document] = []
     for since, snapshot in history:
         quotas = {"quotas": quotas_document(snapshot)["quotas"]}
-        periods.append(quotas if since is None else {"from": _iso(since), **quotas})
+        periods.append(quotas if since is None else {"from": utc(since), **quotas})
     return {"kind": KIND, "version": VERSION, "periods": periods}
-
-
-def _iso(time_ms: int) -> str:
-    seconds, milliseconds = divmod(time_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
 
 
 def read_history(path: Path) -> QuotaHistory:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
 from kquota.documents.encoding import Document, Located, to_json, write_text
@@ -32,7 +34,7 @@ from kquota.lock import locked
 
 KIND = "kquota.journal"
 VERSION = 1
-Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs"]
+Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs", "record"]
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -64,6 +66,8 @@ class Entry:
     outcome: Outcome | None = None
     error: str | None = None
     untouched: tuple[Entity, ...] = ()
+    levels: tuple[LevelChange, ...] = ()
+    """The request loggers that are switched on; such an entry changes no quotas."""
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -179,6 +183,7 @@ class Journal:
         now: int,
         expires: int | None = None,
         undoes: str | None = None,
+        levels: tuple[LevelChange, ...] = (),
     ) -> Entry:
         """Writes down what is about to be done, and keeps the room for what will come of it.
 
@@ -192,7 +197,7 @@ class Journal:
                 number = max((_number(name) for name in os.listdir(self.folder)), default=0) + 1
                 while True:
                     id = f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}"
-                    entry = Entry(id, cluster, command, now, plan, expires=expires, undoes=undoes)
+                    entry = Entry(id, cluster, command, now, plan, expires=expires, undoes=undoes, levels=levels)
                     text = to_json(entry_document(entry))
                     try:
                         write_text(self._file(id), text, mode=0o600, new=True)
@@ -227,6 +232,36 @@ class Journal:
             else:
                 spare.replace(self._file(entry.id))
         return finished
+
+    @contextlib.contextmanager
+    def held(self, entry: Entry) -> Iterator[None]:
+        """Says, for as long as it lasts, that the process which began the entry is alive; see `is_abandoned`.
+
+        Raises InputError when the folder cannot be written.
+        """
+        path = self._hold_of(entry.id)
+        with contextlib.ExitStack() as stack:
+            with self._complaints():
+                descriptor = stack.enter_context(locked(path, wait_s=_LOCK_WAIT_S, what="the journal"))
+                os.pwrite(descriptor, socket.gethostname().encode(), 0)
+            yield
+            path.unlink(missing_ok=True)  # after an error it stays, and nobody holds it
+
+    def is_abandoned(self, entry: Entry) -> bool:
+        """Whether the process that held the entry died on this host; of other hosts nobody knows."""
+        path = self._hold_of(entry.id)
+        try:
+            if entry.outcome is not None or path.read_text() != socket.gethostname():
+                return False
+            with locked(path, wait_s=0, what="the journal"):
+                return True
+        except (OSError, Conflict, ValueError):
+            return False
+
+    def release(self, entry: Entry) -> None:
+        """Forgets who held an entry."""
+        with contextlib.suppress(OSError):
+            self._hold_of(entry.id).unlink()
 
     def ids(self, cluster: str | None = None) -> tuple[str, ...]:
         """The ids that the files have for names, the newest first, without a look into them.
@@ -273,6 +308,9 @@ class Journal:
 
     def _file(self, id: str) -> Path:
         return self.folder / f"{id}.json"
+
+    def _hold_of(self, id: str) -> Path:
+        return self.folder / f".{id}.held"
 
     def _spare_of(self, id: str) -> Path:
         return self.folder / f".{id}.spare"
@@ -372,8 +410,23 @@ def entry_document(entry: Entry) -> Document:
         "outcome": entry.outcome,
         "error": entry.error,
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
+        **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         "plan": plan_document(entry.plan),
     }
+
+
+def _level_document(change: LevelChange) -> Document:
+    return {
+        "node": change.node,
+        "logger": LOGGER,
+        "before": change.before.name,
+        "inherited": change.before.inherited,
+        "after": change.after,
+    }
+
+
+def _level(document: Document) -> LevelChange:
+    return LevelChange(document["node"], Level(document["before"], document["inherited"]), document["after"])
 
 
 def _entry(file: Path) -> Entry:
@@ -394,6 +447,7 @@ def _entry(file: Path) -> Entry:
         document["outcome"],
         document.get("error"),
         tuple(map(read_entity, document.get("untouched", ()))),
+        tuple(map(_level, document.get("levels", ()))),
     )
 
 

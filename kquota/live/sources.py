@@ -20,6 +20,8 @@ from kquota.metrics.prometheus import Server
 from kquota.metrics.series import LIVE_SELECTOR, Series, checked, of_live_labels
 
 LARGEST_PAGE: Final = 256 << 20
+_PAST_S: Final = 6 * 3600
+"""How far back the beginning of a throttle is looked for."""
 _RANGE_S: Final = 180
 """How far back a Prometheus is asked: two readings at an interval of a minute, with room."""
 
@@ -205,16 +207,24 @@ class Prometheus:
         A range selector is asked for: an instant query would repeat readings of up to five minutes ago as of now.
         """
         selector = LIVE_SELECTOR if not self.matchers else LIVE_SELECTOR[:-1] + f",{self.matchers}}}"
+        unread: list[Missing] = []
+        samples = self._ask(selector, _RANGE_S, unread)
+        return Look(samples, unread=tuple(unread))
+
+    def past(self, selector: str, series: Series) -> list[tuple[int, float]]:
+        """(epoch ms, value) of one series in the last hours, in order. Raises what `look` raises."""
+        samples = self._ask(selector, _PAST_S, [])
+        return sorted((each.at_ms, each.value) for each in samples if each.series == series)
+
+    def _ask(self, selector: str, seconds: int, unread: list[Missing]) -> tuple[Sample, ...]:
         with tempfile.TemporaryDirectory(prefix="kquota-") as folder:
             file = Path(folder, "answer.json")
-            self.server.ask("query", {"query": f"{selector}[{_RANGE_S}s]"}, file)
+            self.server.ask("query", {"query": f"{selector}[{seconds}s]"}, file)
             answer = json.loads(file.read_bytes())
-        unread: list[Missing] = []
         try:
-            samples = tuple(_of_answer(answer["data"]["result"], unread))
+            return tuple(_of_answer(answer["data"]["result"], unread))
         except (KeyError, TypeError, AttributeError):
             raise Unreachable(f"{self.name} does not answer as Prometheus does") from None
-        return Look(samples, unread=tuple(unread))
 
 
 def _of_answer(result: Iterable[Mapping[str, Any]], unread: list[Missing]) -> Iterator[Sample]:

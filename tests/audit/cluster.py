@@ -17,11 +17,10 @@ from typing import Any
 import numpy
 import pyspark
 
+from tests.support.compiled import COMPILED
 from tests.support.processes import Processes, free_ports
 
 _START_TIMEOUT_S = 240.0
-_COMPILED = Path(__file__).parents[2] / "build" / "numba"
-"""Where executors keep what numba compiled, which takes each of them ten seconds."""
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
 
 
@@ -52,7 +51,7 @@ class SparkCluster(Processes):
         (conf / "spark-defaults.conf").write_text(
             "spark.executor.memory 1g\n"
             f"spark.executor.extraJavaOptions {_SMALL}\n"
-            f"spark.executorEnv.NUMBA_CACHE_DIR {_COMPILED}\n"
+            f"spark.executorEnv.NUMBA_CACHE_DIR {COMPILED}\n"
             "spark.driver.host 127.0.0.1\n"
             "spark.driver.bindAddress 127.0.0.1\n"
             "spark.ui.enabled false\n"
@@ -105,7 +104,7 @@ class ConnectServer(Processes):
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(port),
         }
-        own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "NUMBA_CACHE_DIR": str(_COMPILED)}
+        own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "NUMBA_CACHE_DIR": str(COMPILED)}
         command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]

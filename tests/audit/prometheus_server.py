@@ -63,7 +63,7 @@ def fake_prometheus(shift: float = 0.0) -> Iterator[FakePrometheus]:
             fake.asked.append((endpoint, asked))
             if fake.authorization is not None and self.headers["Authorization"] != fake.authorization:
                 self._answer(401, {"status": "error", "error": "who are you"})
-            elif not asked["query"].startswith((SELECTOR[:-1], LIVE_SELECTOR[:-1])):
+            elif not asked["query"].startswith((SELECTOR[:-1], LIVE_SELECTOR[:-1], "kafka_server_quota_")):
                 self._answer(400, {"status": "error", "errorType": "bad_data", "error": "parse error"})
             elif "elsewhere" in asked["query"]:
                 self.send_response(302)

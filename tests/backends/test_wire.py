@@ -32,6 +32,8 @@ REFERENCE: dict[type, Any] = {
     wire.IncrementalAlterConfigsResponse: admin.IncrementalAlterConfigsResponse,
     wire.DescribeClusterRequest: admin.DescribeClusterRequest,
     wire.DescribeClusterResponse: admin.DescribeClusterResponse,
+    wire.DescribeLogDirsRequest: admin.DescribeLogDirsRequest,
+    wire.DescribeLogDirsResponse: admin.DescribeLogDirsResponse,
     wire.DescribeClientQuotasRequest: admin.DescribeClientQuotasRequest,
     wire.DescribeClientQuotasResponse: admin.DescribeClientQuotasResponse,
     wire.AlterClientQuotasRequest: admin.AlterClientQuotasRequest,
@@ -68,6 +70,16 @@ configs = st.builds(
     st.lists(synonyms, max_size=3),
     bytes_,
     nullable_texts,
+)
+longs = st.integers(-(2**63), 2**63 - 1)
+replicas = st.builds(wire.DescribeLogDirsPartition, ids, longs, longs, st.booleans())
+log_dirs = st.builds(
+    wire.DescribeLogDirsResult,
+    shorts,
+    texts,
+    st.lists(st.builds(wire.DescribeLogDirsTopic, texts, st.lists(replicas, max_size=2)), max_size=2),
+    longs,
+    longs,
 )
 codes = shorts.filter(lambda code: code != wire.UNSUPPORTED_VERSION)
 messages: st.SearchStrategy[Message] = st.one_of(
@@ -125,6 +137,11 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(st.builds(wire.DescribeClusterBroker, ids, texts, ids, nullable_texts), max_size=3),
         st.just(-(2**31)),
     ),
+    st.builds(
+        wire.DescribeLogDirsRequest,
+        st.none() | st.lists(st.builds(wire.DescribableLogDirTopic, texts, st.lists(ids, max_size=3)), max_size=3),
+    ),
+    st.builds(wire.DescribeLogDirsResponse, ids, shorts, st.lists(log_dirs, max_size=3)),
     st.builds(wire.DescribeClientQuotasRequest, st.lists(components, max_size=3), st.booleans()),
     st.builds(
         wire.DescribeClientQuotasResponse,
@@ -193,6 +210,10 @@ def versioned(draw: st.DrawFn) -> tuple[Message, int]:
                 for result in message.results
             ]
             message = message._replace(results=results)
+        case wire.DescribeLogDirsResponse() if version < 4:
+            dirs = [each._replace(total_bytes=-1, usable_bytes=-1) for each in message.results]
+            code = message.error_code if version >= 3 else None
+            message = message._replace(error_code=code, results=dirs)
         case wire.DescribeClusterRequest() if version < 1:
             message = message._replace(endpoint_type=wire.BROKERS)
         case wire.DescribeClusterResponse() if version < 1:

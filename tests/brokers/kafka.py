@@ -75,8 +75,9 @@ class KafkaBroker(Nodes):
     """One broker with its controller, as a context manager; everything it writes is in a temporary folder.
 
     `settings` are added to server.properties (later lines win, so they also replace), `listeners` to the usual two,
-    `jvm_flags` to the broker's command line. `log_time` is the pattern of the request log's times. Raises RuntimeError
-    with the tail of the broker's output when it does not start within `ready_seconds`.
+    `jvm_flags` to the broker's command line. `log_time` is the pattern of the request log's times, `log_level` its
+    level (None: the root's, which is WARN); `logging` replaces the settings of log4j 2. Raises RuntimeError with the
+    tail of the broker's output when it does not start within `ready_seconds`.
     """
 
     version = VERSION
@@ -91,9 +92,13 @@ class KafkaBroker(Nodes):
         heap: str = "512m",
         ready_seconds: float = 240,
         log_time: str = "%d",
+        log_level: str | None = "debug",
+        logging: Path | None = None,
     ) -> None:
         super().__init__("kafka")
         self._log_time = log_time
+        self._log_level = log_level
+        self._logging = logging
         self._settings = dict(settings or {})
         self._listeners = (
             Listener("PLAINTEXT", "PLAINTEXT"),
@@ -188,7 +193,7 @@ class KafkaBroker(Nodes):
             extra += "".join(f"{prefix}{key}={value}\n" for key, value in each.settings.items())
         properties = self.folder / "server.properties"
         properties.write_text(server + extra)
-        logging = write_log4j2(self.folder, time=self._log_time)
+        logging = self._logging or write_log4j2(self.folder, time=self._log_time, level=self._log_level)
         self._format_storage(properties, new_cluster_id())
         options = (
             f"-Xmx{self._heap}",

@@ -42,8 +42,7 @@ appender.server.fileName = {folder}/server.log
 appender.server.layout.type = PatternLayout
 appender.server.layout.pattern = [%d] %p %m (%c)%n
 logger.request.name = kafka.request.logger
-logger.request.level = debug
-logger.request.additivity = false
+{request_level}logger.request.additivity = false
 logger.request.appenderRef.request.ref = request
 rootLogger.level = warn
 rootLogger.appenderRef.server.ref = server
@@ -61,10 +60,14 @@ def new_cluster_id() -> str:
     return drawn
 
 
-def write_log4j2(folder: Path, *, time: str = "%d", more: str = "") -> Path:
-    """The settings of log4j 2 for a node in that folder: `kafka-request.log` and `server.log` there; `more` lines."""
+def write_log4j2(folder: Path, *, time: str = "%d", level: str | None = "debug", more: str = "") -> Path:
+    """The settings of log4j 2 for a node in that folder: `kafka-request.log` and `server.log` there; `more` lines.
+
+    Without a `level`, the request logger has that of the root.
+    """
     file = folder / "log4j2.properties"
-    file.write_text(_LOG4J2.format(folder=folder, time=time) + more)
+    request_level = "" if level is None else f"logger.request.level = {level}\n"
+    file.write_text(_LOG4J2.format(folder=folder, time=time, request_level=request_level) + more)
     return file
 
 

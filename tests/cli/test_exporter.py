@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from kquota.cli.commands.exporter import _leases
+from kquota.core.change.plan import plan
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.journal import Journal
 from tests.cli.conftest import Kquota
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -67,3 +78,44 @@ def test_without_quotas(kquota: Kquota) -> None:
 
     assert done.code == 2
     assert "no quotas: give --quotas FILE" in done.err
+
+
+def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
+    """With the metrics of before and their age; SIGTERM ends it."""
+    quotas = tmp_path / "quotas.json"
+    quotas.write_text(Path(QUOTAS).read_text())
+    options = ["--metrics", PAGE, "--quotas", str(quotas), "--listen", "127.0.0.1:0", "--interval", "1s"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kquota", "exporter", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[1].rstrip(",")
+        quotas.unlink()
+        lost = process.stderr.readline()
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+
+    assert "the metrics of before stay" in lost
+    assert 'kquota_part_up{part="quotas"} 0.0\n' in text
+    assert 'user="alice"} 60000.0\n' in text
+    assert process.returncode == 143
+    assert "Traceback" not in rest
+
+
+def test_leases_are_those_of_the_cluster_that_stand(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    change = plan(QuotaSnapshot(), {Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})
+    for number, (cluster, expires) in enumerate(
+        (("kafka://a:1", 9_000), ("kafka://b:1", 9_000), ("kafka://a:1", None))
+    ):
+        entry = journal.begin(change, cluster=cluster, command="apply", now=1000 + number, expires=expires)
+        journal.finish(entry, "applied", now=2000)
+
+    (lease,) = _leases(tmp_path, "kafka://a:1")
+
+    assert lease.expires_ms == 9_000

@@ -19,9 +19,10 @@ from kquota.audit import local
 from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.cli.commands.audit import print_result
+from kquota.cli.commands.audit import audited_view
 from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
+from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.findings.finding import subject
@@ -259,9 +260,9 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     assert delayed in (tmp_path / "page.html").read_text()
     said = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody throttled by 2 limits"
     assert summary(report.findings, result.quality).startswith(f"**{said}")
-    print_result(result, settings, "table", None, show_all=True)
+    show(audited_view(result, settings, None, show_all=True), "table")
     assert f"{rate} B/s  " in capsys.readouterr().out
-    print_result(result, settings, "json", None, show_all=True)
+    show(audited_view(result, settings, None, show_all=True), "json")
     document = json.loads(capsys.readouterr().out)
     Draft202012Validator(schema("audit")).validate(document)
     shares = {finding["key"]: finding["peak_share"] for finding in document["findings"]}

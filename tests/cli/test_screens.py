@@ -13,10 +13,11 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from kquota.cli.commands.audit import print_result
+from kquota.cli.commands.audit import audited_view
 from kquota.cli.report import words
 from kquota.cli.report.markdown import summary
 from kquota.cli.text import Column, print_table
+from kquota.cli.views import show
 from kquota.core.findings.finding import Finding, Harm, ranked, subject
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.verdicts import Verdict
@@ -28,7 +29,7 @@ STYLED = re.compile(r"\x1b\[[0-9;]*m")
 LONG = "CN=a-rather-long-name-of-some-application,OU=platform,O=example"
 
 
-def shown(width: int, show: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def shown(width: int, printing: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lines that a terminal of that width gets on stdout, without their colours."""
     outer, inner = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
@@ -46,7 +47,7 @@ def shown(width: int, show: Callable[[], None], monkeypatch: pytest.MonkeyPatch)
     listener.start()
     with open(inner, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
-        show()
+        printing()
     listener.join()
     os.close(outer)
     return STYLED.sub("", b"".join(heard).decode()).replace("\r\n", "\n").splitlines()
@@ -77,7 +78,7 @@ def test_the_audit_fits(width: int, told: bool, monkeypatch: pytest.MonkeyPatch)
     predictions = {found.name: predicted(0.42, times_out=True) for found in result.found} if told else {}
     result = replace(result, predictions=predictions)
 
-    lines = shown(width, lambda: print_result(result, settings, "table", None, show_all=True), monkeypatch)
+    lines = shown(width, lambda: show(audited_view(result, settings, None, show_all=True), "table"), monkeypatch)
 
     assert max(map(cell_len, lines)) <= width
     text = "\n".join(lines)
@@ -199,12 +200,12 @@ def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     meets = predicted(0.42)
     sums.add(words.length(round(meets.throttle_time_ms.low or 0)))
     result = replace(result, predictions={found.name: meets for found in result.found})
-    print_result(result, settings, "table", None, show_all=True)
+    show(audited_view(result, settings, None, show_all=True), "table")
     said = capsys.readouterr()
     text = said.out + said.err + summary(result.found, result.quality)
     assert not [each for each in sums if each in text]
 
-    print_result(result, settings, "csv", None, show_all=True)
+    show(audited_view(result, settings, None, show_all=True), "csv")
     headings = capsys.readouterr().out.splitlines()[0].split(",")
     assert "open_loop_throttle_time_ms" in headings
     assert "throttle_time_ms" not in headings

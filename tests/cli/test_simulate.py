@@ -150,8 +150,8 @@ def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
 
     assert len(counters(few.out)) == 2
     assert counters(few.out) == counters(everything.out)[:2]
-    assert f"{len(counters(everything.out))} of " in few.err
-    assert "counters throttled (2 shown)" in few.err
+    assert f"\n{len(counters(everything.out))} of " in few.err
+    assert "the 2 most throttled counters are shown" in few.err
 
 
 def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
@@ -198,7 +198,7 @@ def test_plots_stand_on_their_own(kquota: Kquota, tmp_path: Path) -> None:
     svg = ElementTree.parse(tmp_path / "plot.svg").getroot()
     texts = {text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert {"delivered", "offered", "limit"} <= texts
-    assert any(text and text.startswith("producer_byte_rate  alice:") for text in texts)
+    assert any(text and text.startswith("user alice: producer_byte_rate on ") for text in texts)
     png = (tmp_path / "plot.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     html = (tmp_path / "plot.html").read_text()

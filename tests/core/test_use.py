@@ -169,5 +169,14 @@ def test_the_trend_is_between_two_readings() -> None:
         earlier=before,
     )
 
+    (later,) = uses(
+        [Observed(counter, 12_000, 60.0)],
+        QuotaSnapshot({Entity(user="alice"): {PRODUCE: 100}}),
+        source="a test",
+        earlier={counter: Observed(counter, 1000, 5.0)},
+    )
+
     assert (found.trend, found.until_throttled_s) == (10.0, 4.0)
+    # After a whole window, 60 is what the clients send.
+    assert (later.trend, later.until_throttled_s) == (5.0, None)
     assert found.age_s(4500) == 1.5

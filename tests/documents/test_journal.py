@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kquota.core.change.plan import Cluster, Plan, plan
+from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -341,3 +342,28 @@ def test_a_cluster_is_the_same_by_every_address(tmp_path: Path) -> None:
     assert [entry.number for entry in pages.of(Cluster("kafka://B:2,a:1", "id-1"))] == [1, 2]
     assert [entry.number for entry in pages.of(Cluster("kafka://c:3", "id-1"))] == [2]
     assert pages.of(Cluster("kafka://a:1", "id-2")) == ()
+
+
+def test_a_lease_of_loggers_is_read_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    levels = (LevelChange(1, Level("WARN")), LevelChange(2, Level("INFO", inherited=True)))
+    entry = journal.begin(Plan(()), cluster="kafka://a", command="record", now=NOW, expires=NOW + 1, levels=levels)
+    assert journal.read().entries == (entry,)
+    assert journal.read().entries[0].levels == levels
+
+
+def test_who_holds_an_entry_is_known_on_its_own_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    entry = begin(journal)
+    assert not journal.is_abandoned(entry)  # nobody ever held it
+    with journal.held(entry):
+        assert not journal.is_abandoned(entry)
+    assert not journal.is_abandoned(entry)
+    with pytest.raises(KeyboardInterrupt), journal.held(entry):
+        raise KeyboardInterrupt
+    assert journal.is_abandoned(entry)
+    assert not journal.is_abandoned(replace(entry, outcome="applied"))
+    monkeypatch.setattr("socket.gethostname", lambda: "another")
+    assert not journal.is_abandoned(entry)
+    journal.release(entry)
+    assert journal.read().entries == (entry,)

@@ -50,6 +50,22 @@ def test_prometheus_takes_the_rules_of_every_dialect(tmp_path: Path, name: str, 
     assert "SUCCESS" in promtool(tmp_path, "check", "rules", "rules.yaml")
 
 
+def test_the_rules_for_redpanda(tmp_path: Path) -> None:
+    """Its counters of bytes become rates of all shards; it has no throttle time by client."""
+    page = tmp_path / "rp.prom"
+    name = "redpanda_kafka_quotas_client_quota_throughput_by_entity_total"
+    page.write_text(f'{name}{{redpanda_quota_type="produce_quota",redpanda_quota_user="alice",shard="0"}} 9\n')
+    metrics = found(Pages((Page(None, str(page)),)).look().samples)
+    rules = prometheus_rules(metrics, THRESHOLDS)
+    (tmp_path / "rules.yaml").write_text(to_yaml(rules))
+
+    assert "SUCCESS" in promtool(tmp_path, "check", "rules", "rules.yaml")
+    (recorded,) = rules["groups"][0]["rules"]
+    assert recorded["expr"].startswith(
+        "sum by (clientId, client_id, redpanda_quota_type, redpanda_quota_user, instance) (rate("
+    )
+
+
 def test_the_dialect_is_found_by_looking() -> None:
     labels = {name: {metric.labels for metric in metrics_of(name)} for name in ("resource", "named", "swallowed")}
     broken = {

@@ -30,17 +30,23 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/backends/test_zookeeper_mode.py",
         "tests/brokers/test_zookeeper_mode.py",
     ),
-    "Spark": (
+    "a Spark cluster": (
         "tests/audit/test_cluster.py",
-        "tests/audit/test_dataframe.py",
         "tests/audit/test_faults.py",
+    ),
+    "Spark": (
+        "tests/audit/test_cuts.py",
+        "tests/audit/test_damage.py",
+        "tests/audit/test_dataframe.py",
         "tests/audit/test_job.py",
         "tests/audit/test_judge.py",
+        "tests/audit/test_verdicts.py",
+    ),
+    # No server, but the replays of the recordings, which the first of them keeps; one compares with Spark.
+    "the recordings": (
         "tests/audit/test_mutations.py",
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
-        "tests/audit/test_verdicts.py",
-        # No Spark, but the replay of the recordings, which the modules above keep.
         "tests/test_generated.py",
     ),
 }
@@ -48,14 +54,31 @@ UNITS: Mapping[str, Sequence[str]] = {
 
 LONG: Sequence[str] = (
     "Spark",
+    "a Spark cluster",
     "a broker in ZooKeeper mode",
     "a secured cluster",
     "tests/faults/test_kills.py",
-    "tests/faults/test_races.py",
-    "tests/test_kafka_configs.py",
-    "tests/cli/test_completion.py",
+    "tests/faults/test_apply_faults.py",
     "tests/test_examples.py",
+    "tests/cli/test_completion.py",
+    "tests/test_kafka_configs.py",
+    "the recordings",
+    "tests/faults/test_races.py",
+    "tests/differential/test_config_command.py",
     "tests/test_install.py",
+    "tests/core/simulation/test_engine.py",
+    "tests/cli/test_simulate.py",
+    "tests/cli/test_audit.py",
+    "tests/cli/test_describe_alter.py",
+    "tests/cli/test_probe.py",
+    "tests/cli/test_plan_apply.py",
+    "tests/differential/test_metrics.py",
+    "tests/differential/test_one_broker.py",
+    "tests/audit/test_connect.py",
+    "tests/audit/test_usage_topic.py",
+    "tests/brokers/test_share_fetch.py",
+    "tests/brokers/test_samples.py",
+    "tests/documents/test_hostile_documents.py",
 )
 """The units and modules that take longest, the longest first."""
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kquota.backends import BrokerConfigs, ClosesOnExit, wire
-from kquota.backends.kafka.address import Server, Servers
-from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.address import Server
+from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.connection import Deadline
+from kquota.backends.kafka.nodes import Nodes, pause_or_raise
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
 from kquota.backends.serverprops import settings_of
@@ -67,16 +68,10 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
-        self._timeout_s = timeout_s
-        self._security = security or KafkaSecurity()
-        self._session = Session(Servers.parse(bootstrap), timeout_s, self._security)
-        self._sessions: dict[int, Session] = {}
+        self._nodes = Nodes(bootstrap, timeout_s=timeout_s, security=security)
 
     def close(self) -> None:
-        for session in (self._session, *self._sessions.values()):
-            session.close()
+        self._nodes.close()
 
     def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
         if broker is not None:
@@ -125,20 +120,17 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
 
     def endpoint(self, broker: int, version: Version) -> Endpoint:
         """A live broker as clients of this listener find it. Raises what describe raises."""
-        addresses = self.addresses()
-        if broker not in addresses:
-            alive = ", ".join(map(str, sorted(addresses)))
-            raise InputError(f"there is no broker {broker} alive in the cluster", hint=f"brokers: {alive}")
+        address = self._nodes.address_of(broker)
         properties = {each.name: each.value for each in self._read(broker) if each.value is not None}
         controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
         listeners = [part for part in properties.get("listeners", "").split(",") if _listener(part) not in controllers]
         properties["listeners"] = ",".join(listeners)
         at = [*properties.get("advertised.listeners", "").split(","), *listeners]
-        names = [_listener(part) for part in at if part.strip().endswith(f"://{addresses[broker]}")]
+        names = [_listener(part) for part in at if part.strip().endswith(f"://{address}")]
         settings = settings_of(properties, broker_text(broker), version)
         if not names and len(settings.listeners) == 1:
             names = list(settings.listeners)
-        return Endpoint(addresses[broker], names[0] if names else None, settings)
+        return Endpoint(address, names[0] if names else None, settings)
 
     # Messages
 
@@ -154,7 +146,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
                 (result, *_) = answer.results
                 if result.error_code == NONE:
                     return result.configs
-                _pause_or_raise(result.error_code, result.error_message, deadline)
+                pause_or_raise(result.error_code, result.error_message, deadline)
 
     def _write(self, alteration: BrokerAlteration, *, validate_only: bool) -> None:
         changes = [wire.AlterableConfig(name, wire.SET, str(rate)) for name, rate in alteration.set.items()]
@@ -170,7 +162,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
                     (result, *_) = answer.responses
                     if result.error_code == NONE:
                         return
-                    _pause_or_raise(result.error_code, result.error_message, deadline)
+                    pause_or_raise(result.error_code, result.error_message, deadline)
             except Unanswered as error:
                 if validate_only:
                     raise
@@ -178,44 +170,18 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
 
     def addresses(self) -> dict[int, Server]:
         """Where the brokers are that are alive."""
-        deadline = self._session.deadline()
-        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
-        while True:
-            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, deadline)
-            if answer.error_code == NONE:
-                return {node.broker_id: Server(node.host, node.port) for node in answer.brokers}
-            _pause_or_raise(answer.error_code, answer.error_message, deadline)
+        return self._nodes.addresses()
 
     @contextmanager
     def _asking(self, broker: Broker) -> Iterator[tuple[Session, Deadline]]:
-        """A session with that broker, and errors that name it."""
-        if broker is DEFAULT:
-            yield self._session, self._session.deadline()
-            return
-        session = self._sessions.get(broker)
-        if session is None:
-            addresses = self.addresses()
-            if broker not in addresses:
-                alive = ", ".join(map(str, sorted(addresses)))
-                raise InputError(f"there is no broker {broker} alive in the cluster", hint=f"brokers: {alive}")
-            session = Session(Servers((addresses[broker],)), self._timeout_s, self._security)
-            self._sessions[broker] = session
-        try:
-            yield session, session.deadline()
-        except Unreachable as error:
-            raise Unreachable(f"{broker_text(broker)}: {error.message}", hint=error.hint) from None
+        """A session with that broker, and errors that name it; for the default of all a session with any broker."""
+        with self._nodes.any() if broker is DEFAULT else self._nodes.asking(broker) as asked:
+            yield asked
 
 
 def _listener(part: str) -> str:
     """The name in `NAME://host:port`."""
     return part.partition("://")[0].strip().upper()
-
-
-def _pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:
-    """Waits a moment for what may pass. Raises the error of the code otherwise."""
-    if not is_transient(code) or deadline.left < 2 * _PAUSE_S:
-        raise error_of(code, message)
-    time.sleep(_PAUSE_S)
 
 
 def _name(broker: Broker) -> str:

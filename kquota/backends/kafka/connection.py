@@ -41,6 +41,7 @@ _SINCE = {
     wire.ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "Kafka does since 2.7",
     wire.ApiKey.DESCRIBE_CLUSTER: "brokers of Kafka 2.8 and later do, KRaft controllers of 3.7 and later",
     wire.ApiKey.DESCRIBE_CONFIGS: "Kafka does since 1.1",
+    wire.ApiKey.DESCRIBE_LOG_DIRS: "brokers of Kafka 1.0 and later do, KRaft controllers do not",
     wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
 }
 R = TypeVar("R", bound=wire.Response)

@@ -72,15 +72,21 @@ class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
             finally:
                 self._turns.wrote(writer.written)
 
-    def _cluster_name(self) -> str:
-        """As `KafkaBackend` names the cluster: writers through brokers and through controllers wait for each other."""
+    @property
+    def cluster_address(self) -> str:
+        return f"controller://{self._bootstrap}"
+
+    def cluster_id(self) -> str | None:
         request = wire.DescribeClusterRequest(False, wire.CONTROLLERS)
         try:
             (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
         except (Rejected, Unauthorized):  # a controller before 3.7
-            return f"the cluster at {self._bootstrap}"
-        told = answer.error_code == NONE and answer.cluster_id
-        return f"the cluster {answer.cluster_id if told else f'at {self._bootstrap}'}"
+            return None
+        return answer.cluster_id if answer.error_code == NONE and answer.cluster_id else None
+
+    def _cluster_name(self) -> str:
+        """As `KafkaBackend` names the cluster: writers through brokers and through controllers wait for each other."""
+        return f"the cluster {self.cluster_id() or f'at {self._bootstrap}'}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         _refuse("whether brokers show a change cannot be seen there")

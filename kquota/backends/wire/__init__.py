@@ -1,10 +1,10 @@
 """Pure codec of the Kafka messages that quotas need.
 
 ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas; for the limits of brokers
-DescribeCluster, DescribeConfigs and IncrementalAlterConfigs; for kafka-configs DescribeUserScramCredentials. Both
-directions of requests and responses, from one schema a message. Sources: the message definitions
-`ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`, `RequestHeader` and `ResponseHeader` of Kafka's
-clients; KIP-35, 152, 226, 339, 511, 546, 554, 700, 919.
+DescribeCluster, DescribeConfigs and IncrementalAlterConfigs; for kafka-configs DescribeUserScramCredentials; for the
+room of logs DescribeLogDirs. Both directions of requests and responses, from one schema a message. Sources: the message
+definitions `ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`, `RequestHeader` and
+`ResponseHeader` of Kafka's clients; KIP-35, 113, 152, 226, 339, 412, 511, 546, 554, 700, 827, 919.
 """
 
 from kquota.backends.wire.frames import (
@@ -21,6 +21,7 @@ from kquota.backends.wire.messages import (
     BROKERS,
     CONTROLLERS,
     DELETE,
+    LOGGER_RESOURCE,
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -40,6 +41,7 @@ from kquota.backends.wire.messages import (
     ApiVersionsResponse,
     ComponentData,
     CredentialInfo,
+    DescribableLogDirTopic,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClusterBroker,
@@ -52,6 +54,11 @@ from kquota.backends.wire.messages import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
     DescribedRows,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -79,6 +86,7 @@ __all__ = [
     "BROKER_RESOURCE",
     "CONTROLLERS",
     "DELETE",
+    "LOGGER_RESOURCE",
     "LONGEST_STRING",
     "MATCH_ANY",
     "MATCH_DEFAULT",
@@ -100,6 +108,7 @@ __all__ = [
     "ApiVersionsResponse",
     "ComponentData",
     "CredentialInfo",
+    "DescribableLogDirTopic",
     "DescribeClientQuotasRequest",
     "DescribeClientQuotasResponse",
     "DescribeClusterBroker",
@@ -111,6 +120,11 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeConfigsResult",
     "DescribeConfigsSynonym",
+    "DescribeLogDirsPartition",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeLogDirsResult",
+    "DescribeLogDirsTopic",
     "DescribeUserScramCredentialsRequest",
     "DescribeUserScramCredentialsResponse",
     "DescribeUserScramCredentialsResult",

@@ -20,6 +20,7 @@ from kquota.backends.wire.messages import (
     ApiVersionsResponse,
     ComponentData,
     CredentialInfo,
+    DescribableLogDirTopic,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClusterBroker,
@@ -32,6 +33,11 @@ from kquota.backends.wire.messages import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
     DescribedRows,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -185,6 +191,31 @@ _SCHEMAS: Mapping[type, Schema] = {
         array_of(struct_of(DescribeClusterBroker, INT32, STRING, INT32, NULLABLE_STRING)),
         INT32,
     ),
+    DescribeLogDirsRequest: struct_of(
+        DescribeLogDirsRequest,
+        array_of(struct_of(DescribableLogDirTopic, STRING, array_of(INT32)), nullable=True),
+    ),
+    DescribeLogDirsResponse: struct_of(
+        DescribeLogDirsResponse,
+        INT32,
+        (3, INT16),
+        array_of(
+            struct_of(
+                DescribeLogDirsResult,
+                INT16,
+                STRING,
+                array_of(
+                    struct_of(
+                        DescribeLogDirsTopic,
+                        STRING,
+                        array_of(struct_of(DescribeLogDirsPartition, INT32, INT64, INT64, BOOL)),
+                    )
+                ),
+                (4, INT64),
+                (4, INT64),
+            )
+        ),
+    ),
     DescribeClientQuotasRequest: struct_of(
         DescribeClientQuotasRequest,
         array_of(struct_of(ComponentData, STRING, INT8, NULLABLE_STRING)),
@@ -273,6 +304,7 @@ APIS: Final = (
     # The first version tells no sources; brokers of 1.1 and later speak the next one.
     Api(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, 4, 4, min_version=1),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 1, 1),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 4, 2, min_version=1),
     Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 1, 0),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 1, 1),

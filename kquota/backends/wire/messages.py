@@ -14,6 +14,8 @@ MATCH_ANY: Final = 2
 UNSUPPORTED_VERSION: Final = 35
 BROKER_RESOURCE: Final = 4
 """`ConfigResource.Type.BROKER`: a broker by its id, or by the empty name all of them."""
+LOGGER_RESOURCE: Final = 8
+"""`ConfigResource.Type.BROKER_LOGGER`: the loggers of a broker or controller by its id (KIP-412)."""
 SET: Final = 0
 DELETE: Final = 1
 """`AlterConfigOp.OpType`."""
@@ -32,6 +34,7 @@ class ApiKey(enum.IntEnum):
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     DESCRIBE_CONFIGS = 32
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLIENT_QUOTAS = 48
@@ -222,6 +225,53 @@ class DescribeClusterResponse(NamedTuple):
     cluster_authorized_operations: int = -(1 << 31)
 
 
+class DescribableLogDirTopic(NamedTuple):
+    """A topic and its partitions."""
+
+    topic: str
+    partitions: Sequence[int]
+
+
+class DescribeLogDirsRequest(NamedTuple):
+    """Asks for the log dirs and the replicas of these topics in them; null asks for all replicas (KIP-113)."""
+
+    topics: Sequence[DescribableLogDirTopic] | None
+
+
+class DescribeLogDirsPartition(NamedTuple):
+    """A replica and its size in bytes."""
+
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool
+
+
+class DescribeLogDirsTopic(NamedTuple):
+    """The replicas of a topic in a log dir."""
+
+    name: str
+    partitions: Sequence[DescribeLogDirsPartition]
+
+
+class DescribeLogDirsResult(NamedTuple):
+    """A log dir; its volume in bytes since v4 (KIP-827), -1 where that is not known."""
+
+    error_code: int
+    log_dir: str
+    topics: Sequence[DescribeLogDirsTopic]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class DescribeLogDirsResponse(NamedTuple):
+    """The log dirs of the broker that was asked. Before v3 the error of the whole request is null."""
+
+    throttle_time_ms: int
+    error_code: int | None
+    results: Sequence[DescribeLogDirsResult]
+
+
 class ComponentData(NamedTuple):
     """One component of a filter; `match` is a name with MATCH_EXACT, else null."""
 
@@ -357,6 +407,7 @@ Request: TypeAlias = (
     | DescribeConfigsRequest
     | IncrementalAlterConfigsRequest
     | DescribeClusterRequest
+    | DescribeLogDirsRequest
     | DescribeClientQuotasRequest
     | AlterClientQuotasRequest
     | DescribeUserScramCredentialsRequest
@@ -368,6 +419,7 @@ Response: TypeAlias = (
     | DescribeConfigsResponse
     | IncrementalAlterConfigsResponse
     | DescribeClusterResponse
+    | DescribeLogDirsResponse
     | DescribeClientQuotasResponse
     | DescribedRows
     | AlterClientQuotasResponse

@@ -13,6 +13,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
+from kquota.cli.views import Csv, Document, Part, Said, View, changes_table, check_sorting, show
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
@@ -149,6 +150,7 @@ def carry_out(
     from kquota.cli.commands.apply import says_what_may_be_written
     from kquota.documents.journal import Journal
 
+    check_sorting(COLUMNS)
     named = consent.label(access)
     dry_run, wait = writing.dry_run, writing.wait
     if wait and access.bootstrap_controller:
@@ -206,7 +208,7 @@ def carry_out(
         if isinstance(results[0].error, Uncertain):
             _note_way_back(altered)
         raise results[0].error
-    print_results(altered, writing.output, dry_run=dry_run)
+    show(altered_view(altered, dry_run=dry_run), writing.output)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
@@ -366,23 +368,24 @@ _UNUSABLE = "unusable"
 """What was set before, where it was no value."""
 
 
-def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
-    """Prints what changed, per entity and key."""
-    results = altered.results
-    if output in ("json", "yaml"):
-        from kquota.documents.alter import alter_document
-        from kquota.documents.encoding import to_json, to_yaml
+COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
+"""The table of an alter, and its CSV in small letters."""
 
-        document = alter_document(
+
+def altered_view(altered: Altered, *, dry_run: bool) -> View:
+    """What changed, per entity and key."""
+    results = altered.results
+
+    def document() -> Document:
+        from kquota.documents.alter import alter_document
+
+        return alter_document(
             results,
             dry_run=dry_run,
             objections=() if altered.plan is None else altered.plan.objections,
             cluster=None if altered.plan is None else altered.plan.cluster,
             journal=altered.entries,
         )
-        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
-        return
-    from kquota.cli.text import Column, entity_text, print_csv, print_table
 
     changes = [
         (result.entity, key, _before(result, key), result.after.get(key))
@@ -393,28 +396,27 @@ def print_results(altered: Altered, output: str, *, dry_run: bool) -> None:
         or key in result.unusable
         or (key in result.blind and result.error is None)
     ]
-    if output == "csv":
-        print_csv(("entity", "key", "before", "after"), [(str(entity), *rest) for entity, *rest in changes])
-        return
-    different = [change for change in changes if change[2] != change[3]]
-    for result in results:
-        if result.error is not None:
-            say(f"kquota: {entity_text(result.entity)}: {result.error}")
-    if not different:
-        note("nothing changes")
-        return
+
+    def csv() -> Csv:
+        return Csv([name.lower() for name in COLUMNS], [(str(entity), *rest) for entity, *rest in changes])
 
     def shown(key: QuotaKey, value: Value | str | None) -> str:
         return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
 
-    print_table(
-        [Column("ENTITY", style="cyan"), Column("KEY"), Column("BEFORE", number=True), Column("AFTER", number=True)],
-        [(entity_text(entity), key, shown(key, before), shown(key, after)) for entity, key, before, after in different],
-        styles=["red" if after is None else "green" if before is None else "yellow" for *_, before, after in different],
-    )
-    if dry_run:
-        # Said to those as well who want no notes: the table is that of a write.
-        say("dry run: nothing was written")
+    def screen() -> Iterator[Part]:
+        from kquota.cli.text import entity_text
+
+        for result in results:
+            if result.error is not None:
+                yield Said(f"kquota: {entity_text(result.entity)}: {result.error}")
+        rows = [
+            (entity_text(entity), key, shown(key, before), shown(key, after), before, after)
+            for entity, key, before, after in changes
+            if before != after
+        ]
+        yield from changes_table(COLUMNS, rows, dry_run=dry_run)
+
+    return View(screen=screen, document=document, csv=csv)
 
 
 def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import ask, console, note, say, shows_progress, stoppable
+from kquota.cli.progress import progress
+from kquota.cli.streams import ask, note, say, stoppable
+from kquota.cli.views import Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.cli.commands.plan import Labels
+    from kquota.cli.progress import Bar
     from kquota.core.change.plan import Plan
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Command, Entry
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(
     file: Path,
     prune: bool,
@@ -154,25 +157,24 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
     """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
     from kquota.changes import now
     from kquota.cli import consent
-    from kquota.cli.commands.plan import print_plan, summary
+    from kquota.cli.commands.plan import plan_view, summary
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
     if terms.output == "table":
-        print_plan(planned, labels, "table")
+        show(plan_view(planned, labels), "table")
     if not planned:
         if terms.output == "json":
-            _print_json(ApplyReport(), planned)
+            show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if not terms.yes:
         ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
-    bar = _progress()
-    with bar as progress, stoppable() as stop, says_what_may_be_written(begun):
+    with progress("applying") as bar, stoppable() as stop, says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,
@@ -183,13 +185,13 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             expires=terms.expires,
             undoes=terms.undoes,
             rollback=terms.rollback,
-            progress=progress,
+            progress=bar,
             stop=stop,
             take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
             begun=begun.append,
         )
     if terms.output == "json":
-        _print_json(report, planned)
+        show(_view(report, planned), "json")
     return _conclude(report, stop.exit_code, terms.expires)
 
 
@@ -207,7 +209,7 @@ def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
         raise
 
 
-def _asked_to_take_back(bar: _progress, done: int, total: int, *, otherwise: bool) -> bool:
+def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> bool:
     """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
     bar.stop()
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
@@ -267,31 +269,12 @@ _MOST_COMPLAINTS = 20
 """A line for each of 10,000 entities says no more than that."""
 
 
-def _print_json(report: ApplyReport, planned: Plan) -> None:
-    from kquota.documents.apply import apply_document
-    from kquota.documents.encoding import to_json
+def _view(report: ApplyReport, planned: Plan) -> View:
+    """What became of a plan; people read it on stderr, as it happens."""
 
-    click.echo(to_json(apply_document(report, planned)), nl=False)
+    def document() -> Document:
+        from kquota.documents.apply import apply_document
 
+        return apply_document(report, planned)
 
-class _progress:
-    """A bar on stderr, where that is a terminal."""
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        self._bar: Any = None
-        if not shows_progress():
-            return lambda done, total: None
-        from rich.progress import Progress
-
-        self._bar = Progress(console=console(sys.stderr), transient=True)
-        self._bar.start()
-        task = self._bar.add_task("applying", total=None)
-        return lambda done, total: self._bar.update(task, completed=done, total=total)
-
-    def __exit__(self, *exception: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Takes the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+    return View(document=document)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, following, params, usage
+from kquota.cli import auditing, following, usage, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, wrote
+from kquota.cli.streams import wrote
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, check_sorting, shown_as
 from kquota.core.findings.finding import Basis
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kquota.audit.findings import AuditResult, DataQuality
     from kquota.audit.run import Audit, Usage
@@ -70,7 +73,7 @@ _CALLED = "kquota.audit.called"
     " given several times.",
 )
 @following.options
-@params.output_option("table", "wide", "json", "csv", "markdown")
+@shown_as("table", "wide", "json", "csv", "markdown", told=True)
 def command(
     out: Path | None,
     report: Path | None,
@@ -88,7 +91,7 @@ def command(
     episodes: tuple[str, ...],
     keep: int,
     output: str,
-) -> int:
+) -> View:
     """Show who would be throttled, when, by which quota and by how much.
 
     Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules:
@@ -139,6 +142,8 @@ def command(
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
     """
+    if output in ("table", "wide"):
+        check_sorting(_COLUMNS if against is None else whatif.COLUMNS)
     if against is None and "newly-throttled" in fail_on:
         raise click.UsageError("what would change is known with --against live|FILE only")
     if report is not None:
@@ -172,13 +177,22 @@ def command(
         result.write(out)
     if report is not None:
         _write_report(report, result, settings, comparison, asked.quarantine)
-    if comparison is None or output == "json":
-        print_result(result, settings, output, comparison, show_all=show_all, in_a_line=lines)
-    else:
-        _print_comparison(comparison, result, output, asked.quotas.file, against)
+    code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if set(fail_on) & _answers(result, comparison):
-        return ExitCode.DIFFERENT
-    return ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
+        code = ExitCode.DIFFERENT
+    view = audited_view(result, settings, comparison, show_all=show_all)
+    if comparison is not None:
+        view = _compared(view, comparison, result, asked.quotas.file, against)
+    if lines and view.document is not None:
+        # Lines of episodes came before it.
+        view = replace(view, document=functools.partial(_in_a_line, view.document))
+    return replace(view, code=code)
+
+
+def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:
+    """The document as the last of several, which are a line each."""
+    found = document()
+    yield from (found,) if isinstance(found, Mapping) else found
 
 
 def _followed(usage: Usage, settings: AuditSettings, how: following.Following, output: str) -> Audit:
@@ -269,77 +283,69 @@ def _write_report(
     wrote(path)
 
 
-def _print_comparison(
-    comparison: Comparison, result: AuditResult, output: str, file: Path | None, against: str | None
-) -> None:
-    """Prints what changes."""
-    from kquota.cli import whatif
+def _compared(view: View, comparison: Comparison, result: AuditResult, file: Path | None, against: str | None) -> View:
+    """What changes, in the formats of an audit; the document of an audit holds it already."""
     from kquota.cli.text import code
 
-    if output == "csv":
-        whatif.print_comparison_csv(comparison)
-        _note_quotas(result, counts=False)
-    elif output == "markdown":
+    def screen() -> Iterator[Part]:
+        yield Note(whatif.summary(comparison))
+        yield from whatif.comparison_screen(comparison)
+        yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
+        yield from _about_quotas(result, counts=False)
+        yield from _how_on_spark(result)
+        yield from map(Note, _closed_loop_lines(result))
+
+    def csv() -> Iterator[Part]:
+        yield whatif.comparison_csv(comparison)
+        yield from _about_quotas(result, counts=False)
+
+    def markdown() -> Iterator[Part]:
         live = "the live quotas"
-        whatif.print_comparison_markdown(
-            comparison,
-            whatif.Replayed(
-                live if against in (None, "live") else code(against),
-                code(file) if file else live,
-                whatif.usage_text(result),
-            ),
-        )
-        _print_closed_loop(result)
-    else:
-        note(whatif.summary(comparison))
-        whatif.print_comparison(comparison)
-        note(f"{whatif.records(result)} read ({result.engine} engine)")
-        _note_quotas(result, counts=False)
-        _say_how_on_spark(result)
-        for line in _closed_loop_lines(result):
-            note(line)
+        before = live if against in (None, "live") else code(against)
+        replayed = whatif.Replayed(before, code(file) if file else live, whatif.usage_text(result))
+        yield from whatif.comparison_markdown(comparison, replayed)
+        yield from _closed_loop_markdown(result)
+
+    return replace(view, screen=screen, csv=csv, others={"wide": screen, "markdown": markdown})
 
 
-def print_result(
-    result: AuditResult,
-    settings: AuditSettings,
-    output: str,
-    comparison: Comparison | None,
-    *,
-    show_all: bool,
-    in_a_line: bool = False,
-) -> None:
-    """Prints the findings in one of audit's formats; JSON in one line where lines of episodes came before it."""
+def audited_view(
+    result: AuditResult, settings: AuditSettings, comparison: Comparison | None, *, show_all: bool
+) -> View:
+    """The findings in audit's formats."""
     findings = result.found
-    if output == "json":
-        from kquota.documents.audit import audit_document
-        from kquota.documents.encoding import to_json, to_json_line
 
-        enforcement = auditing.enforcement_of(settings)
-        document = audit_document(
+    def document() -> Document:
+        from kquota.documents.audit import audit_document
+
+        return audit_document(
             findings,
             asdict(result.quality),
-            enforcement,
+            auditing.enforcement_of(settings),
             result.engine,
             comparison,
             result.closed_loop,
             result.quotas,
             auditing.recorded_under_of(result, settings),
         )
-        click.echo(to_json_line(document) + "\n" if in_a_line else to_json(document), nl=False)
-        return
-    if output == "csv":
-        _print_csv(result, findings)
-        _note_quotas(result, counts=False)
-        return
-    if output == "markdown":
+
+    def csv() -> Iterator[Part]:
+        yield _csv(result, findings)
+        yield from _about_quotas(result, counts=False)
+
+    def markdown() -> Iterator[Part]:
         from kquota.cli.report.markdown import summary
 
-        click.echo(summary(findings, result.quality, result.quotas))
-        _print_closed_loop(result)
-        return
+        yield summary(findings, result.quality, result.quotas)
+        yield from _closed_loop_markdown(result)
+
     shown = [found for found in findings if show_all or found.throttled or found.undetermined]
-    _print_table(result, findings, shown, wide=output == "wide")
+    return View(
+        screen=lambda: _screen(result, findings, shown, wide=False),
+        document=document,
+        csv=csv,
+        others={"wide": lambda: _screen(result, findings, shown, wide=True), "markdown": markdown},
+    )
 
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
@@ -347,10 +353,8 @@ _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_
 _OPEN_LOOP = ("throttled_events", "throttle_time_ms")
 
 
-def _print_csv(result: AuditResult, findings: Sequence[Finding]) -> None:
+def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
     """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
-    from kquota.cli.text import print_csv
-
     rows = {
         (row["broker"], row["key"], row["sensor"]): row for row in result.findings.drop_columns(["clients"]).to_pylist()
     }
@@ -372,81 +376,95 @@ def _print_csv(result: AuditResult, findings: Sequence[Finding]) -> None:
                 continue
             ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
             line += [told.client_kind, *ends, str(told.times_out).lower()]
-    print_csv(headings, lines)
+    return Csv(headings, lines)
 
 
-def _print_table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> None:
+_COLUMNS = (
+    *("BROKER", "WHO", "COUNTER", "QUOTA", "LIMIT", "PEAK", "DELAYED", "MUTED", "LONGEST", "DELIVERED", "LOGGED"),
+    *("WHEN (UTC)", "CLIENTS"),
+)
+"""The columns that a table of findings can have."""
+
+
+def _screen(
+    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool
+) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what to do next."""
     from kquota.cli.report import words
-    from kquota.cli.text import Column, period, print_table, records_text, safe
+    from kquota.cli.text import records_text, safe
 
-    note(safe(words.answer(findings)))
+    yield Note(safe(words.answer(findings)))
     if shown:
-        brokers = len({found.broker for found in findings}) > 1
-        logs = any(found.logged is not None for found in findings)
-        predicted = any(found.prediction is not None for found in findings)
-        held = any(found.held_back for found in findings)
-        print_table(
-            [
-                *([Column("BROKER", spare=2)] if brokers else []),
-                Column("WHO", style="bold"),
-                *([Column("COUNTER")] if wide else []),
-                Column("QUOTA", style="cyan", whole=True),
-                Column("LIMIT", number=True),
-                Column("PEAK", number=True, spare=3),
-                Column("DELAYED", number=True, spare=1 if predicted else 0),
-                *([Column("MUTED", number=True)] if predicted else []),
-                Column("LONGEST", number=True),
-                *([Column("DELIVERED")] if predicted or held else []),
-                *([Column("LOGGED", number=True, style="dim", spare=4)] if logs else []),
-                Column("WHEN (UTC)", whole=True, spare=5),
-                Column("CLIENTS", spare=6),
-            ],
-            [
-                (
-                    *([found.broker] if brokers else []),
-                    _who(found),
-                    *([found.sensor] if wide else []),
-                    found.key.value,
-                    words.limit(found),
-                    words.peak(found) if found.limit > 0 else "-",
-                    (*_delayed(found), *_closed_events(result, found)),
-                    *([words.muted(found)] if predicted else []),
-                    (words.longest(found), "times out" if words.times_out(found) else ""),
-                    *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
-                    *([_logged(found)] if logs else []),
-                    period(found.first_throttled_ms, found.last_throttled_ms),
-                    _clients(found),
-                )
-                for found in shown
-            ],
-            styles=["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
-        )
+        yield _table(result, findings, shown, wide=wide)
     if any(words.times_out(found) for found in findings):
-        note(f"times out: clients wait longer than their time-out; they {words.TIMES_OUT}")
+        yield Note(f"times out: clients wait longer than their time-out; they {words.TIMES_OUT}")
     undetermined = [found for found in findings if found.undetermined]
     if undetermined:
-        note(f"undetermined: {_why_undetermined(undetermined)}")
+        yield Note(f"undetermined: {_why_undetermined(undetermined)}")
     quality = result.quality
-    note(
+    yield Note(
         f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
-    _note_quotas(result)
-    _say_how_on_spark(result)
-    for line in _closed_loop_lines(result):
-        note(line)
+    yield from _about_quotas(result)
+    yield from _how_on_spark(result)
+    yield from map(Note, _closed_loop_lines(result))
     if any(found.throttled for found in findings):
-        note("next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough")
+        yield Note("next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough")
 
 
-def _note_quotas(result: AuditResult, *, counts: bool = True) -> None:
-    """Says what became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
+def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> Table:
+    from kquota.cli.report import words
+    from kquota.cli.text import Column, period
+
+    brokers = len({found.broker for found in findings}) > 1
+    logs = any(found.logged is not None for found in findings)
+    predicted = any(found.prediction is not None for found in findings)
+    held = any(found.held_back for found in findings)
+    return Table(
+        [
+            *([Column("BROKER", spare=2)] if brokers else []),
+            Column("WHO", style="bold"),
+            *([Column("COUNTER")] if wide else []),
+            Column("QUOTA", style="cyan", whole=True),
+            Column("LIMIT", number=True),
+            Column("PEAK", number=True, spare=3),
+            Column("DELAYED", number=True, spare=1 if predicted else 0),
+            *([Column("MUTED", number=True)] if predicted else []),
+            Column("LONGEST", number=True),
+            *([Column("DELIVERED")] if predicted or held else []),
+            *([Column("LOGGED", number=True, style="dim", spare=4)] if logs else []),
+            Column("WHEN (UTC)", whole=True, spare=5),
+            Column("CLIENTS", spare=6),
+        ],
+        [
+            (
+                *([found.broker] if brokers else []),
+                _who(found),
+                *([found.sensor] if wide else []),
+                found.key.value,
+                words.limit(found),
+                words.peak(found) if found.limit > 0 else "-",
+                (*_delayed(found), *_closed_events(result, found)),
+                *([words.muted(found)] if predicted else []),
+                (words.longest(found), "times out" if words.times_out(found) else ""),
+                *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
+                *([_logged(found)] if logs else []),
+                period(found.first_throttled_ms, found.last_throttled_ms),
+                _clients(found),
+            )
+            for found in shown
+        ],
+        ["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
+    )
+
+
+def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
+    """What became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
     from kquota.cli.verdicts import lines
 
-    for line in lines(result.quotas, counts=counts):
-        note(line)
+    return map(Note, lines(result.quotas, counts=counts))
 
 
 _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
@@ -491,10 +509,10 @@ def _closed_loop_lines(result: AuditResult) -> list[str]:
     return [f"in the closed loop the last request comes later: {', '.join(named)}{more}"]
 
 
-def _print_closed_loop(result: AuditResult) -> None:
+def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
     """The same as paragraphs of Markdown."""
     for text in _closed_loop_lines(result):
-        click.echo(f"\n{text[0].upper()}{text[1:]}.")
+        yield f"\n{text[0].upper()}{text[1:]}."
 
 
 def _spared(quality: DataQuality) -> str:
@@ -509,10 +527,10 @@ def _spared(quality: DataQuality) -> str:
     return f"; exempt thread time: {', '.join(told)}" if told else ""
 
 
-def _say_how_on_spark(result: AuditResult) -> None:
+def _how_on_spark(result: AuditResult) -> Iterator[Part]:
     """How the same audit runs on Spark, where it did not."""
     if result.engine == "local" and not result.closed_loop:
-        note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
+        yield Note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 
 def _unread(quality: DataQuality) -> str:

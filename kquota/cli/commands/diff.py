@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,9 @@ import click
 
 from kquota.access import Access, load_config
 from kquota.cli import params, session
-from kquota.cli.commands.plan import Labels, Words, print_plan
+from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.views import View, shown_as
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 @click.option("--cluster", metavar="NAME", help="The cluster of the files' overlays that is meant.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference.")
 @params.given_cluster_options
-@params.output_option("table", "json", "markdown")
-def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, given: Given) -> int:
+@shown_as("table", "json", "markdown")
+def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) -> View:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
     A and B are each 'live', 'context:NAME', a quotas file, or a plan that 'kquota plan --out' kept. 'live' is the
@@ -59,8 +60,8 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, output: str, g
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
     one, other = (_side(operand, files, given) for operand in operands)
     found = difference(one, other, files.unmanaged)
-    print_plan(found, files.labels, output, words=_WORDS)
-    return ExitCode.DIFFERENT if exit_code and found else ExitCode.OK
+    view = plan_view(found, files.labels, words=_WORDS)
+    return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import click
 from kquota.cli import params
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note
+from kquota.cli.views import View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--fail-on", type=click.Choice(["warn"]), help="Exit with 1 when there is a warning and no failure.")
 @params.journal_option
 @params.given_cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True, tables=False)
 def command(fail_on: str | None, journal: Path, given: Given, output: str) -> int:
     """Check the installation, the settings, and the login to the cluster.
 
@@ -57,10 +58,9 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
     warnings = [check for check in found if check.state is State.WARN]
     if output == "json":
         from kquota.documents.doctor import doctor_document
-        from kquota.documents.encoding import to_json
 
         address, context = (None, None) if access is None else (access.address, access.context)
-        click.echo(to_json(doctor_document(found, address, context, _remedy)), nl=False)
+        show(View(document=lambda: doctor_document(found, address, context, _remedy)), output)
     from kquota.cli.text import many
 
     good = len(found) - len(failures) - len(warnings)

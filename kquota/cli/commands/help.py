@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "completion")
+TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion")
 
 
 @click.command("help")
@@ -26,6 +26,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       per-broker   what a limit means on a cluster
       kip          KIP text and what shipped since when
       review       what stops a write
+      request-log  its appender, and how to collect it
       completion   of shells, by Tab
 
     \b

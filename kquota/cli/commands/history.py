@@ -10,7 +10,7 @@ import click
 from kquota.cli import params
 from kquota.cli.commands.undo import warn_unreadable
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
+from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.command("history")
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @params.journal_option
-@shown_as("table", "json", told=True)
-def command(id: str | None, journal: Path, output: str) -> int:
+@shown_as("table", "json")
+def command(id: str | None, journal: Path) -> View:
     """Show the writes of kquota and kafka-configs, and what became of each.
 
     With an ID (or a fingerprint), what that one changed. A file of the journal that cannot be read is shown as
@@ -49,15 +49,28 @@ def command(id: str | None, journal: Path, output: str) -> int:
             yield _table(entries, pages, with_unreadable=id is None)
         else:
             yield Note("nothing was done yet")
+        if id is not None:
+            from kquota.cli.commands.plan import plan_view
 
-    show(View(screen=screen, document=document), output)
+            yield ""
+            if entries[0].levels:
+                yield _levels(entries[0])
+            else:
+                yield from plan_view(entries[0].plan, {}).parts("table")
+
     warn_unreadable(pages)
-    if id is not None and output == "table":
-        from kquota.cli.commands.plan import print_plan
+    code = ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
+    return View(screen=screen, document=document, code=code)
 
-        click.echo()
-        print_plan(entries[0].plan, {}, "table")
-    return ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
+
+def _levels(entry: Entry) -> Table:
+    """The request loggers that a recording switched."""
+    from kquota.cli.text import Column
+
+    return Table(
+        [Column("NODE", style="cyan"), Column("LEVEL BEFORE"), Column("FOR A WHILE")],
+        [(str(change.node), change.before.name, change.after) for change in entry.levels],
+    )
 
 
 def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> Table:
@@ -66,15 +79,17 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
 
     def outcome(entry: Entry) -> str:
         word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
+        if entry.levels and word == "rolled back":
+            return "switched back"
         return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
 
     return Table(
         [
             Column("ID", whole=True),
             Column("STARTED (UTC)", whole=True),
-            Column("COMMAND"),
-            Column("CLUSTER"),
-            Column("CHANGES", whole=True),
+            Column("COMMAND", spare=1),
+            Column("CLUSTER", spare=3),
+            Column("CHANGES", whole=True, spare=2),
             Column("OUTCOME"),
         ],
         [
@@ -83,7 +98,9 @@ def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> 
                 moment(entry.started),
                 entry.command,
                 entry.cluster,
-                " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
+                f"{len(entry.levels)} loggers"
+                if entry.levels
+                else " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
                 outcome(entry),
             )
             for entry in entries

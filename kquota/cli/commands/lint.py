@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note
+from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
 
 if TYPE_CHECKING:
     from kquota.cli.contexts import Given
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     help="Exit with 1 when there is a finding so bad, or worse.",
 )
 @params.given_cluster_options
-@params.output_option("table", "json", "sarif", "github")
+@shown_as("table", "json", "sarif", "github", tables=False)
 def command(
     file: Path | None,
     cluster: str | None,
@@ -61,8 +61,7 @@ def command(
     kafka_version: str | None,
     fail_on: str | None,
     given: Given,
-    output: str,
-) -> int:
+) -> View:
     """Find quotas that have no effect or surprise, in FILE or on the live cluster.
 
     Every finding says why it is certain and what to do: values that govern no client, names that nobody has, defaults
@@ -97,15 +96,15 @@ def command(
             threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)
             facts = replace(facts, threads=threads, callback=callback)
         findings: Sequence[Finding] = lint(snapshot, facts)
-        print_findings(findings, None, lambda entity: None, output)
+        line: Line = lambda entity: None  # noqa: E731
     else:
-        findings = _lint_file(file, cluster, facts, output)
+        findings, line = _lint_file(file, cluster, facts)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
-    return ExitCode.DIFFERENT if bad else ExitCode.OK
+    return found_view(findings, file, line, ExitCode.DIFFERENT if bad else ExitCode.OK)
 
 
-def _lint_file(file: Path, cluster: str | None, facts: Facts, output: str) -> Sequence[Finding]:
+def _lint_file(file: Path, cluster: str | None, facts: Facts) -> tuple[Sequence[Finding], Line]:
     from dataclasses import replace
 
     from kquota.core.change.lint import lint
@@ -120,53 +119,66 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts, output: str) -> Se
         number = None if entity is None else quota_file.entries.get(entity)
         return None if number is None else lines[number]
 
-    print_findings(findings, file, line, output)
-    return findings
+    return findings, line
 
 
-def print_findings(findings: Sequence[Finding], file: Path | None, line: Line, output: str) -> None:
-    """Prints findings in one of lint's formats."""
-    if output in ("json", "sarif"):
+def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code: int) -> View:
+    """Findings in lint's formats."""
+    name = None if file is None else file.as_posix()
+
+    def document() -> Document:
+        from kquota.documents.lint import lint_document
+
+        return lint_document(findings, line)
+
+    def sarif() -> Iterator[Part]:
         from kquota import __version__
         from kquota.documents.encoding import to_json
-        from kquota.documents.lint import lint_document, sarif_document
+        from kquota.documents.lint import sarif_document
 
-        name = None if file is None else file.as_posix()
-        document = (
-            lint_document(findings, line) if output == "json" else sarif_document(findings, __version__, name, line)
-        )
-        click.echo(to_json(document), nl=False)
-        return
+        yield Raw(to_json(sarif_document(findings, __version__, name, line)))
+
+    return View(
+        screen=lambda: _screen(findings, file, line),
+        document=document,
+        others={"sarif": sarif, "github": lambda: _github(findings, name, line)},
+        code=code,
+    )
+
+
+def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterator[str]:
+    """Annotations of the lines of a pull request, as workflow commands."""
     from kquota.cli.text import safe
     from kquota.core.change.lint import Severity
     from kquota.documents.lint import subject
 
-    if output == "github":
-        for found in findings:
-            kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
-            place = "" if file is None else f"file={_property(safe(file.as_posix()))},line={line(found.entity) or 1},"
-            text = "\n".join(map(safe, f"{subject(found)}: {found.message}. {found.proof}. {found.hint}.".split("\n")))
-            click.echo(f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}")
-        return
+    for found in findings:
+        kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
+        place = "" if name is None else f"file={_property(safe(name))},line={line(found.entity) or 1},"
+        text = "\n".join(map(safe, f"{subject(found)}: {found.message}. {found.proof}. {found.hint}.".split("\n")))
+        yield f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}"
+
+
+def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
+    from kquota.cli.text import many, safe
+    from kquota.core.change.lint import Severity
+
     for found in findings:
         at = line(found.entity)
-        print_finding(found, f"{safe(file)}:{at}: " if at is not None else "")
-        click.echo(f"    {click.style('hint:', bold=True)} {safe(found.hint)}")
+        yield from finding_lines(found, f"{safe(file)}:{at}: " if at is not None else "")
+        yield f"    {click.style('hint:', bold=True)} {safe(found.hint)}"
     counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
-    note(
-        ", ".join(f"{count} {severity}{'' if count == 1 else 's'}" for count, severity in counts if count)
-        or "nothing found"
-    )
+    yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")
 
 
-def print_finding(found: Finding, where: str = "") -> None:
-    """Prints what is wrong, in a line that begins with where, and the proof in another."""
+def finding_lines(found: Finding, where: str = "") -> Iterator[str]:
+    """What is wrong, in a line that begins with where, and the proof in another."""
     from kquota.cli.text import safe
     from kquota.documents.lint import subject
 
     word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
-    click.echo(f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]")
-    click.echo(f"    {safe(found.proof)}")
+    yield f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]"
+    yield f"    {safe(found.proof)}"
 
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import Group, note
+from kquota.cli.streams import Group
+from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 
 if TYPE_CHECKING:
     from kquota.cli.contexts import Given
@@ -35,8 +36,8 @@ def command() -> None:
     help="Exit with 1 when anything was found.",
 )
 @params.given_cluster_options
-@params.output_option("table", "json", "yaml")
-def check(selection: params.Selection, strict: bool, fail_on: str | None, given: Given, output: str) -> int:
+@shown_as("table", "json", "yaml")
+def check(selection: params.Selection, strict: bool, fail_on: str | None, given: Given) -> View:
     """Compare the quotas in ZooKeeper with the quotas of the migrated brokers.
 
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
@@ -66,36 +67,45 @@ def check(selection: params.Selection, strict: bool, fail_on: str | None, given:
     for each in (snapshot, kraft):
         session.warn_problems(each)
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
-    _print_findings(findings, output, zookeeper, bootstrap_server)
-    return ExitCode.DIFFERENT if findings and fail_on else ExitCode.OK
+
+    def document() -> Document:
+        from kquota.documents.migration import migration_document
+
+        return migration_document(findings, zookeeper, bootstrap_server)
+
+    return View(
+        screen=lambda: _screen(findings, zookeeper, bootstrap_server),
+        document=document,
+        code=ExitCode.DIFFERENT if findings and fail_on else ExitCode.OK,
+    )
 
 
-def _print_findings(findings: Sequence[Finding], output: str, zookeeper: str, bootstrap_server: str) -> None:
-    from kquota.documents.migration import commands, migration_document
-
-    if output in ("json", "yaml"):
-        from kquota.documents.encoding import to_json, to_yaml
-
-        document = migration_document(findings, zookeeper, bootstrap_server)
-        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
-        return
+def _screen(findings: Sequence[Finding], zookeeper: str, bootstrap_server: str) -> Iterator[Part]:
+    """What is damaged, and below the table the commands that mend it, each on a line of its own to copy."""
     if not findings:
-        note("no differences")
+        yield Note("no differences")
         return
-    from kquota.cli.text import Column, print_table
+    from kquota.cli.text import Column, safe
+    from kquota.documents.migration import commands
 
-    print_table(
-        [Column("DAMAGE", whole=True, style="red"), Column("WHERE", style="cyan"), Column("PROOF"), Column("TO MEND")],
+    yield Table(
+        [
+            Column("DAMAGE", style="yellow"),
+            Column("WHERE", style="cyan"),
+            Column("PROOF"),
+        ],
         [
             (
                 (finding.damage.value, f"({finding.damage.cause})" if finding.damage.cause else ""),
                 finding.where,
                 finding.proof,
-                (
-                    "; ".join(commands(finding, zookeeper, bootstrap_server)),
-                    f"({finding.note})" if finding.note else "",
-                ),
             )
             for finding in findings
         ],
     )
+    yield ""
+    yield "To mend:"
+    for finding in findings:
+        remark = f" ({finding.note})" if finding.note else ""
+        yield f"# {safe(finding.where)}: {finding.damage.value}{safe(remark)}"
+        yield from map(safe, commands(finding, zookeeper, bootstrap_server))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +11,9 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, wrote
+from kquota.cli.streams import wrote
 from kquota.cli.usage import recorded_under_option
+from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.brokers import BrokerFacts
@@ -77,7 +78,7 @@ _PLAN = Words(
 )
 @params.broker_options
 @params.quotas_options
-@params.output_option("table", "json", "markdown")
+@shown_as("table", "json", "markdown", told=True)
 def command(
     file: Path,
     prune: bool,
@@ -139,7 +140,7 @@ def command(
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
     under = _under(usage, planned, current, source.file, facts, recorded_under)
     review = Review(brokers or alive, concerning(findings, named), under, unnamed)
-    print_plan(planned, quota_file.labels, output, review)
+    show(plan_view(planned, quota_file.labels, review), output)
     consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
         return ExitCode.DIFFERENT
@@ -204,115 +205,108 @@ class Review:
         return {answer for answer, true in answers.items() if true}
 
 
-def print_plan(
-    planned: Plan, labels: Labels, output: str, review: Review | None = None, *, words: Words = _PLAN
-) -> None:
-    """Prints a plan in one of plan's formats; `words` are those of its tables."""
+def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
+    """A plan in plan's formats; `words` are those of its tables."""
     brokers = review.brokers if review is not None else None
-    findings = review.findings if review is not None else None
+    findings = (review.findings if review is not None else None) or ()
     comparison, replayed = (review.usage if review is not None else None) or (None, None)
-    if output == "json":
-        from kquota.documents.encoding import to_json
+
+    def document() -> Document:
         from kquota.documents.plan import plan_document
 
-        unnamed = None if review is None else review.unnamed
-        document = plan_document(
-            planned, labels, brokers=brokers, findings=findings, comparison=comparison, unnamed=unnamed
+        return plan_document(
+            planned,
+            labels,
+            brokers=brokers,
+            findings=None if review is None else review.findings,
+            comparison=comparison,
+            unnamed=None if review is None else review.unnamed,
         )
-        click.echo(to_json(document), nl=False)
-        return
-    on_all = f"ON {brokers} BROKERS" if brokers is not None and brokers > 1 else ""
-    rows = _rows(planned, labels, brokers if on_all else None)
-    headings = ["", "ENTITY", "KEY", words.before, words.after]
-    headings += [on_all] if on_all else []
-    headings += ["LABELS"] if any(labels.get(change.entity) for change in planned.changes) else []
+
     title = summary(planned, words)
     if planned and review is not None and brokers is None:
         title += "; limits are per broker"
     if review is not None and review.unnamed:
         title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
-    if output == "markdown":
-        from kquota.cli.text import print_markdown
 
-        click.echo(f"### {words.title}: {title}\n")
-        if rows:
-            print_markdown(headings, [row for _, row in rows])
-        _print_objections_markdown(planned.objections, findings or ())
-        _print_findings_markdown(findings or ())
+    def markdown() -> Iterator[Part]:
+        from kquota.cli.text import markdown_table, said_once
+
+        yield f"### {words.title}: {title}\n"
+        table = _table(planned, labels, brokers, words)
+        if table.rows:
+            yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
+        yield from _objections_markdown(planned.objections, findings)
+        yield from _findings_markdown(findings)
         if comparison is not None and replayed is not None:
-            from kquota.cli.whatif import print_comparison_markdown
+            from kquota.cli.whatif import comparison_markdown
 
-            click.echo()
-            print_comparison_markdown(comparison, replayed, title="Recorded usage")
-        return
-    if rows:
-        from kquota.cli.text import Column, print_table
+            yield ""
+            yield from comparison_markdown(comparison, replayed, title="Recorded usage")
 
-        numbers = {words.before, words.after, on_all}
-        print_table(
-            [Column(heading, number=heading in numbers, whole=heading == "KEY") for heading in headings],
-            [row for _, row in rows],
-            styles=[style for style, _ in rows],
-        )
-    _print_findings(findings or ())
-    note(title)
-    if comparison is not None and replayed is not None:
-        from kquota.cli import whatif
-        from kquota.cli.verdicts import lines
+    def screen() -> Iterator[Part]:
+        if planned:
+            yield _table(planned, labels, brokers, words)
+        yield from _findings(findings)
+        yield Note(title)
+        if comparison is not None and replayed is not None:
+            from kquota.cli import whatif
+            from kquota.cli.verdicts import lines
 
-        if comparison.clients:
-            click.echo()
-        whatif.print_clients(comparison)
-        note(f"{whatif.summary(comparison)}; {replayed.usage}")
-        for line in lines(comparison.quotas, counts=False):
-            note(line)
+            if comparison.clients:
+                yield ""
+                yield whatif.clients_table(comparison)
+            yield Note(f"{whatif.summary(comparison)}; {replayed.usage}")
+            yield from map(Note, lines(comparison.quotas, counts=False))
+
+    return View(screen=screen, document=document, others={"markdown": markdown})
 
 
 _MOST_FINDINGS = 20
 """More would bury the changes."""
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
-    from kquota.cli.commands.lint import print_finding
+def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
+    from kquota.cli.commands.lint import finding_lines
 
     for found in findings[:_MOST_FINDINGS]:
-        print_finding(found)
+        yield from finding_lines(found)
     if len(findings) > _MOST_FINDINGS:
-        click.echo(_more(findings))
+        yield _more(findings)
 
 
-def _print_findings_markdown(findings: Sequence[Finding]) -> None:
+def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
     from kquota.cli.text import markdown
     from kquota.documents.lint import subject
 
     if findings:
-        click.echo()
+        yield ""
     for found in findings[:_MOST_FINDINGS]:
         what = f"{subject(found)}: {found.message} [{found.rule.name}]"
-        click.echo(f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}")
+        yield f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}"
     if len(findings) > _MOST_FINDINGS:
-        click.echo(f"* {_more(findings)}")
+        yield f"* {_more(findings)}"
 
 
-def _print_objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> None:
+def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
     """What would stop an apply, and freezes; what lint finds stands among the findings."""
     from kquota.cli.text import markdown
     from kquota.core.change.plan import Severity
     from kquota.core.change.review import SHORT_FREEZE
 
     found = {finding.rule.name for finding in findings}
-    told = [
+    listed = [
         each
         for each in objections
         if (each.severity > Severity.WARNING and each.name not in found) or each.name == SHORT_FREEZE.name
     ]
-    if told:
-        click.echo()
-    for each in told[:_MOST_FINDINGS]:
+    if listed:
+        yield ""
+    for each in listed[:_MOST_FINDINGS]:
         lifts = f" ({' or '.join(f'`{option}`' for option in each.lifted_by)})" if each.lifted_by else ""
-        click.echo(f"* **{each.severity}**: {markdown(each.message)} [{each.name}]{lifts}")
-    if len(told) > _MOST_FINDINGS:
-        click.echo(f"* and {len(told) - _MOST_FINDINGS} more such objections: -o json has all")
+        yield f"* **{each.severity}**: {markdown(each.message)} [{each.name}]{lifts}"
+    if len(listed) > _MOST_FINDINGS:
+        yield f"* and {len(listed) - _MOST_FINDINGS} more such objections: -o json has all"
 
 
 def _more(findings: Sequence[Finding]) -> str:
@@ -334,23 +328,29 @@ MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "r
 """The mark and the colour of what happens to a key."""
 
 
-def _rows(planned: Plan, labels: Labels, brokers: int | None) -> list[tuple[str, list[str]]]:
-    """A style and the cells for every key that changes."""
-    from kquota.cli.text import entity_text
+def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> Table:
+    """A row for every key that changes; the entity once, so that its keys read as a group."""
+    from kquota.cli.text import Column, entity_text
     from kquota.core.quotas.quota import humanize
 
     labelled = any(labels.get(change.entity) for change in planned.changes)
-    rows = []
+    several = brokers is not None and brokers > 1
+    columns = [Column(""), Column("ENTITY", once=True), Column("KEY", whole=True)]
+    columns += [Column(words.before, number=True), Column(words.after, number=True)]
+    columns += [Column(f"ON {brokers} BROKERS", number=True, spare=1)] if several else []
+    columns += [Column("LABELS", spare=2)] if labelled else []
+    rows, styles = [], []
     for change in planned.changes:
-        for number, key in enumerate(change.keys):
+        for key in change.keys:
             before, after = change.before.get(key), change.after.get(key)
             mark, style = MARKS["create" if before is None else "delete" if after is None else "update"]
-            # The entity once, so that its keys read as a group.
-            row = [mark, entity_text(change.entity) if number == 0 else "", key.value]
+            row = [mark, entity_text(change.entity), key.value]
             row += ["-" if value is None else humanize(key, value) for value in (before, after)]
-            if brokers:
+            if several:
+                assert brokers is not None
                 row.append("-" if after is None else humanize(key, key.on_brokers(after, brokers)))
             if labelled:
                 row.append(" ".join(f"{name}={text}" for name, text in labels.get(change.entity, {}).items()))
-            rows.append((style, row))
-    return rows
+            rows.append(row)
+            styles.append(style)
+    return Table(columns, rows, styles)

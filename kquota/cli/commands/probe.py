@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
+from kquota.cli.views import Csv, Document, Part, Table, View, check_sorting, show, shown_as
 from kquota.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ _PARTITIONS_OF_A_TOPIC = 100
 @click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
 @params.broker_options
 @params.cluster_options
-@params.output_option("table", "json", "csv")
+@shown_as("table", "json", "csv", told=True)
 def command(
     probe: str,
     topic: str | None,
@@ -117,6 +120,7 @@ def command(
 
     if probe != "connection":
         rdkafka.require()
+    check_sorting(_COLUMNS if output == "table" else _HEADINGS)
     kind = Probe(probe)
     if duration > max_duration:
         raise Refused(f"--duration is longer than {max_duration / 1000:g} s", hint="--max-duration is the bound")
@@ -144,8 +148,11 @@ def command(
     if not yes:
         _ask(request, bootstrap)
     with _interrupted_by_sigterm():
-        result = run(request, bootstrap, security, _listener())
-        _print(result, output)
+        with progress("probing") as bar:
+            begun = time.monotonic()
+            bar.watch(lambda: (min(time.monotonic() - begun, load.duration_s), load.duration_s))
+            result = run(request, bootstrap, security, _listener())
+        show(_view(result), output)
     if result.ended_by == "bound":
         warn(f"ended by --max-{'bytes' if kind.unit == 'bytes' else 'count'}")
     return ExitCode.INTERRUPTED if result.ended_by == "interrupt" else ExitCode.OK
@@ -249,60 +256,68 @@ def _ask(request: ProbeRequest, bootstrap: str) -> None:
     )
 
 
-def _print(found: ProbeResult, output: str) -> None:
-    from kquota.cli.text import Column, amount_text, duration, print_csv, print_table, range_text
+def _view(found: ProbeResult) -> View:
+    """What the broker did beside the prediction, and the verdict."""
 
-    kind, result = found.kind, found.comparison
-    if output == "json":
-        from kquota.documents.encoding import to_json
+    def document() -> Document:
         from kquota.documents.probe import probe_document
 
         client = (found.user, found.client_id, found.ip)
-        document = probe_document(kind, client, found.broker, found.resolution, found.limits, result, found.ended_by)
-        click.echo(to_json(document), nl=False)
-        return
-    if output == "csv":
-        print_csv(
+        limits, ended = found.limits, found.ended_by
+        return probe_document(found.kind, client, found.broker, found.resolution, limits, found.comparison, ended)
+
+    def screen() -> Iterator[Part]:
+        yield _table(found)
+        yield _VERDICTS[found.comparison.agreement.value]
+
+    return View(screen=screen, document=document, csv=lambda: _csv(found))
+
+
+def _csv(found: ProbeResult) -> Csv:
+    result = found.comparison
+    numbers = (result.events, result.charged, result.duration_ms)
+    sides = (result.observed, result.least, result.most)
+    return Csv(
+        _HEADINGS,
+        [
             (
-                *("probe", "broker", "sensor", "limit", "events", "charged", "duration_ms"),
-                *("observed_ms", "observed_count", "least_ms", "least_count", "most_ms", "most_count"),
-            ),
-            [
-                (
-                    kind.value,
-                    found.broker,
-                    found.resolution.sensor,
-                    found.resolution.limit,
-                    result.events,
-                    result.charged,
-                    result.duration_ms,
-                    result.observed.total_ms,
-                    result.observed.count,
-                    result.least.total_ms,
-                    result.least.count,
-                    result.most.total_ms,
-                    result.most.count,
-                )
-            ],
-        )
-        return
+                found.kind.value,
+                found.broker,
+                found.resolution.sensor,
+                found.resolution.limit,
+                *numbers,
+                *(value for side in sides for value in (side.total_ms, side.count)),
+            )
+        ],
+    )
+
+
+_HEADINGS = (
+    *("probe", "broker", "sensor", "limit", "events", "charged", "duration_ms"),
+    *("observed_ms", "observed_count", "least_ms", "least_count", "most_ms", "most_count"),
+)
+_COLUMNS = ("WHO", "LIMIT", "SENT", "THROTTLED", "TIME", "LONGEST")
+
+
+def _table(found: ProbeResult) -> Table:
+    from kquota.cli.text import Column, amount_text, duration, range_text
+    from kquota.core.findings.finding import subject
+
+    kind, result = found.kind, found.comparison
     seen, least, most = result.observed, result.least, result.most
     events = {"connection": "connections"}.get(kind.value, "requests")
-    sent = f"{result.events} {events} in {duration(result.duration_ms)}"
+    sent = f"{result.events:,} {events} in {duration(result.duration_ms)}"
     charged = amount_text(result.charged, kind.unit) if kind.unit in ("bytes", "partitions") else ""
     ratio = "-" if result.ratio is None else range_text(*(f"{each:.3f}" for each in result.ratio))
-    print_table(
+    styles = {"WHO": "cyan", "LIMIT": "bold"}
+    return Table(
         [
-            Column("COUNTER", style="cyan"),
-            Column("LIMIT", number=True, style="bold"),
-            Column("SENT", number=True),
-            Column("THROTTLED", number=True),
-            Column("TIME", number=True),
-            Column("LONGEST", number=True),
+            Column(name, number=name != "WHO", style=styles.get(name, ""), spare=1 if name == "SENT" else 0)
+            for name in _COLUMNS
         ],
         [
             (
-                (f"observed on broker {found.broker}", found.resolution.sensor),
+                (f"observed on broker {found.broker}", subject(kind.key, str(found.resolution.sensor))),
                 _limit_texts(found),
                 (sent, charged),
                 seen.count,
@@ -313,14 +328,13 @@ def _print(found: ProbeResult, output: str) -> None:
                 "predicted",
                 "",
                 "",
-                range_text(str(least.count), str(most.count)),
+                range_text(f"{least.count:,}", f"{most.count:,}"),
                 range_text(duration(least.total_ms), duration(most.total_ms)),
                 range_text(duration(least.longest_ms), duration(most.longest_ms)),
             ),
             ("predicted / observed", "", "", "", ratio, ""),
         ],
     )
-    click.echo(_VERDICTS[result.agreement.value])
 
 
 _VERDICTS = {

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import auditing, params, usage
+from kquota.cli import auditing, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, warn
+from kquota.cli.views import Document, Note, Part, Raw, Table, View, Warned, shown_as
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kquota.core.findings.recommendation import Recommendation, Recommendations
 
@@ -97,7 +97,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option("--confidence", type=_Share(99.9), default="95%", show_default=True, help="That of the intervals.")
 @click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
-@params.output_option("table", "yaml", "json")
+@shown_as("table", "yaml", "json")
 def command(
     asked: usage.Asked,
     scope: str,
@@ -109,8 +109,7 @@ def command(
     covers: float,
     confidence: float,
     lower: bool,
-    output: str,
-) -> int:
+) -> View:
     """Recommend quotas from recorded usage, as a file that plan reads.
 
     Reads what 'kquota audit' reads. Each value is the smallest at which an entity is throttled for a small share of the
@@ -140,30 +139,45 @@ def command(
     with auditing.auditor(asked.usage, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
     auditing.keep_rejects(measured, asked.quarantine)
-    if output == "json":
-        from kquota.documents.encoding import to_json
+
+    def screen() -> Iterator[Part]:
+        yield Note(_answer(found))
+        yield _table(found)
+        yield from _left_open(found)
+        yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
+
+    def document() -> Document:
         from kquota.documents.recommendation import recommendation_document
 
         enforcement = auditing.enforcement_of(settings)
-        document = recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
-        click.echo(to_json(document), nl=False)
-    elif output == "yaml":
+        return recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
+
+    def counted(part: Part) -> Sequence[Part]:
+        return [part, Note(_answer(found)), *_left_open(found)]
+
+    def encoded() -> Sequence[Part]:
+        from kquota.documents.encoding import to_json
+
+        return counted(Raw(to_json(document())))
+
+    def file() -> Sequence[Part]:
         from kquota.documents.recommendation import recommendation_text
 
-        click.echo(recommendation_text(found), nl=False)
-    else:
-        note(_answer(found))
-        _print_table(found)
-    _summarize(found, counted=output == "table")
-    return ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK
+        return counted(Raw(recommendation_text(found)))
+
+    return View(
+        screen=screen,
+        others={"json": encoded, "yaml": file},
+        code=ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK,
+    )
 
 
-def _print_table(found: Recommendations) -> None:
-    from kquota.cli.text import Column, print_table
+def _table(found: Recommendations) -> Table:
+    from kquota.cli.text import Column
     from kquota.core.findings.recommendation import Basis, Change
 
     styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
-    print_table(
+    return Table(
         [
             Column("WHO", style="bold"),
             Column("QUOTA", style="cyan", whole=True),
@@ -216,30 +230,28 @@ def _answer(found: Recommendations) -> str:
     return f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker"
 
 
-def _summarize(found: Recommendations, *, counted: bool) -> None:
-    """What the recommendations leave open, and what to do next; `counted`: how many there are was said."""
+def _left_open(found: Recommendations) -> Iterator[Part]:
+    """What the recommendations leave open."""
     from kquota.cli.verdicts import kinds, lines, names
     from kquota.core.findings.recommendation import Basis
     from kquota.core.findings.verdicts import Verdict
 
-    if not counted:
-        note(_answer(found))
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        warn(f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again")
+        yield Warned(
+            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again"
+        )
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
-        warn(f"{key.value}: {text}{hint}")
+        yield Warned(f"{key.value}: {text}{hint}")
     for line in lines(found.verdicts, counts=False):
-        note(line)
+        yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
-        warn(f"{key.value}: {text}")
-    if counted:
-        note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
+        yield Warned(f"{key.value}: {text}")
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.cluster_options
 def command(journal: Path, access: Access) -> int:
-    """Revert 'kquota apply --for' when its time is over.
+    """Revert 'kquota apply --for' when its time is over, and recordings that were killed.
 
     For cron or a systemd timer, once for each cluster, by any of its addresses. What cannot be taken back, because
-    somebody else changed the entity since, is said each time, and holds up nothing else.
+    somebody else changed the entity since, is said each time, and holds up nothing else. The request loggers of a
+    'kquota record' that died are switched back at once on its own host, and when its time is over on others.
 
     \b
     Examples:
@@ -31,18 +32,16 @@ def command(journal: Path, access: Access) -> int:
     """
     from kquota.changes import now, place_of
     from kquota.cli import consent
-    from kquota.cli.commands.undo import take_back, warn_unreadable
+    from kquota.cli.commands.undo import switch_back, take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import KquotaError, Unauthorized, Unreachable
+    from kquota.recorder import is_due
 
     named = consent.label(access)
-    pages, time = Journal(journal).read(), now()
+    book = Journal(journal)
+    pages, time = book.read(), now()
     warn_unreadable(pages)
-    due = [
-        entry
-        for entry in pages.entries
-        if entry.expires is not None and entry.expires <= time and pages.can_be_undone(entry)
-    ]
+    due = [entry for entry in pages.entries if is_due(entry, book, time) and pages.can_be_undone(entry)]
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
@@ -53,9 +52,14 @@ def command(journal: Path, access: Access) -> int:
             if not entry.is_of(here):
                 continue
             try:
-                code = take_back(
-                    entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
-                )
+                if entry.levels:
+                    code = switch_back(
+                        entry, access, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                    )
+                else:
+                    code = take_back(
+                        entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                    )
             except (Unreachable, Unauthorized):
                 raise  # the other entries would meet the same
             except KquotaError as error:

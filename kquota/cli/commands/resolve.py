@@ -10,8 +10,9 @@ import click
 
 from kquota.backends.znode import znode_path
 from kquota.cli import params, session
-from kquota.cli.limits import limit_text, on_brokers, source
+from kquota.cli.limits import counter, limit_text, on_brokers, source
 from kquota.cli.streams import note
+from kquota.cli.views import Csv, Document, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
 )
 @params.broker_options
 @params.quotas_options
-@params.output_option("table", "tree", "json", "yaml", "csv")
+@shown_as("table", "wide", "tree", "json", "yaml", "csv", told=True)
 def command(
     user: str | None,
     client: str | None,
@@ -90,13 +91,14 @@ def command(
     facts: BrokerFacts,
     source: session.QuotaSource,
     output: str,
-) -> None:
+) -> View | None:
     """Explain which quota governs a client, or which clients a quota governs.
 
-    For each quota key: the limit that applies, the entity and level that it comes from, whose counter is charged
-    (KIP-55's quota-id: 'user1:' is shared by all clients of the user, ':clientA' by all users of the client-id), and
-    the quotas that it shadows. A client with an empty client-id escapes every client-id default, as on a broker. The
-    static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
+    Prints for each quota key the limit that applies, and the entity and level that it comes from. Then come the counter
+    that is charged, and the quotas that the limit shadows. All clients of user user1 share the counter of the user, and
+    all users of client-id clientA the counter of the client-id. -o wide also has the tag of a counter, which is
+    KIP-55's quota-id such as 'user1:'. A client with an empty client-id escapes every client-id default, as on a
+    broker. The static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
     -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
     live brokers for, and where --kafka-version is given what brokers of that age do.
@@ -121,11 +123,11 @@ def command(
         _refuse_for_many(ip, brokers, output)
         if who is None:
             _resolve_all(user, client, max_clients, output, facts, source)
-        elif all_pairs or user is not None or client is not None:
+            return None
+        if all_pairs or user is not None or client is not None:
             raise click.UsageError("--who goes with neither --all nor --user nor --client")
-        else:
-            _resolve_who(Entity.parse(who), clients, max_clients, output, facts, source)
-        return
+        _resolve_who(Entity.parse(who), clients, max_clients, output, facts, source)
+        return None
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
@@ -140,18 +142,23 @@ def command(
     else:
         user, client = user or "ANONYMOUS", client or ""
         resolutions = resolve(snapshot, user, client, ip, static)
-        if output not in ("table", "csv"):
+        if output not in _WITHOUT_CAVEATS:
             callback = None if settings is None else settings.callback
             if callback is None and output == "tree":
                 callback = callback_of(session.live_brokers(source.access))
             caveats = _caveats(snapshot, user, client, static, callback, facts)
-        if output == "table":  # the others say whom they are about
+        if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
     if all(each.level is None for each in resolutions):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
-    if output in ("table", "csv"):
+    if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
-    print_resolutions(user, client, ip, resolutions, output, brokers, caveats, _paths(source, output))
+    return resolved(user, client, ip, resolutions, brokers, caveats, _paths(source, output))
+
+
+_TABLES = ("table", "wide")
+_WITHOUT_CAVEATS = (*_TABLES, "csv")
+"""The formats that have no room for exceptions."""
 
 
 def _paths(source: session.QuotaSource, output: str) -> Callable[[Entity], str | None]:
@@ -159,7 +166,7 @@ def _paths(source: session.QuotaSource, output: str) -> Callable[[Entity], str |
 
     A file can be of any cluster: programs get the paths that its quotas would have, people do not.
     """
-    wanted = output != "table" if source.access is None else source.access.is_zookeeper
+    wanted = output not in _TABLES if source.access is None else source.access.is_zookeeper
     return znode_path if wanted else _no_path
 
 
@@ -227,7 +234,7 @@ def _resolve_all(
 
     _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
-    reach.print_all(snapshot, static, user, client, max_clients, output, _paths(source, output))
+    reach.show_all(snapshot, static, user, client, max_clients, output, _paths(source, output))
 
 
 def _resolve_who(
@@ -244,79 +251,87 @@ def _resolve_who(
     session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
         session.note_slips(snapshot, dict(entity.parts))
-    reach.print_governed(snapshot, static, entity, clients, max_clients, output, _paths(source, output))
+    reach.show_governed(snapshot, static, entity, clients, max_clients, output, _paths(source, output))
 
 
-def print_resolutions(
+def resolved(
     user: str | None,
     client: str | None,
     ip: str | None,
     resolutions: Sequence[Resolution],
-    output: str,
     brokers: int | None = None,
     caveats: Sequence[Caveat] = (),
     path_of: Callable[[Entity], str | None] = lambda entity: None,
-) -> None:
-    """Prints what governs a client in one of resolve's formats; the caveats in those that have room for them.
+) -> View:
+    """What governs a client in resolve's formats; the caveats in those that have room for them.
 
     `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
     """
-    if output in ("json", "yaml"):
-        from kquota.documents.encoding import to_json, to_yaml
+
+    def document() -> Document:
         from kquota.documents.resolution import resolution_document
 
-        document = resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
-        click.echo(to_json(document) if output == "json" else to_yaml(document), nl=False)
-        return
-    if output == "tree":
-        from kquota.cli.explanation import print_explanation
+        return resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
 
-        print_explanation(user, client, ip, resolutions, brokers, caveats)
-        return
-    from kquota.cli.text import Column, print_csv, print_table
+    def csv() -> Csv:
+        rows = [
+            (
+                item.key,
+                item.limit,
+                None if item.level is None else item.level.label,
+                item.entity,
+                None if item.entity is None else path_of(item.entity),
+                item.sensor,
+            )
+            for item in resolutions
+        ]
+        return Csv(("key", "limit", "level", "entity", "znode", "sensor"), rows)
 
-    if output == "csv":
-        print_csv(
-            ("key", "limit", "level", "entity", "znode", "sensor"),
-            [
-                (
-                    item.key,
-                    item.limit,
-                    None if item.level is None else item.level.label,
-                    item.entity,
-                    None if item.entity is None else path_of(item.entity),
-                    item.sensor,
-                )
-                for item in resolutions
-            ],
-        )
-        return
+    def tree() -> Sequence[Part]:
+        from kquota.cli.explanation import explanation
+
+        return [explanation(user, client, ip, resolutions, brokers, caveats)]
+
+    return View(
+        screen=lambda: [_table(resolutions, brokers, path_of, wide=False)],
+        document=document,
+        csv=csv,
+        others={"tree": tree, "wide": lambda: [_table(resolutions, brokers, path_of, wide=True)]},
+    )
+
+
+def _table(
+    resolutions: Sequence[Resolution], brokers: int | None, path_of: Callable[[Entity], str | None], *, wide: bool
+) -> Table:
+    """A row for each key; `wide` also has the tag of each counter."""
+    from kquota.cli.text import Column
 
     def shadowed(key: QuotaKey, other: Shadowed) -> str:
         return f"{source(key, other.entity)} ({limit_text(key, other.value)})"
 
-    print_table(
-        [
-            Column("KEY", whole=True),
-            Column("LIMIT", number=True, style="bold"),
-            *([Column(f"ON {brokers} BROKERS", number=True)] if brokers else []),
-            Column("LEVEL"),
-            Column("FROM", style="cyan", whole=True),
-            Column("COUNTER"),
-            Column("SHADOWS", style="dim"),
-        ],
-        [
-            (
-                item.key,
-                limit_text(item.key, item.limit),
-                *([on_brokers(item, brokers)] if brokers else []),
-                "-" if item.level is None else f"{item.level.number} {item.level.label}",
-                "-"
-                if item.level is None
-                else (source(item.key, item.entity), "" if item.entity is None else path_of(item.entity) or ""),
-                "-" if item.limit is None else item.sensor,
-                ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
-            )
-            for item in resolutions
-        ],
-    )
+    columns = [
+        Column("KEY", whole=True),
+        Column("LIMIT", number=True, style="bold"),
+        *([Column(f"ON {brokers} BROKERS", number=True)] if brokers else []),
+        Column("LEVEL", spare=3),
+        Column("FROM", style="cyan"),
+        Column("COUNTER", spare=1),
+        *([Column("TAG")] if wide else []),
+        Column("SHADOWS", style="dim", spare=2),
+    ]
+    rows = [
+        (
+            item.key,
+            limit_text(item.key, item.limit),
+            *([on_brokers(item, brokers)] if brokers else []),
+            "-" if item.level is None else f"{item.level.number} {item.level.label}",
+            "-"
+            if item.level is None
+            else (source(item.key, item.entity), "" if item.entity is None else path_of(item.entity) or ""),
+            counter(item),
+            *(["-" if item.limit is None else item.sensor] if wide else []),
+            ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
+        )
+        for item in resolutions
+    ]
+    return Table(columns, rows)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import Group, note
+from kquota.cli.views import Document, View, shown_as
+
+if TYPE_CHECKING:
+    from kquota.sandbox import SandboxState
 
 
 def _default_directory() -> Path:
@@ -26,14 +30,6 @@ _directory = click.option(
     show_default="the user's state folder",
     metavar="DIR",
     help="The sandbox's own folder.",
-)
-_output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format on stdout.",
 )
 
 
@@ -55,8 +51,8 @@ def command() -> None:
 @command.command("start")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to serve on; else a free one.")
 @_directory
-@_output
-def start(port: int | None, directory: Path, output: str) -> None:
+@shown_as("text", "json")
+def start(port: int | None, directory: Path) -> View:
     """Start the sandbox and print its connect string; a sandbox that runs already goes on running."""
     from kquota import sandbox
 
@@ -66,7 +62,7 @@ def start(port: int | None, directory: Path, output: str) -> None:
         state = running
     else:
         state = sandbox.start(directory, port)
-    _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
+    return _running(state)
 
 
 @command.command("stop")
@@ -83,25 +79,24 @@ def stop(directory: Path) -> None:
 
 @command.command("status")
 @_directory
-@_output
-def status(directory: Path, output: str) -> ExitCode:
+@shown_as("text", "json")
+def status(directory: Path) -> View:
     """Print the connect string of a running sandbox; exits with 4 when it does not run."""
     from kquota import sandbox
 
     state = sandbox.status(directory)
     if state is None:
-        if output == "json":
-            _print(output, "", running=False)
         note("not running")
-        return ExitCode.UNREACHABLE
-    _print(output, state.connect, running=True, connect=state.connect, pid=state.pid, directory=state.directory)
-    return ExitCode.OK
+        return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
+    return _running(state)
 
 
-def _print(output: str, text: str, **fields: Any) -> None:
-    if output == "json":
-        from kquota.documents.encoding import to_json
+def _running(state: SandboxState) -> View:
+    return View(
+        screen=lambda: [state.connect],
+        document=lambda: _document(running=True, connect=state.connect, pid=state.pid, directory=state.directory),
+    )
 
-        click.echo(to_json({"kind": "kquota.sandbox", "version": 1, **fields}), nl=False)
-    else:
-        click.echo(text)
+
+def _document(**fields: Any) -> Document:
+    return {"kind": "kquota.sandbox", "version": 1, **fields}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +10,9 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, shows_progress, warn, wrote
+from kquota.cli.progress import progress
+from kquota.cli.streams import warn, wrote
+from kquota.cli.views import View, shown_as
 
 if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
 @params.cluster_flags
 @params.source_of_quotas
-@params.output_option("table", "json", "csv")
+@shown_as("table", "wide", "json", "csv")
 def command(
     workload_file: Path | None,
     event_files: tuple[str, ...],
@@ -86,8 +85,7 @@ def command(
     plot: Path | None,
     fail_on: str | None,
     source: session.QuotaSource,
-    output: str,
-) -> int:
+) -> View:
     """Show what brokers would do to a workload.
 
     Runs clients (producers, consumers, topic and other requests, connections) against the quotas, exactly as brokers
@@ -127,10 +125,9 @@ def command(
     if len(event_files) == 1:
         vectors = _vectors(Path(event_files[0]))
         if vectors is not None:
-            from kquota.cli.vectors import print_vectors
+            from kquota.cli.vectors import replayed
 
-            print_vectors(vectors, output)
-            return ExitCode.OK
+            return replayed(vectors)
     from kquota.simulations import planned_traffic, ready, recorded_traffic
 
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
@@ -149,21 +146,20 @@ def command(
         warn(text)
     session.warn_ignored(planned.ignored)
     workload, quotas = planned.workload, planned.quotas
-    with _progress() as report:
-        result = planned.run(report)
+    with progress("simulating") as bar:
+        result = planned.run(lambda share: bar(share, 1.0))
     _warn(workload, quotas)
     if plot is not None:
         from kquota.cli.plot import write_plot
 
         write_plot(result, plot)
         wrote(plot)
-    from kquota.cli.simulation import print_result
+    from kquota.cli.simulation import simulated
 
-    print_result(result, workload, planned.generation, output, top=top, charts=charts)
-    throttled = any(client.throttled for client in result.clients)
-    if fail_on == "throttled" and throttled:
-        return ExitCode.DIFFERENT
-    return ExitCode.PARTIAL if traffic.unread else ExitCode.OK
+    code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
+    if fail_on == "throttled" and any(client.throttled for client in result.clients):
+        code = ExitCode.DIFFERENT
+    return simulated(result, workload, planned.generation, top=top, charts=charts, code=code)
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
@@ -201,20 +197,6 @@ def _vectors(path: Path) -> dict[str, Any] | None:
         # Not there, or not one JSON document: whoever reads usage says so.
         return None
     return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr when that is a terminal."""
-    if not shows_progress():
-        yield lambda share: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("simulating", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:

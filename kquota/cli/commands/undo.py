@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli import params, session
-from kquota.cli.streams import warn
+from kquota.cli.streams import ask, warn
+from kquota.cli.views import View, check_sorting, show, shown_as
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -21,13 +23,14 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
-    """Revert an apply, an alter or a delete.
+    """Revert an apply, an alter or a delete, or end a recording.
 
     ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
     undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and
-    then nothing is done. An apply that was killed is taken back as far as it got.
+    then nothing is done. An apply that was killed is taken back as far as it got. A recording that was killed
+    ('kquota record') has its request loggers switched back.
 
     \b
     Examples:
@@ -43,6 +46,8 @@ def command(id: str | None, yes: bool, journal: Path, access: Access, output: st
     warn_unreadable(pages)
     with session.open_backend(access) as backend:
         entry = to_undo(pages, id, place_of(backend))
+        if entry.levels:
+            return switch_back(entry, access, named=named, journal=journal, yes=yes, output=output, command="undo")
         return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
 
 
@@ -50,6 +55,32 @@ def warn_unreadable(pages: Pages) -> None:
     """The files of the journal that are no entries, a line each on stderr."""
     for name, why in pages.unreadable:
         warn(f"{pages.folder / name} is no entry of the journal: {why}")
+
+
+def switch_back(
+    entry: Entry, access: Access, *, named: str, journal: Path, yes: bool, output: str, command: Command
+) -> int:
+    """Switches back the request loggers that a recording left on; returns the exit code."""
+    from kquota.changes import now
+    from kquota.cli import consent
+    from kquota.cli.commands.record import SETTLED, complain, settled_table
+    from kquota.documents.journal import Journal
+    from kquota.documents.record import taken_back_document
+    from kquota.recorder import take_back as switched
+
+    if access.is_zookeeper:
+        raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
+    check_sorting(SETTLED)
+    nodes = ", ".join(str(change.node) for change in entry.levels)
+    if not yes:
+        ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
+    consent.name_cluster(named)
+    with session.open_broker_loggers(access) as loggers:
+        settled = switched(entry, loggers, journal=Journal(journal), clock=now, command=command)
+        noun = loggers.noun
+    view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
+    show(view, output, written=True)
+    return complain(settled, noun)
 
 
 def take_back(

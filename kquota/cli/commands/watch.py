@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.commands.plan import MARKS
 from kquota.cli.streams import note, say
+from kquota.cli.views import View, show, shown_as
 from kquota.errors import KquotaError, Unauthorized
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ _TURN_S = 0.5
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
 @click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
 @params.cluster_options
-@params.output_option("text", "json")
+@shown_as("text", "json", told=True)
 def command(interval: float, count: int | None, for_ms: int | None, access: Access, output: str) -> None:
     """Follow the changes of quotas.
 
@@ -64,10 +66,8 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
         how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
         note(f"watching {session.cluster_name(access)} ({count_text}), {how}")
-        for number, (change, key) in enumerate(_changes(watching, end), 1):
-            print_change(time.time_ns() // 1_000_000, change, key, output)
-            if number == count:
-                return
+        seen = ((time.time_ns() // 1_000_000, change, key) for change, key in _changes(watching, end))
+        show(changes_view(itertools.islice(seen, count)), output)
 
 
 def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, QuotaKey]]:
@@ -77,7 +77,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
     """
     lost = False
     while (turn := _TURN_S if end is None else min(_TURN_S, end - time.monotonic())) > 0:
-        if _reader_is_gone():
+        if reader_is_gone():
             return
         try:
             changes = watching.wait(turn)
@@ -97,7 +97,7 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
                 yield change, key
 
 
-def _reader_is_gone() -> bool:
+def reader_is_gone() -> bool:
     """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
     import select
 
@@ -106,20 +106,18 @@ def _reader_is_gone() -> bool:
     return bool(poll.poll(0))
 
 
-def print_change(time_ms: int, change: Change, key: QuotaKey, output: str) -> None:
-    """Prints one key of a change that was seen at that time, in one of watch's formats, at once."""
+def changes_view(seen: Iterator[tuple[int, Change, QuotaKey]]) -> View:
+    """Keys of changes, each with the time when it was seen, in watch's formats; each is printed as it comes."""
     from kquota.documents.watch import change_document, utc
 
-    if output == "json":
-        from kquota.documents.encoding import to_json_line
+    def line(time_ms: int, change: Change, key: QuotaKey) -> str:
+        from kquota.cli.text import entity_text
+        from kquota.core.quotas.quota import humanize
 
-        click.echo(to_json_line(change_document(time_ms, change, key)))
-        return
-    from kquota.cli.text import entity_text
-    from kquota.core.quotas.quota import humanize
+        before, after = (values.get(key) for values in (change.before, change.after))
+        mark, colour = MARKS["create" if before is None else "delete" if after is None else "update"]
+        texts = ["-" if value is None else humanize(key, value) for value in (before, after)]
+        text = f"{mark} {entity_text(change.entity)}  {key}  {texts[0]} -> {texts[1]}"
+        return f"{utc(time_ms)}  {click.style(text, fg=colour)}"
 
-    before, after = (values.get(key) for values in (change.before, change.after))
-    mark, colour = MARKS["create" if before is None else "delete" if after is None else "update"]
-    texts = ["-" if value is None else humanize(key, value) for value in (before, after)]
-    line = f"{mark} {entity_text(change.entity)}  {key}  {texts[0]} -> {texts[1]}"
-    click.echo(f"{utc(time_ms)}  {click.style(line, fg=colour)}")
+    return View(screen=lambda: itertools.starmap(line, seen), document=lambda: itertools.starmap(change_document, seen))

@@ -10,11 +10,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from kquota.access import load_config
-from kquota.cli import params
+from kquota.cli import entity_order
 from kquota.cli.completion.names import known_names
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError, KquotaError
+from kquota.state import journal_folder
 
 Items = list[CompletionItem[str]]
 
@@ -38,17 +39,19 @@ def journal_ids(ctx: click.Context, incomplete: str) -> Items:
         if "zookeeper" in ctx.params:
             given = Given.of(**{name: ctx.params.get(name) for name in ("context", *SETTINGS)})
             cluster = given.access().address
-    ids = Journal(ctx.params.get("journal") or params.journal_folder()).ids(cluster)
+    ids = Journal(ctx.params.get("journal") or journal_folder()).ids(cluster)
     prints = dict.fromkeys(id.split("-")[1] for id in ids) if incomplete else {}
     return [CompletionItem(word) for word in (*ids, *prints) if word.startswith(incomplete)]
 
 
-def topics(_ctx: click.Context, incomplete: str) -> Items:
-    """What 'kquota help' explains: the concepts, and the commands."""
-    from kquota.cli.commands.help import TOPICS
-    from kquota.cli.main import COMMANDS
+def topics(ctx: click.Context, incomplete: str) -> Items:
+    """What 'kquota help' explains: the concepts, a page each, and the commands."""
+    from importlib.resources import files
 
-    return [CompletionItem(name) for name in (*TOPICS, *COMMANDS) if name.startswith(incomplete)]
+    root = ctx.find_root()
+    commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
+    pages = sorted(page.name.removesuffix(".md") for page in (files("kquota.cli") / "topics").iterdir())
+    return [CompletionItem(name) for name in (*pages, *commands) if name.startswith(incomplete)]
 
 
 def users(ctx: click.Context, incomplete: str) -> Items:
@@ -68,7 +71,7 @@ def ips(ctx: click.Context, incomplete: str) -> Items:
 
 def entity_names(ctx: click.Context, incomplete: str) -> Items:
     """Names of the type that the --entity-type before it says."""
-    kind = params.next_entity_type(ctx)
+    kind = entity_order.next_type(ctx)
     return [] if kind is None else _items(_named(ctx, kind), incomplete)
 
 

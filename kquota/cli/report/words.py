@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kquota.cli.text import amount_text, duration, many, range_text, rate_text
+from kquota.cli.text import amount_text, duration, many, period, range_text, rate_text
 from kquota.core.findings.finding import Basis, Finding, ranked
 from kquota.core.findings.prediction import UNKNOWN, Interval
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -214,10 +214,7 @@ def source(found: Finding) -> tuple[str, str]:
 
 def times(first_ms: int, last_ms: int) -> str:
     """Two moments in UTC to the second, the day once where it is the same."""
-    first, last = (datetime.fromtimestamp(time / 1000, UTC) for time in (first_ms, last_ms))
-    if first.date() == last.date():
-        return f"{first:%Y-%m-%d}, {first:%H:%M:%S} to {last:%H:%M:%S}"
-    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}"
+    return " ".join(period(first_ms, last_ms))
 
 
 def moment(start_ms: int, width_ms: int) -> str:

@@ -86,6 +86,25 @@ UNSEEN = Kind(
     "A byte rate is set through a controller, which does not show the present limits: whether clients would stand still"
     " is not known.",
 )
+LOG_SPACE = Kind(
+    "log-space",
+    Severity.REFUSAL,
+    _FORCE,
+    "A recording would write more than a log dir of the broker has room for, beside a reserve of 10 %.",
+)
+LEVEL_OFF = Kind(
+    "level-off",
+    Severity.REFUSAL,
+    _FORCE,
+    "A recording could not give the request logger its level back: brokers do not take OFF (KIP-817). It would be FATAL"
+    " afterwards, at which no request is logged.",
+)
+UNMEASURED = Kind(
+    "unmeasured-log",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "How much a recording will write is not known, and only the time ends it.",
+)
 
 
 def _of_rules() -> Iterator[Kind]:
@@ -100,7 +119,11 @@ def _of_rules() -> Iterator[Kind]:
 _RULES = {kind.name: kind for kind in _of_rules()}
 KINDS = tuple(
     sorted(
-        (DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, SHORT_FREEZE, UNSEEN, *_RULES.values()),
+        (
+            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, SHORT_FREEZE, UNSEEN),
+            *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
+            *_RULES.values(),
+        ),
         key=lambda kind: -kind.severity,
     )
 )

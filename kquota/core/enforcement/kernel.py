@@ -144,6 +144,10 @@ def _compiled_kernel() -> Kernel:
             "inline": "always" if function in INLINED else "never",
             "nogil": True,
             "_nrt": False,
+            # Nothing calls it from C, and Python calls the functions of `Kernel` alone: a wrapper that unpacks 120
+            # columns takes a second or more to compile.
+            "no_cfunc_wrapper": True,
+            "no_cpython_wrapper": function.__name__ not in _NAMES,
         }
         compiled[function] = jit(twin, **options)
     for namespace in namespaces.values():
@@ -160,12 +164,16 @@ def _compiled_kernel() -> Kernel:
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
-    """What numba makes of a function, kept on the disk for the next process. Raises ImportError without numba."""
+    """What numba makes of a function, kept on the disk for the next process. Raises ImportError without numba.
+
+    In a folder that NUMBA_CACHE_DIR names, one compilation serves every copy of the same source, packed or not.
+    """
     import numba
 
+    folder = numba.config.CACHE_DIR
     with contextlib.suppress(RuntimeError):  # no directory to write to: compiled in each process then
-        if isinstance(function, FunctionType) and is_packed(function.__module__):
-            function = unpacked(function, Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else None)
+        if isinstance(function, FunctionType) and (folder or is_packed(function.__module__)):
+            function = unpacked(function, Path(folder) if folder else None)
         return numba.njit(cache=True, **options)(function)
     return numba.njit(**options)(function)
 

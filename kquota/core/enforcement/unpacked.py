@@ -1,7 +1,7 @@
-"""Functions out of a zip archive, with their source as a file: numba keeps machine code of files only.
+"""Functions with their source in a file that is named after its content: numba keeps machine code by its file.
 
-Executors get kquota as an archive, anew for each job and mostly in another place. Compiling takes ten seconds in each
-of their processes. The source is therefore written once to the user's cache, in a folder named after its content.
+Executors get kquota as an archive, anew for each job and mostly in another place, and numba knows no file in it.
+Compiling takes ten seconds in each of their processes. The source is therefore written once to the user's cache.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import tempfile
+from importlib.abc import InspectLoader
 from pathlib import Path
 from types import FunctionType
 from zipimport import zipimporter
@@ -23,11 +24,13 @@ def is_packed(module: str) -> bool:
 def unpacked(function: FunctionType, cache: Path | None = None) -> FunctionType:
     """The function as one of a file below the cache, `~/.cache` by default; its globals stay the same.
 
-    Raises RuntimeError when there is no place to write to.
+    Raises RuntimeError when there is no place to write to, or no source.
     """
     loader = sys.modules[function.__module__].__spec__.loader  # type: ignore[union-attr]
-    assert isinstance(loader, zipimporter)
-    source = (loader.get_source(function.__module__) or "").encode()
+    text = loader.get_source(function.__module__) if isinstance(loader, zipimporter | InspectLoader) else None
+    if text is None:
+        raise RuntimeError(f"{function.__module__} has no source")
+    source = text.encode()
     digest = hashlib.sha256(sys.version.encode() + source).hexdigest()[:16]
     try:
         folder = (cache or Path.home() / ".cache") / f"kquota-{digest}"

@@ -223,7 +223,9 @@ def _use(
     share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
     trend = _trend(each, before)
     state = _state(each, limit, share, brokers)
-    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, trend, brokers.windows)
+    near = before is not None and each.at_ms - before.at_ms <= _window_s(brokers.windows) * 1000
+    rise = trend if near else None
+    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers.windows)
     clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
     return Use(
         each,
@@ -259,13 +261,18 @@ def _trend(each: Observed, before: Observed | None) -> float | None:
     return (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
 
 
-def until_throttled(each: Observed, limit: Value | None, trend: float | None, windows: QuotaWindows) -> float | None:
+def _window_s(windows: QuotaWindows) -> int:
+    """The shortest window over which a rate is a mean."""
+    return (windows.samples - 1) * windows.window_seconds
+
+
+def until_throttled(each: Observed, limit: Value | None, rise: float | None, windows: QuotaWindows) -> float | None:
     """Seconds until the counter is over its limit, if its clients go on as they do; None for never, or not known.
 
-    A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. Of
-    two readings within a window, the rise gives the rate at which the clients send now: only above the limit does it
-    ever throttle, and the mean gets there in a straight line. Of readings further apart, the rate itself is known: it
-    is over the limit already, or stays below.
+    A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. The
+    `rise` is per second, between two readings within a window. It gives the rate at which the clients send now. Only
+    above the limit does that rate ever throttle, and the mean gets there in a straight line. Without a rise the rate is
+    over the limit already, or stays below.
     """
     if limit is None or limit <= 0:
         return None
@@ -278,10 +285,9 @@ def until_throttled(each: Observed, limit: Value | None, trend: float | None, wi
         return None
     if each.rate > limit:
         return 0.0
-    window_s = (windows.samples - 1) * windows.window_seconds
-    if trend is None or trend <= 0 or each.rate + trend * window_s <= limit:
+    if rise is None or rise <= 0 or each.rate + rise * _window_s(windows) <= limit:
         return None
-    return (limit - each.rate) / trend
+    return (limit - each.rate) / rise
 
 
 def _unknown(

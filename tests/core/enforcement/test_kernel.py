@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,11 +27,12 @@ from kquota.core.enforcement import (
     produce_with_request,
 )
 from kquota.core.enforcement import kernel as kernel_function
-from kquota.core.enforcement.kernel import _compiled_kernel, _fingerprint, _functions
+from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
 
+ROOT = Path(__file__).parents[3]
 PLAIN, COMPILED = kernel(Mode.PLAIN), kernel(Mode.COMPILED)
 event_lists = st.lists(
     st.tuples(given_.gaps, given_.sizes, given_.nanos, st.sampled_from([-1, 0, 1])), min_size=1, max_size=60
@@ -142,6 +144,31 @@ def test_out_of_an_archive_it_is_compiled_once(tmp_path: Path) -> None:
     assert hits_of_second == "1"
     assert file == same
     assert Path(file).is_relative_to(tmp_path / "cache")
+
+
+def test_a_named_cache_serves_archives_and_folders_alike(tmp_path: Path) -> None:
+    """Machine code is kept by the content of the source there, not by the place of the source."""
+    write_package(tmp_path / "one.zip")
+    said = []
+    for place in (tmp_path / "one.zip", ROOT):
+        own = {"PYTHONPATH": str(place), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", LIMIT]
+        said.append(subprocess.check_output(command, env=os.environ | own, cwd=tmp_path, text=True).split())
+
+    assert said[0][0] == said[1][0]
+    assert (said[0][1], said[1][1]) == ("0", "1")
+    assert said[0][2] == said[1][2]
+
+
+def test_only_the_functions_of_a_kernel_can_be_called_from_python() -> None:
+    """The others are compiled without a wrapper, which takes longer to compile than most of them."""
+    compiled: Any = kernel(Mode.COMPILED)
+
+    wrapped = {name for name in Kernel.__annotations__ if hasattr(getattr(compiled, name), "targetoptions")}
+    assert {getattr(compiled, name).targetoptions["no_cpython_wrapper"] for name in wrapped} == {False}
+    assert "run_traffic" in wrapped
+    inner = compiled.run_traffic.py_func.__globals__["send"]
+    assert inner.targetoptions["no_cpython_wrapper"]
 
 
 def test_without_a_place_to_write_to_an_archive_works_all_the_same(tmp_path: Path) -> None:

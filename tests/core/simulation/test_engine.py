@@ -226,7 +226,7 @@ def test_a_closed_loop_gets_no_more_than_its_limit(
         Workload(minutes * 60_000, (pushy,), scrape_ms=0),
         QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: limit}}),
         generation=generation,
-        using=PLAIN,
+        using=kernel(),  # these are many requests, and both kernels are the same
     )
 
     (client,) = result.clients

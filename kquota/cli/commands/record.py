@@ -1,0 +1,420 @@
+"""`kquota record`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.streams import ask, note, say, stoppable, warn
+from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
+
+if TYPE_CHECKING:
+    from kquota.backends import BrokerLoggers
+    from kquota.cli.contexts import Given
+    from kquota.core.change.recording import Bounds, Settled
+    from kquota.documents.journal import Entry, Journal
+    from kquota.metrics.meters import Meter
+    from kquota.recorder import Draft, Recorded
+
+APPENDERS = {"log4j2": "log4j2.yaml", "log4j1": "log4j1.properties"}
+"""Which log4j: the file that configures an appender for the request log."""
+
+
+def appender_text(name: str) -> str:
+    """The text of an appender's configuration, by the name of its log4j."""
+    return (files("kquota.cli") / "appenders" / APPENDERS[name]).read_text(encoding="utf-8")
+
+
+class _Rotation(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """ON/EVERY, such as 30s/5m, as two lengths of time in ms."""
+
+    name = "rotation"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        on, slash, every = value.partition("/")
+        if not slash:
+            self.fail(f"{value!r} is not ON/EVERY, such as 30s/5m", param, ctx)
+        lengths = tuple(params.DURATION.convert(text, param, ctx) for text in (on, every))
+        if not 0 < lengths[0] <= lengths[1]:
+            self.fail(f"{value!r}: a turn is at most as long as the time between two turns", param, ctx)
+        return lengths[0], lengths[1]
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A size such as 1GB or 500MiB, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        from kquota.core.quotas.quota import QuotaKey, parse_value
+        from kquota.errors import InputError
+
+        try:
+            if "/" in value or value.endswith("ps"):
+                raise InputError("")
+            return int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, value))
+        except InputError:
+            self.fail(f"{value!r} is not a size, such as 1GB or 500MiB", param, ctx)
+
+
+@click.command("record")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="ID[,…]",
+    help="The brokers, or with --bootstrap-controller the controllers; all of them without it.",
+)
+@click.option(
+    "--for",
+    "duration",
+    type=params.DURATION,
+    default="2m",
+    show_default=True,
+    metavar="TIME",
+    help="Switch back after so long at the latest.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Switch back after so many requests of all brokers; needs --metrics or --log.",
+)
+@click.option(
+    "--size",
+    type=_Size(),
+    metavar="SIZE",
+    help="Switch back after so many bytes of all brokers, such as 1GB; needs --metrics or --log.",
+)
+@click.option(
+    "--rotate",
+    type=_Rotation(),
+    metavar="ON/EVERY",
+    help="One broker after the other: on for ON, a turn every EVERY, such as 30s/5m.",
+)
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="[ID=]URL",
+    help="The metrics page of a broker, as its JMX exporter serves it: it counts requests. Bytes are estimated.",
+)
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    metavar="[ID=]FILE",
+    help="The request log of a broker, where it can be read here: its lines and bytes are counted.",
+)
+@click.option(
+    "--appender", type=click.Choice(list(APPENDERS)), help="Print the appender for the broker's log4j, and end."
+)
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--force", is_flag=True, help="Record in spite of the review: 'kquota help review' lists what it lifts.")
+@click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
+@params.journal_option
+@params.given_cluster_options
+@shown_as("table", "json", told=True)
+def command(
+    brokers: tuple[str, ...],
+    duration: int,
+    requests: int | None,
+    size: int | None,
+    rotate: tuple[int, int] | None,
+    metrics: tuple[str, ...],
+    logs: tuple[str, ...],
+    appender: str | None,
+    yes: bool,
+    force: bool,
+    dry_run: bool,
+    journal: Path,
+    given: Given,
+    output: str,
+) -> int:
+    """Record the requests of brokers for a while: their request log, switched on and always back.
+
+    Switches the logger kafka.request.logger to DEBUG (KIP-412), until the first bound is reached: --for, --requests or
+    --size. A lease in the journal comes before the first switch: Ctrl-C and SIGTERM switch back, and after a crash
+    'kquota reconcile' or 'kquota undo' does. A level that somebody else sets meanwhile is left alone. --rotate burdens
+    one broker at a time.
+
+    Over Kafka's protocol brokers do not report how many requests they serve: without --metrics or --log only the time
+    ends a recording, and nothing is estimated. Where a log dir runs full meanwhile, the recording ends.
+
+    The log is a file of the broker: 'kquota help request-log' has its appender, and how to collect it. It holds
+    principals, client-ids, addresses and topics of all clients, and no records.
+
+    \b
+    Examples:
+      kquota record --bootstrap-server localhost:9092 --for 2m
+      kquota record --broker 1,2 --for 10m --size 1GB --metrics 1=http://b1:7071/metrics --metrics 2=http://b2:7071/metrics
+      kquota record --for 1h --rotate 30s/5m
+      kquota record --for 5m --requests 100000 --log /var/log/kafka/kafka-request.log
+      kquota record --appender log4j2
+    """
+    if appender is not None:
+        click.echo(appender_text(appender), nl=False)
+        return ExitCode.OK
+    from kquota.changes import now
+    from kquota.cli import consent
+    from kquota.core.change.recording import Bounds
+    from kquota.documents.journal import Journal
+    from kquota.recorder import draft, record
+
+    if not duration:
+        raise click.UsageError("--for must be longer than nothing")
+    access = given.access()
+    named = consent.label(access)
+    bounds = Bounds(duration, requests, size, rotate)
+    nodes = _nodes(brokers)
+    with session.open_broker_loggers(access) as loggers:
+        chosen = nodes if nodes is not None else loggers.nodes()
+        meters = _meters(metrics, logs, chosen, access.timeout_s)
+        unmetered = [node for node in chosen if node not in meters]
+        if unmetered and (requests is not None or size is not None):
+            option = "--requests" if requests is not None else "--size"
+            raise click.UsageError(
+                f"{option} needs --metrics or --log for each {loggers.noun}: {', '.join(map(str, unmetered))} has none"
+            )
+        drafted = draft(loggers, nodes, bounds, meters)
+        consent.refuse(drafted.objections, force=force)
+        if output == "table":
+            check_sorting(DRAFTED, SETTLED)
+            show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
+        consent.heed(drafted.objections, yes=yes or dry_run, force=force)
+        if drafted.on:
+            _say_who(drafted, loggers, Journal(journal))
+        if dry_run or not drafted.changes:
+            if output == "json":
+                show(View(document=lambda: _document(drafted, loggers, None)), output)
+            note("dry run: nothing was switched" if dry_run else "every request logger is on already: nothing to do")
+            return ExitCode.OK
+        note(
+            "each request is about to be logged with its principal, client-id, address and topics; whoever reads the"
+            " broker's log files reads them"
+        )
+        if not yes:
+            ask(_question(drafted, bounds, named, loggers.noun), done="switched", yes="switches on")
+        consent.name_cluster(named)
+        begun: list[Entry] = []
+        with stoppable() as stop:
+            try:
+                recorded = record(
+                    drafted,
+                    loggers,
+                    journal=Journal(journal),
+                    clock=now,
+                    meters=meters,
+                    stop=stop,
+                    said=note,
+                    begun=begun.append,
+                )
+            except BaseException:
+                for entry in begun:
+                    say(f"kquota: request loggers may be on: 'kquota undo {entry.id}' switches them back")
+                raise
+        view = View(
+            screen=lambda: [settled_table(recorded.settled, loggers.noun)],
+            document=lambda: _document(drafted, loggers, recorded),
+        )
+        show(view, output, written=True)
+        return _conclude(recorded, stop.exit_code, loggers.noun)
+
+
+def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
+    """The ids in `--broker 1,2`; None without one. Raises InputError."""
+    from kquota.core.change.broker import parse_broker
+
+    given = [parse_broker(part.strip()) for text in texts for part in text.split(",")]
+    return tuple(dict.fromkeys(given)) if given else None
+
+
+def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], timeout_s: float) -> dict[int, Meter]:
+    """The meters by node. A page or a file without an id is that of the only node. Raises click.UsageError."""
+    from kquota.metrics.meters import LogMeter, PageMeter
+
+    found: dict[int, Meter] = {}
+    for option, texts in (("--metrics", pages), ("--log", logs)):
+        for text in texts:
+            match = re.fullmatch(r"(\d{1,10})=(.+)", text)
+            if match is None and len(nodes) != 1:
+                raise click.UsageError(f"{option} {text!r}: of several brokers, say whose it is: {option} ID=…")
+            node = nodes[0] if match is None else int(match[1])
+            where = text if match is None else match[2]
+            if node not in nodes:
+                raise click.UsageError(f"{option} {text!r}: {node} is not among {', '.join(map(str, nodes))}")
+            if node in found:
+                raise click.UsageError(f"{node} has two meters: give one --metrics or --log for each broker")
+            found[node] = PageMeter(where, timeout_s=timeout_s) if option == "--metrics" else LogMeter(Path(where))
+    return found
+
+
+def _say_who(draft: Draft, loggers: BrokerLoggers, journal: Journal) -> None:
+    """Which recordings of the journal have switched on the loggers that are on already."""
+    pages = journal.read()
+    for entry in pages.of(loggers.place()):
+        nodes = [change.node for change in entry.levels if change.node in draft.on]
+        if nodes and pages.can_be_undone(entry):
+            named = ", ".join(map(str, nodes))
+            warn(f"{loggers.noun} {named}: switched on by {entry.id}: 'kquota undo {entry.id}' switches it back")
+
+
+def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
+    """What is agreed to."""
+    from kquota.cli.text import many
+    from kquota.core.duration import duration
+
+    nodes = [str(change.node) for change in draft.changes]
+    turns = "" if bounds.rotate is None else ", one after the other"
+    return (
+        f"Log every request of {many(len(nodes), noun)} ({', '.join(nodes)}) of {named} for up to"
+        f" {duration(bounds.for_ms)}{turns}?"
+    )
+
+
+DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "FOR A WHILE", "AT MOST", "REQUESTS", "LOG", "ROOM")
+SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
+"""The columns of the tables of a recording; a node is a broker or a controller."""
+
+
+def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
+    from kquota.cli.text import Column, amount_text, rate_text
+    from kquota.core.change.recording import LOGGER, RECORDING
+    from kquota.core.duration import duration
+
+    def shown(value: float | None, unit: str) -> str:
+        if value is None:
+            return "?"
+        return rate_text(value, unit) if unit.endswith("/s") else amount_text(value, unit)
+
+    estimates = {each.node: each for each in draft.estimates}
+    rows = []
+    for node in draft.nodes:
+        level, estimate = draft.levels[node].name, estimates.get(node)
+        room = [each.left for each in draft.spaces if each.node == node and each.left is not None]
+        if estimate is None:
+            rows.append((str(node), level, level, "-", "-", "-", "-"))
+            continue
+        rows.append(
+            (
+                str(node),
+                level,
+                RECORDING,
+                duration(estimate.on_ms),
+                shown(estimate.requests_per_second, "requests/s"),
+                shown(estimate.bytes, "bytes"),
+                shown(min(room, default=None), "bytes"),
+            )
+        )
+    yield Table(
+        [
+            Column(noun.upper(), style="cyan", whole=True),
+            Column("LEVEL"),
+            Column("FOR A WHILE"),
+            Column("AT MOST", number=True),
+            Column("REQUESTS", number=True),
+            Column("LOG", number=True),
+            Column("ROOM", number=True),
+        ],
+        rows,
+    )
+    yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
+
+
+def settled_table(settled: Iterable[Settled], noun: str) -> Table:
+    """What became of each node's logger."""
+    from kquota.cli.text import Column
+    from kquota.core.duration import duration
+
+    return Table(
+        [
+            Column(noun.upper(), style="cyan", whole=True),
+            Column("BEFORE"),
+            Column("NOW"),
+            Column("WAS ON FOR", number=True),
+            Column("OUTCOME"),
+        ],
+        [
+            (str(each.node), each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
+            for each in settled
+        ],
+    )
+
+
+def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
+    """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
+    from kquota.core.change.recording import Fate
+
+    every = list(settled)
+    lost = [each for each in every if not each.fate.is_settled]
+    foreign = [each for each in every if each.fate is Fate.FOREIGN]
+    for each in lost:
+        say(f"kquota: {noun} {each.node}: {each.fate.value}: {each.error or f'the level is {each.now}'}")
+    for each in foreign:
+        warn(f"{noun} {each.node}: somebody else set the logger to {each.now} meanwhile: it is left so")
+    if lost:
+        return ExitCode.UNREACHABLE if len(lost) == len(every) else ExitCode.PARTIAL
+    return ExitCode.CONFLICT if foreign else ExitCode.OK
+
+
+def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
+    """What came of it, on stderr, and the exit code."""
+    from kquota.cli.text import amount_text, many
+
+    code = complain(recorded.settled, noun)
+    total = recorded.total
+    counted = "nothing counted them"
+    if total is not None:
+        about = "" if total.exact else "about "
+        counted = f"{about}{many(total.requests, 'request')}, {about}{amount_text(total.bytes, 'bytes')}"
+    note(f"ended by {recorded.ended_by}; requests: {counted}")
+    if any(not each.fate.is_settled for each in recorded.settled):
+        say(f"kquota: 'kquota undo {recorded.entry}' or 'kquota reconcile' switches back what is left")
+    else:
+        note("collect the log and audit it: 'kquota help request-log'")
+    if recorded.unfinished is not None:
+        say(f"kquota: {recorded.entry} stays unfinished: {recorded.unfinished}")
+    if recorded.error is not None:
+        say(f"kquota: {recorded.error.message}")
+        return max(code, exit_code_of(recorded.error))
+    if recorded.ended_by == "space":
+        warn("a log dir has no room left beside the reserve: the recording ended early")
+    if recorded.ended_by == "signal":
+        return stopped
+    return ExitCode.OUTPUT if recorded.unfinished is not None and code is ExitCode.OK else code
+
+
+def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> Document:
+    from kquota.documents.record import record_document, recorded_document
+
+    made = None
+    if recorded is not None:
+        made = recorded_document(
+            recorded.entry,
+            recorded.started,
+            recorded.finished,
+            recorded.ended_by,
+            None if recorded.error is None else recorded.error.message,
+            recorded.total,
+        )
+    return record_document(
+        loggers.place(),
+        loggers.noun,
+        draft.levels,
+        draft.bounds,
+        draft.estimates,
+        draft.spaces,
+        draft.objections,
+        made,
+        () if recorded is None else recorded.settled,
+    )

@@ -1,0 +1,413 @@
+"""`kquota top`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.brokers import BrokerFacts
+from kquota.cli import live as watched
+from kquota.cli import params, session
+from kquota.cli.commands.watch import reader_is_gone
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import stoppable, warn
+from kquota.cli.text import Column, entity_text, many, moment, rate_text, safe
+from kquota.cli.views import Document, Note, Part, Table, View, Warned, show, shown_as
+from kquota.errors import InputError, KquotaError
+
+if TYPE_CHECKING:
+    from kquota.core.findings.use import Enforcers, Use
+    from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.live.explain import Explanation
+    from kquota.live.sources import LiveSource
+    from kquota.live.watching import View as Seen
+    from kquota.live.watching import Watching
+
+_TURN_S = 0.2
+_KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+
+
+@click.command("top")
+@watched.source_options
+@click.option("--user", metavar="NAME", help="Only counters of that user.")
+@click.option("--client", metavar="NAME", help="Only counters of that client-id.")
+@click.option("--ip", metavar="ADDRESS", help="Only connections of that ip.")
+@click.option("--key", type=click.Choice(_KEYS), help="Only counters of that quota key.")
+@click.option("--broker", metavar="NAME", help="Only counters of that broker.")
+@click.option("--all", "everything", is_flag=True, help="Counters within their limit too, and those without a limit.")
+@click.option(
+    "--explain",
+    "subject",
+    metavar="SUBJECT",
+    help="Explain a counter, such as user=alice or client-id=app1: rule, since when, clients, what lifts it.",
+)
+@click.option("--once", is_flag=True, help="Look once.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N looks.")
+@click.option(
+    "--interval", type=params.DURATION, default="5s", show_default=True, metavar="TIME", help="How often to look."
+)
+@params.broker_options
+@params.quotas_options
+@shown_as("table", "json", told=True)
+def command(
+    live: watched.Asked,
+    user: str | None,
+    client: str | None,
+    ip: str | None,
+    key: str | None,
+    broker: str | None,
+    everything: bool,
+    subject: str | None,
+    once: bool,
+    count: int | None,
+    interval: int,
+    facts: BrokerFacts,
+    source: session.QuotaSource,
+    output: str,
+) -> View | int:
+    """Show who is throttled or near it now: counter, quota, limit, rate, throttle time, clients.
+
+    Looks again at each --interval until Ctrl-C: on a terminal in one screen, in a pipe table after table, with -o json
+    a document a line. Rates and throttle times are the brokers' own, from the pages of their exporters or from a
+    Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR is the share
+    of a limit from which on the moments of requests decide.
+
+    --explain SUBJECT names the rule, what it shadows, since when the counter is throttled, and who is loudest in it. It
+    says what would be enough, and which command lifts the limit for two hours. Where no counter is throttled, a slow
+    client is slow for another reason than quotas.
+
+    \b
+    Examples:
+      kquota top --bootstrap-server localhost:9092 --metrics http://broker-1:7071/metrics
+      kquota top --context prod --prometheus http://prometheus:9090 --once
+      kquota top --quotas quotas.yaml --metrics page.prom --all --sort-by -rate
+      kquota top --context prod --prometheus http://prometheus:9090 --explain client-id=web-edge
+    """
+    from kquota.live.watching import Watching
+
+    if interval < 1000:
+        raise click.UsageError("--interval is at least 1s")
+    brokers = watched.enforcers(facts)
+    looked = live.open(source.cluster.timeout_s)
+    screen = _Screen(
+        Watching(looked, brokers),
+        watched.quotas_reader(source, facts),
+        _Wanted(user, client, ip, key, broker, everything),
+    )
+    if subject is not None:
+        return _explained(subject, screen, looked, brokers, source)
+    if once:
+        return screen.look()
+    return _again_and_again(screen, interval / 1000, count, output)
+
+
+class _Wanted:
+    """Which counters are shown."""
+
+    def __init__(
+        self,
+        user: str | None,
+        client: str | None,
+        ip: str | None,
+        key: str | None,
+        broker: str | None,
+        everything: bool,
+    ) -> None:
+        self._user, self._client, self._ip = user, client, ip
+        self._key, self._broker = key, broker
+        self.everything = everything
+
+    def selects(self, use: Use) -> bool:
+        """Whether the filters let a counter through, whatever its state."""
+        from kquota.core.quotas.quota import QuotaKey
+
+        counter = use.counter
+        connections = counter.key is QuotaKey.CONNECTION_CREATION_RATE
+        return (
+            (self._key is None or counter.key.value == self._key)
+            and (self._broker is None or counter.broker == self._broker)
+            and (self._user is None or counter.user == self._user)
+            and (self._client is None or (not connections and counter.client_id == self._client))
+            and (self._ip is None or (connections and counter.client_id == self._ip))
+        )
+
+
+class _Screen:
+    """The screen: what is looked at, and the view of the latest look."""
+
+    def __init__(self, watching: Watching, read_quotas: Callable[[], QuotaSnapshot], wanted: _Wanted) -> None:
+        self.watching = watching
+        self._read_quotas = read_quotas
+        self._wanted = wanted
+        self._quotas: QuotaSnapshot | None = None
+        self.quotas_ms = 0
+        self._lost: str | None = None
+
+    def seen(self, *, patient: bool = False) -> Seen:
+        """One look. `patient`: a lost cluster leaves the quotas of before, which the view says."""
+        from kquota.changes import now
+
+        try:
+            self._quotas, self.quotas_ms, self._lost = self._read_quotas(), now(), None
+        except KquotaError as error:
+            if not patient or self._quotas is None:
+                raise
+            self._lost = error.message
+        return self.watching.look(self._quotas)
+
+    def look(self, *, patient: bool = False) -> View:
+        """One look as an answer."""
+        from kquota.changes import now
+
+        seen = self.seen(patient=patient)
+        now_ms = now()
+        selected = [use for use in seen.uses if self._wanted.selects(use)]
+        shown = selected if self._wanted.everything else [use for use in selected if _is_hot(use)]
+        return View(
+            screen=lambda: self._parts(seen, selected, shown, now_ms),
+            document=lambda: iter([self.document(seen, shown, now_ms)]),
+            code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
+        )
+
+    def document(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Document:
+        """One refresh as a document."""
+        from kquota.documents.use import top_document
+
+        return top_document(
+            shown,
+            source=self.watching.source.name,
+            now_ms=now_ms,
+            quotas_ms=self.quotas_ms,
+            missing=seen.missing,
+            unread=len(seen.look.unread),
+        )
+
+    def selects(self, use: Use) -> bool:
+        """Whether the filters let a counter through."""
+        return self._wanted.selects(use)
+
+    def _parts(self, seen: Seen, selected: Sequence[Use], shown: Sequence[Use], now_ms: int) -> Iterator[Part]:
+        from collections import Counter
+
+        states = Counter(use.state.value for use in selected)
+        yield Note(
+            ", ".join(f"{number} {state}" for state, number in states.items()) or "no counter of a quota was seen"
+        )
+        yield Note(_ages(self.watching.source.name, seen.uses, self.quotas_ms, now_ms))
+        if self._lost is not None:
+            yield Warned(f"quotas: {self._lost}; the limits are those of before")
+        for place, why in seen.missing:
+            yield Warned(f"{place} is left out: {why}")
+        if seen.look.unread:
+            place, why = seen.look.unread[0]
+            yield Warned(f"{many(len(seen.look.unread), 'series', 'series')} not understood: {place}: {why}")
+        if shown:
+            yield _table(shown, now_ms)
+        elif selected:
+            yield Note("nobody is throttled or near it: a slow client has another reason (--all shows all counters)")
+
+
+def _is_hot(use: Use) -> bool:
+    from kquota.core.findings.use import State
+
+    return use.state in (State.THROTTLED, State.NEAR)
+
+
+def _ages(source: str, uses: Sequence[Use], quotas_ms: int, now_ms: int) -> str:
+    """How old samples and quotas are."""
+    quotas = f"quotas read {_age((now_ms - quotas_ms) / 1000)} ago"
+    if not uses:
+        return f"{source}; {quotas}"
+    ages = sorted(use.age_s(now_ms) for use in uses)
+    youngest, oldest = _age(ages[0]), _age(ages[-1])
+    samples = youngest if youngest == oldest else f"{youngest} to {oldest}"
+    return f"{source}, samples {samples} old; {quotas}"
+
+
+def _age(seconds: float) -> str:
+    from kquota.core.duration import duration
+
+    return f"{seconds:.1f} s" if seconds < 60 else duration(round(seconds) * 1000)
+
+
+_COLUMNS = (
+    Column("State", whole=True),
+    Column("Counter", whole=True),
+    Column("Key", whole=True),
+    Column("Set for", spare=4),
+    Column("Limit", number=True),
+    Column("Rate", number=True, spare=1),
+    Column("Share", number=True),
+    Column("Throttle", number=True),
+    Column("Trend", number=True, spare=7),
+    Column("Until", number=True, spare=6),
+    Column("Broker", spare=2),
+    Column("Clients", spare=5),
+    Column("Age", number=True, spare=3),
+)
+_STYLES = {"throttled": "red", "near": "yellow"}
+
+
+def _table(uses: Sequence[Use], now_ms: int) -> Table:
+    return Table(_COLUMNS, [_row(use, now_ms) for use in uses], [_STYLES.get(use.state.value, "") for use in uses])
+
+
+def _row(use: Use, now_ms: int) -> tuple[object, ...]:
+    from kquota.cli.limits import limit_text, source
+
+    counter, key = use.counter, use.counter.key
+    return (
+        use.state.value.upper(),
+        safe(counter.subject),
+        key.value,
+        "-" if use.level is None else source(key, use.entity),
+        limit_text(key, use.limit),
+        _rate(key, use.observed.rate),
+        "-" if use.share is None else f"{100 * use.share:.0f} %",
+        "-" if use.observed.throttle_ms is None else f"{use.observed.throttle_ms:,.0f} ms",
+        "-" if use.trend is None else ("+" if use.trend >= 0 else "") + _rate(key, use.trend) + "/s",
+        "-" if use.until_throttled_s is None else _age(use.until_throttled_s),
+        safe(counter.broker) or "-",
+        ", ".join(safe(client) for client in use.clients[:3]) + ("…" if len(use.clients) > 3 else "") or "-",
+        _age(use.age_s(now_ms)),
+    )
+
+
+def _rate(key: QuotaKey, rate: float | None) -> str:
+    return "-" if rate is None else rate_text(rate, key.unit)
+
+
+def _again_and_again(screen: _Screen, interval_s: float, count: int | None, output: str) -> int:
+    """Looks until it is stopped, or so many times; a lost source is looked at again."""
+    on_screen = output == "table" and sys.stdout.isatty()
+    number = 0
+    with stoppable() as stop, _alternate(on_screen):
+        code: int = ExitCode.OK
+        while True:
+            number += 1
+            try:
+                view = screen.look(patient=number > 1)
+            except InputError:
+                raise
+            except KquotaError as error:
+                if number == 1:
+                    raise
+                warn(f"{error.message}; trying again")
+            else:
+                if on_screen:
+                    click.clear()
+                code = show(view, output)
+                with contextlib.suppress(OSError):
+                    sys.stdout.flush()
+            if count is not None and number >= count:
+                return code
+            end = time.monotonic() + interval_s
+            while (left := end - time.monotonic()) > 0 and not stop() and not reader_is_gone():
+                time.sleep(min(left, _TURN_S))
+            if stop():
+                return stop.exit_code
+            if reader_is_gone():
+                return code
+
+
+@contextlib.contextmanager
+def _alternate(wanted: bool) -> Iterator[None]:
+    """The terminal's second screen while it lasts, so that the first one is as it was afterwards."""
+    if not wanted:
+        yield
+        return
+    from kquota.cli.streams import console
+
+    with console(sys.stdout).screen(hide_cursor=True):
+        yield
+
+
+def _explained(
+    subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
+) -> View:
+    """The answer of --explain: each counter with these tags, the nearest to its limit first."""
+    from kquota.changes import now
+    from kquota.core.quotas.entity import parse_entity
+    from kquota.live.explain import explain
+
+    wanted = str(parse_entity(subject))
+    seen = screen.seen()
+    found = [use for use in seen.uses if use.counter.subject == wanted and screen.selects(use)]
+    if not found:
+        raise InputError(
+            f"no live counter is {subject}", hint="'kquota top --all' shows all; a counter is gone after an idle hour"
+        )
+    explanations = [explain(use, seen, source, brokers) for use in found if use.limit is not None] or [
+        explain(found[0], seen, source, brokers)
+    ]
+    now_ms = now()
+    address = _address(quotas)
+
+    def lines() -> Iterator[Part]:
+        yield Note(_ages(source.name, found, screen.quotas_ms, now_ms))
+        for explanation in explanations:
+            yield from _explanation(explanation, address)
+
+    return View(screen=lines, document=lambda: iter([screen.document(seen, found, now_ms)]))
+
+
+def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
+    """What is known about one counter, a line each."""
+    from kquota.cli.limits import limit_text, source
+    from kquota.core.findings.use import State
+    from kquota.live.explain import lift, lift_command, undo_command
+
+    use, counter, key = explained.use, explained.use.counter, explained.use.counter.key
+    yield f"{safe(counter.subject)}: {key} on {safe(counter.broker) or 'one broker'}: {use.state.value.upper()}"
+    share = "" if use.share is None else f", {100 * use.share:.0f} %"
+    throttle = use.observed.throttle_ms
+    delayed = "" if not throttle else f"; throttled requests are delayed by {throttle:,.0f} ms in the mean"
+    yield f"  rate: {_rate(key, use.observed.rate)} of {limit_text(key, use.limit)}{share}{delayed}"
+    if use.level is None:
+        yield "  rule: none governs it: a slow client is slow for another reason"
+    else:
+        yield f"  rule: {source(key, use.entity)}, level {use.level.number}, {use.level.label}"
+        for other in use.resolution.shadows:
+            yield f"    shadows {source(key, other.entity)}: {limit_text(key, other.value)}"
+    yield f"  in it: {safe(counter.whom)}"
+    for client, of, rate in explained.loudest[:5]:
+        yield f"    {safe(client)}: {of} {_rate(of, rate)}"
+    if explained.since_ms is not None:
+        yield f"  since: {moment(explained.since_ms)} UTC at least"
+    elif explained.since_unknown is not None:
+        yield f"  since: not known: {explained.since_unknown}"
+    if use.state is State.THROTTLED:
+        yield "  enough: not known from metrics, for clients are held back: 'kquota audit' of the request log shows it"
+    elif explained.enough is not None and use.limit is not None:
+        yield f"  enough: {rate_text(explained.enough, key.unit)} for the present rate"
+    for each in use.unknown:
+        yield f"  not known: {safe(each)}"
+    if use.limit is not None and use.state in (State.THROTTLED, State.NEAR):
+        if lift(use) != use.entity:
+            yield f"  to lift it: {entity_text(lift(use))} gets a quota of its own, as its limit is inherited"
+        yield f"  twice the limit for two hours: {lift_command(use, address)}"
+        yield f"  take that back: {undo_command(address)}"
+
+
+def _address(quotas: session.QuotaSource) -> Sequence[str]:
+    """The words that name the cluster on a command line."""
+    access = quotas.access
+    if access is None:
+        return ()
+    if access.context is not None:
+        return ("--context", access.context)
+    if access.zookeeper:
+        return ("--zookeeper", access.zookeeper)
+    return ("--bootstrap-server", access.bootstrap_server or "")

@@ -1,0 +1,115 @@
+"""What kquota record is about to do, and what came of it (schemas/record.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kquota.core.change.plan import Cluster, Objection
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Reading, Settled, Space
+from kquota.documents.encoding import Document
+from kquota.documents.plan import objection_document
+
+if TYPE_CHECKING:
+    from kquota.documents.journal import Entry
+
+
+def record_document(
+    cluster: Cluster,
+    noun: str,
+    levels: Mapping[int, Level],
+    bounds: Bounds,
+    estimates: Iterable[Estimate],
+    spaces: Iterable[Space],
+    objections: Iterable[Objection],
+    recorded: Document | None,
+    settled: Iterable[Settled] = (),
+) -> Document:
+    """A recording; `recorded` is null for a dry run, and `settled` what became of each node's logger."""
+    became = {each.node: each for each in settled}
+    return {
+        "kind": "kquota.record",
+        "version": 1,
+        "cluster": _cluster(cluster),
+        "node_type": noun,
+        "logger": LOGGER,
+        "level": RECORDING,
+        "bounds": {
+            "for_ms": bounds.for_ms,
+            "requests": bounds.requests,
+            "size": bounds.size,
+            "rotate_ms": None if bounds.rotate is None else list(bounds.rotate),
+        },
+        "estimates": [
+            {
+                "node": each.node,
+                "on_ms": each.on_ms,
+                "requests_per_second": each.requests_per_second,
+                "bytes_per_second": each.bytes_per_second,
+                "bytes": each.bytes,
+            }
+            for each in estimates
+        ],
+        "log_dirs": [
+            {"node": each.node, "log_dir": each.log_dir, "total_bytes": each.total, "usable_bytes": each.usable}
+            for each in spaces
+        ],
+        "objections": [objection_document(each) for each in objections],
+        "recorded": recorded,
+        "nodes": [
+            settled_document(became[node])
+            if node in became
+            else {"node": node, "before": level.name, "outcome": None, "now": level.name, "on_ms": 0, "error": None}
+            for node, level in levels.items()
+        ],
+    }
+
+
+def recorded_document(
+    entry: str | None, started: int, finished: int, ended_by: str, error: str | None, total: Reading | None
+) -> Document:
+    """The part of a recording that was made. Times are ms since the epoch."""
+    return {
+        "journal": entry,
+        "started": started,
+        "finished": finished,
+        "ended_by": ended_by,
+        "error": error,
+        "requests": None if total is None else total.requests,
+        "bytes": None if total is None else total.bytes,
+        "exact": None if total is None else total.exact,
+    }
+
+
+def taken_back_document(entry: Entry, settled: Iterable[Settled]) -> Document:
+    """What `undo` made of a recording that had not switched everything back."""
+    return {
+        "kind": "kquota.record",
+        "version": 1,
+        "cluster": _cluster(entry.place),
+        "node_type": "controller" if entry.cluster.startswith("controller://") else "broker",
+        "logger": LOGGER,
+        "level": RECORDING,
+        "bounds": None,
+        "estimates": [],
+        "log_dirs": [],
+        "objections": [],
+        "recorded": recorded_document(entry.id, entry.started, entry.finished or entry.started, "undo", None, None),
+        "nodes": [settled_document(each) for each in settled],
+    }
+
+
+def settled_document(settled: Settled) -> Document:
+    """What became of the logger of a node."""
+    return {
+        "node": settled.node,
+        "before": settled.before,
+        "outcome": settled.fate.value,
+        "now": settled.now,
+        "on_ms": settled.on_ms,
+        "error": settled.error,
+    }
+
+
+def _cluster(cluster: Cluster) -> Document:
+    return {"address": cluster.address, "id": cluster.id}

@@ -1,0 +1,240 @@
+"""A real broker with the JMX exporter, clients that it throttles, and a real Prometheus: limits, alerts and `top`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kquota.backends.kafka import KafkaBackend
+from kquota.changes import now
+from kquota.cli.main import run
+from kquota.core.findings.use import Enforcers
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.foreign.grafana import panels
+from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES, Thresholds, prometheus_rules
+from kquota.live.dialect import found
+from kquota.live.exporter import Exporter, serve
+from kquota.live.sources import Page, Pages
+from kquota.live.watching import Watching
+from tests.brokers.kafka import AT_ONCE, KafkaBroker
+from tests.brokers.record_samples import agent_flag, get, produce, running
+from tests.brokers.traffic import Traffic
+from tests.support.processes import free_ports
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+QUOTAS = {
+    Entity(user="alice"): 60_000,
+    Entity(user="bob", client_id="etl"): 80_000,
+    Entity(user="frank", client_id="batch"): 1_000_000,
+    Entity(client_id="web"): 100_000,
+    Entity(client_id=DEFAULT): 40_000,
+}
+CLIENTS = (
+    # (user, client-id, bytes/s): a counter of a user with two clients, a pair, a client-id that two users share, an
+    # inherited default, and a pair within its limit.
+    ("alice", "billing-1", 60_000),
+    ("alice", "billing-2", 60_000),
+    ("bob", "etl", 160_000),
+    ("carol", "web", 100_000),
+    ("dave", "web", 100_000),
+    ("erin", "sensor", 80_000),
+    ("frank", "batch", 50_000),
+)
+LIMITS = {
+    "user=alice": 60_000,
+    "user=bob,client-id=etl": 80_000,
+    "client-id=web": 100_000,
+    "client-id=sensor": 40_000,
+    "user=frank,client-id=batch": 1_000_000,
+}
+THROTTLED = LIMITS.keys() - {"user=frank,client-id=batch"}
+THRESHOLDS = Thresholds(Enforcers().near, Enforcers().proven, 1)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What runs: the broker, the page of its exporter, kquota's exporter behind a Prometheus."""
+
+    broker: KafkaBroker
+    page: str
+    prometheus: str
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """What Prometheus answers to an instant query."""
+        answer = json.loads(get(f"{self.prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
+        assert answer["status"] == "success", answer
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
+
+
+def until(true: Any, what: str, seconds: float = 90) -> None:
+    """Waits for it."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path, page: str, exporter: int) -> Iterator[str]:
+    """A real one, that scrapes both every second and evaluates the generated rules without delay."""
+    (port,) = free_ports(1)
+    samples = Pages((Page(None, page),)).look().samples
+    rules: Any = json.loads(json.dumps(prometheus_rules(found(samples), THRESHOLDS)))
+    for rule in rules["groups"][1]["rules"]:
+        rule.pop("for", None)
+    (folder / "rules.json").write_text(json.dumps(rules))
+    jobs = {"kafka": urllib.parse.urlsplit(page).netloc, "kquota": f"127.0.0.1:{exporter}"}
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.json"],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in jobs.items()
+        ],
+    }
+    (folder / "prometheus.json").write_text(json.dumps(settings))
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.json'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        "--log.level=error",
+    ]
+    with running(command, stderr=subprocess.DEVNULL):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("live")
+    (port,) = free_ports(1)
+    config = folder / "jmx-exporter.yaml"
+    config.write_text(JMX_EXPORTER_RULES)
+    page = f"http://127.0.0.1:{port}/metrics"
+    with (
+        KafkaBroker(settings=AT_ONCE, jvm_flags=(agent_flag(port, config),)) as broker,
+        contextlib.ExitStack() as stack,
+    ):
+        admin = AdminClient(broker.client())
+        (created,) = admin.create_topics([NewTopic("history", 1, 1)]).values()
+        created.result(60)
+        backend = stack.enter_context(KafkaBackend(broker.bootstrap))
+        backend.alter([Alteration(entity, set={PRODUCE: limit}) for entity, limit in QUOTAS.items()])
+        traffic = Traffic(broker)
+        for user, client_id, rate in CLIENTS:
+            traffic.start(produce, user, client_id, rate)
+        stack.callback(traffic.finish)
+        exporter = Exporter(backend.describe, Watching(Pages((Page(None, page),))).look)
+        until(lambda: _throttled(page) >= THROTTLED, "not all were throttled")
+        exporter.refresh(now())
+        stop, served = serve(exporter, "127.0.0.1", 0, now)
+        stack.callback(stop)
+        yield Live(broker, page, stack.enter_context(prometheus(folder, page, served)))
+
+
+def _throttled(page: str) -> set[str]:
+    """The counters of produced bytes for which the broker reports a throttle time."""
+    with contextlib.suppress(OSError):
+        text = get(page)
+        values = re.findall(r'^kafka_server_quota_throttle_time\{(.*resource="Produce".*)\} (\S+)$', text, re.M)
+        return {_subject(dict(re.findall(r'(\w+)="([^"]*)"', labels))) for labels, value in values if float(value) > 0}
+    return set()
+
+
+def _subject(labels: dict[str, str]) -> str:
+    return str(Entity(user=labels.get("user") or None, client_id=labels.get("clientId") or None))
+
+
+def test_use_divided_by_limit_is_what_the_broker_enforces(live: Live) -> None:
+    """By the recording rule in Prometheus: a throttled counter is at its limit, whatever kind of quota governs it."""
+    query = 'avg_over_time(kquota:share{key="producer_byte_rate"}[10s])'
+
+    def shares() -> dict[str, float]:
+        return {_subject(each["metric"]): float(each["value"][1]) for each in live.ask(query)}
+
+    until(lambda: shares().keys() >= LIMITS.keys(), "no shares were recorded")
+    time.sleep(10)  # rates of the time before the first throttle are above the limit
+    found_shares = shares()
+
+    for subject in THROTTLED:
+        assert found_shares[subject] == pytest.approx(1, abs=0.15), found_shares
+    assert found_shares["user=frank,client-id=batch"] == pytest.approx(0.05, abs=0.02)
+    limits = {_subject(each["metric"]): float(each["value"][1]) for each in live.ask("kquota_limit")}
+    assert limits == LIMITS
+
+
+def test_the_alerts_fire_for_the_throttled_alone(live: Live) -> None:
+    def firing() -> dict[str, set[str]]:
+        answer = json.loads(get(f"{live.prometheus}/api/v1/alerts"))
+        names: dict[str, set[str]] = {}
+        for each in answer["data"]["alerts"]:
+            names.setdefault(each["labels"]["alertname"], set()).add(_subject(each["labels"]))
+        return names
+
+    def fired() -> bool:
+        return firing().get("KafkaClientThrottled", set()) >= THROTTLED
+
+    until(fired, "the alert did not fire")
+    assert firing()["KafkaClientThrottled"] == THROTTLED
+    assert "KquotaAbsent" not in firing()
+
+
+def test_every_panel_has_an_answer(live: Live) -> None:
+    metrics = found(Pages((Page(None, live.page),)).look().samples)
+    answers = {panel.title: live.ask(panel.expr) for panel in panels(metrics, THRESHOLDS)}
+
+    assert {title for title, answer in answers.items() if answer} >= {
+        "Throttled now",
+        "Counters by state",
+        "Use divided by limit, the 20 highest",
+        "Time until throttled",
+        "Age of what is shown",
+        "Not shown",
+    }
+
+
+@pytest.mark.parametrize("source", ["page", "prometheus"])
+def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--metrics", f"b1={live.page}"] if source == "page" else ["--prometheus", live.prometheus]
+    code = run(["top", "--bootstrap-server", live.broker.bootstrap, *where, "--once", "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+
+    throttled = {
+        str(Entity(user=each["tags"].get("user"), client_id=each["tags"].get("client-id"))): each
+        for each in document["counters"]
+        if each["key"] == "producer_byte_rate" and each["state"] == "throttled"
+    }
+    assert code == 0
+    assert throttled.keys() == THROTTLED
+    assert {subject: each["limit"] for subject, each in throttled.items()} == {name: LIMITS[name] for name in THROTTLED}
+    assert throttled["client-id=sensor"]["entity"] == {"client-id": {"default": True}}
+    assert all(each["age_s"] < 5 for each in throttled.values())
+
+
+def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the commands that it names do what they promise."""
+    server = ["--bootstrap-server", live.broker.bootstrap]
+    code = run(["top", *server, "--prometheus", live.prometheus, "--explain", "client-id=sensor"])
+    out = capsys.readouterr().out
+
+    assert code == 0
+    assert "client-id=sensor: producer_byte_rate on 127.0.0.1:" in out
+    assert "rule: client-id=<default>, level 8, default client-id" in out
+    assert re.search(r"since: \S+ \S+ UTC at least", out)
+    (lift,) = re.findall(r"twice the limit for two hours: (.*)", out)
+    assert '{"client-id": "sensor"}' in lift
+    assert "80000" in lift
+    assert f"--bootstrap-server {live.broker.bootstrap}" in lift

@@ -1,0 +1,264 @@
+"""Every command that prints a table, on terminals of four widths: no table is wider than the terminal.
+
+The commands are walked in the command tree: a new one that prints a table fails here until it is shown, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from rich.cells import cell_len
+
+from kquota.access import Access
+from kquota.backends.memory import MemoryBackend
+from kquota.cli import session, views
+from kquota.cli.main import cli, run
+from kquota.core.change.broker import BrokerConfig, Setting, Source
+from kquota.core.change.plan import Cluster
+from kquota.core.enforcement import Generation, QuotaWindows
+from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import resolve
+from tests.cli.test_screens import LONG, WIDTHS, shown
+from tests.test_recorder import Loggers
+
+CLIENT = "an-application-with-quite-a-long-client-id"
+QUOTAS = f"""\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {{entity: {{user: "{LONG}"}}, values: {{producer_byte_rate: 123456, request_percentage: 150%}}}}
+  - entity: {{user: "{LONG}", client-id: {CLIENT}}}
+    labels: {{owner: the-team-of-the-platform, ticket: PLATFORM-4711}}
+    values: {{producer_byte_rate: 234567, consumer_byte_rate: 3456789, controller_mutation_rate: 5}}
+  - {{entity: {{user: {{default: true}}}}, values: {{consumer_byte_rate: 500kB}}}}
+  - {{entity: {{ip: {{default: true}}}}, values: {{connection_creation_rate: 5}}}}
+"""
+WORKLOAD = f"""\
+kind: kquota.workload
+version: 1
+duration: 5s
+brokers: {{count: 2, max.connection.creation.rate: 20}}
+clients:
+  - {{name: "{LONG}", user: "{LONG}", client-id: app1, api: produce, rate: 4MB, size: 40kB}}
+  - {{name: topics, user: "{LONG}", client-id: {CLIENT}, api: CreateTopics, pace: 1, topics: 7, partitions: 80}}
+  - {{name: storm, api: connect, ip: 10.0.0.1, pace: 40, start: 0, stop: 3}}
+"""
+USAGE = "time_ms,user,client_id,api,bytes\n" + "".join(
+    f'{1_770_000_000_000 + 100 * number},"{LONG}",{client},produce,50000\n'
+    for number in range(150)
+    for client in ("app1", CLIENT)
+)
+ADDRESS = "zookeeper-1.a-long-domain.example.com:2181,zookeeper-2.a-long-domain.example.com:2181"
+CONFIG = f"""\
+current-context: a-context-with-quite-a-long-name-in-the-file
+contexts:
+  a-context-with-quite-a-long-name-in-the-file:
+    zookeeper: {ADDRESS}
+    comment: a remark that is about as long as such remarks are in real files of real people
+"""
+VALUES = {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000, QuotaKey.CONSUMER_BYTE_RATE: 2_000_000}
+LIVE = QuotaSnapshot(
+    {
+        Entity(user=LONG): VALUES,
+        Entity(user=LONG, client_id=CLIENT): VALUES,
+        Entity(ip="2001:db8:85a3::8a2e:370:7334"): {QuotaKey.CONNECTION_CREATION_RATE: 20},
+    }
+)
+USED = ("u.csv", "--quotas", "q.yaml", "--engine", "local")
+
+SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "describe": ((), ("-o", "wide"), ("--broker", "1"), ("--broker", "1", "-o", "wide")),
+    "alter": (
+        ("--user", LONG, "--client", CLIENT, "--add-config", "producer_byte_rate=3MB,request_percentage=50%"),
+        ("--broker", "1", "--add-config", "listener.name.a-long-listener.max.connection.creation.rate=200"),
+    ),
+    "delete": (("--user", LONG, "--client", CLIENT),),
+    "resolve": tuple(
+        (*who, "--quotas", "q.yaml", "-o", output)
+        for who in (("--user", LONG, "--client", CLIENT), ("--all",), ("--who", f"user={LONG}"))
+        for output in ("table", "wide")
+    ),
+    "history": ((),),
+    "undo": (("--yes",),),
+    "plan": (("q.yaml", "--brokers", "6"), ("q.yaml", "--quotas", "none.yaml", "--usage", "u.csv")),
+    "apply": (("q.yaml", "--yes", "--force"),),
+    "diff": (("live", "q.yaml"),),
+    "audit": (USED, (*USED, "-o", "wide"), (*USED, "--against", "none.yaml")),
+    "recommend": (USED,),
+    "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "--chart", "1", "-o", output) for output in ("table", "wide")),
+    "probe": (("produce", "--topic", "load", "--yes", "--bootstrap-server", "broker:9092"),),
+    "record": (("--for", "1s", "--yes", "--bootstrap-server", "broker:9092"),),
+    "config get-contexts": ((),),
+    "config view": ((), ("--show-origin",)),
+    "migrate check": (("--zookeeper", ADDRESS, "--bootstrap-server", "broker:9092"),),
+}
+"""The commands that print tables, each with command lines that show all of them."""
+BEFORE = {"history": [("apply", "q.yaml", "--yes", "--force")], "undo": [("apply", "q.yaml", "--yes", "--force")]}
+
+
+class Brokers:
+    """The configs of one broker, in memory."""
+
+    limit = BrokerConfig(
+        "listener.name.a-long-listener.max.connection.creation.rate",
+        200,
+        Source.DYNAMIC_BROKER_CONFIG,
+        (Setting("max.connection.creation.rate", 100, Source.DEFAULT_CONFIG),),
+    )
+
+    def __enter__(self) -> Brokers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def describe(self, broker: object) -> dict[int, tuple[BrokerConfig, ...]]:
+        return {1: (self.limit,)}
+
+    def alter(self, alteration: Any, *, validate_only: bool) -> Any:
+        from kquota.core.change.broker import BrokerAlterResult
+
+        return BrokerAlterResult(alteration.broker, {}, dict(alteration.set))
+
+
+class Side(Brokers):
+    """A side of a migration, in memory."""
+
+    def read(self) -> tuple[QuotaSnapshot, tuple[()]]:
+        return QuotaSnapshot({}), ()
+
+    def describe(self, broker: object = None) -> Any:
+        return LIVE
+
+    def user_nodes(self) -> tuple[()]:
+        return ()
+
+
+def probed(*_: object) -> Any:
+    """What a probe found."""
+    from kquota.probe.run import ProbeResult
+
+    seen = Throttling(1_234_567, 1234, 98_765)
+    compared = Comparison(12_345, 987_654_321, 3_600_000, seen, seen, replace(seen, total_ms=2_345_678))
+    (resolution, *_rest) = resolve(LIVE, LONG, CLIENT)
+    limits = Limits(1_000_000, QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
+    return ProbeResult(Probe.PRODUCE, 1, LONG, CLIENT, None, resolution, limits, compared, "duration")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files to work on, and a cluster in memory behind every address."""
+    files = {"q.yaml": QUOTAS, "w.yaml": WORKLOAD, "u.csv": USAGE, "c.yaml": CONFIG}
+    files["none.yaml"] = "kind: kquota.quotas\nversion: 1\nquotas: []\n"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for name in [name for name in os.environ if name.startswith("KQUOTA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "c.yaml"))
+    monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
+    monkeypatch.chdir(tmp_path)
+    backend = MemoryBackend(LIVE)
+    monkeypatch.setattr(Access, "open", lambda *_: backend)
+    monkeypatch.setattr(Access, "open_broker_configs", lambda *_: Brokers())
+    monkeypatch.setattr(Access, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
+    monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
+    monkeypatch.setattr("kquota.changes.place_of", lambda _: Cluster(f"zookeeper://{ADDRESS}"))
+    monkeypatch.setattr("kquota.probe.run.run", probed)
+    return tmp_path
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
+    """The commands that do something, by their names."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+        else:
+            yield " ".join((*above, name)), command
+
+
+def options(command: click.Command) -> set[str]:
+    """The options of a command."""
+    return {option for each in command.params for option in each.opts}
+
+
+def test_every_command_with_tables_is_shown() -> None:
+    """A command with `--sort-by` prints tables; nothing but the printer of views prints any."""
+    with_tables = {name for name, command in commands(cli) if "--sort-by" in options(command)}
+    assert with_tables == SHOWN.keys()
+    assert all("--no-headers" in options(command) for name, command in commands(cli) if name in with_tables)
+    sources = Path(views.__file__).parent.rglob("*.py")
+    assert {path.name for path in sources if re.search(r"\bprint_(table|csv)\(", path.read_text())} == {
+        "text.py",
+        "views.py",
+    }
+
+
+@pytest.mark.parametrize("line", [f"{name} {number}" for name, lines in SHOWN.items() for number in range(len(lines))])
+def test_no_table_is_wider_than_the_terminal(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At each width; the columns that matter most are there, or each row is a block."""
+    name, _, number = line.rpartition(" ")
+    parts: list[views.Part] = []
+
+    def keep(part: views.Part) -> None:
+        if isinstance(part, views.Table):
+            part = replace(part, rows=list(part.rows), styles=list(part.styles))
+        parts.append(part)
+
+    with monkeypatch.context() as patch:
+        for before in BEFORE.get(name, ()):
+            assert run(before) == 0, capsys.readouterr().err
+        patch.setattr(views, "_print", keep)
+        code = run([*name.split(), *SHOWN[name][int(number)]])
+    assert code in (0, 1), capsys.readouterr().err
+    drawn = [part for part in parts if isinstance(part, views.Table | views.Drawn)]
+    assert any(isinstance(part, views.Table) for part in drawn), parts
+
+    for width in WIDTHS:
+        for part in drawn:
+            lines = shown(width, printer(part), monkeypatch)
+            assert max(map(cell_len, lines)) <= width, "\n".join(lines)
+            if isinstance(part, views.Table):
+                first = next(column.heading for column in part.columns if not column.spare)
+                assert first in "\n".join(lines)
+
+
+def printer(part: views.Part) -> Callable[[], None]:
+    return lambda: views._print(part)
+
+
+def test_what_is_to_be_copied_stands_on_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands that mend a migration are no cells of a table."""
+    assert run(["migrate", "check", *SHOWN["migrate check"][0]]) == 0
+    out = capsys.readouterr().out
+    copied = [line for line in out.splitlines() if line.startswith("kquota alter ")]
+    assert len(copied) == len(LIVE)
+    assert "TO MEND" not in out
+
+
+def test_a_wrong_column_stops_a_write(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is written."""
+    for words in (
+        ["alter", "--user", "bob", "--add-config", "producer_byte_rate=1MB"],
+        ["delete", "--user", LONG],
+        ["apply", "q.yaml", "--yes", "--force"],
+        ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=200"],
+    ):
+        assert run([*words, "--sort-by", "size"]) == 2
+        assert "--sort-by: there is no column 'size'; the columns are" in capsys.readouterr().err
+    assert run(["history"]) == 0
+    assert "nothing was done yet" in capsys.readouterr().err
