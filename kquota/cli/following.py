@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
     from kquota.audit.stream.follow import Follower, Turn
     from kquota.core.findings.episode import Episode
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _PAUSE_S: Final = 0.2
 """The wait between two looks at the files."""
@@ -90,7 +92,7 @@ class Following:
             raise click.UsageError("--follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame")
 
 
-def options(function: Callable[..., int]) -> Callable[..., int]:
+def options(function: F) -> F:
     """Adds the options for following."""
     for option in reversed(OPTIONS):
         function = option(function)
