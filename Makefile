@@ -95,7 +95,9 @@ bench: maven env
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.zookeeper
 	$(BIN)/python -m benchmarks.protocol
+	$(BIN)/python -m benchmarks.record
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.prediction
 	$(BIN)/python -m benchmarks.request_log
 	$(BIN)/python -m benchmarks.follow
 	$(BIN)/python -m benchmarks.kernel

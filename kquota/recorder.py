@@ -266,7 +266,12 @@ def record(
     settled: dict[int, Settled] = {}
     ended: Ended = "time"
     error: KquotaError | None = None
-    with journal.held(entry):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(journal.held(entry))
+        except KquotaError as problem:
+            journal.finish(entry, "rolled back", now=clock(), error=problem.message)
+            raise
         try:
             ended = _run(run, changes, settled, stop)
         except KquotaError as problem:

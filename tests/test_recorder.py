@@ -125,6 +125,17 @@ def test_the_lease_is_there_before_the_first_switch(journal: Journal) -> None:
     assert seen == [True, True]
 
 
+def test_without_a_lease_nothing_is_switched(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Journal, entry: object) -> None:
+        raise InputError("no room")
+
+    monkeypatch.setattr(Journal, "held", fail)
+    loggers = Loggers({1: "WARN"})
+    with pytest.raises(InputError, match="no room"):
+        run(loggers, journal, Bounds(1))
+    assert (loggers.calls, journal.read().entries[0].outcome) == ([], "rolled back")
+
+
 def test_a_logger_that_is_on_is_left_alone(journal: Journal) -> None:
     loggers = Loggers({1: "TRACE", 2: "DEBUG"})
     recorded = run(loggers, journal, Bounds(1))

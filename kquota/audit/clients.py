@@ -31,6 +31,8 @@ _EMPTY_BYTES: Final = 150
 """A fetch response of so many bytes may hold no records."""
 _LATE_MS: Final = 15
 """How long after its mute a waiting request may be charged."""
+_RESTED_MS: Final = 2000
+"""A client with a queue sends so much in this time that it is throttled again."""
 _SPREAD_MS: Final = 500
 _ENOUGH: Final = 20
 """Fewer requests show no kind."""
@@ -88,7 +90,7 @@ def producer(requests: Requests) -> Seen:
     muted = throttle[:-1] > 0
     waited = muted & (gaps <= throttle[:-1] + _LATE_MS)
     held_back = bool((throttle > 0).any())
-    drained = not held_back or bool(len(waited) and not waited[-1] and throttle[-1] == 0)
+    drained = not held_back or _rested(times, throttle)
     merge, saves = 0, 0
     if requests.library == JAVA:
         merge = max(BATCH_BYTES * requests.partitions, int(sizes.max()))
@@ -187,6 +189,15 @@ def consumer(requests: Requests) -> Seen:
         steady = _is_even(np.diff(times)) and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [*guesses, busy] if steady else [busy, *guesses]
     return Seen(guesses, held_back, drained)
+
+
+def _rested(times: Int64s, throttle: Int64s) -> bool:
+    """Whether a producer went on sending for a while after its last mute, and was not throttled again.
+
+    A queue that is not empty is sent at once, until the broker throttles again.
+    """
+    ends = (times + throttle)[throttle > 0]
+    return int(times[-1]) - int(ends.max()) >= _RESTED_MS
 
 
 def _never(times: Int64s) -> Int64s:

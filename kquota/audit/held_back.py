@@ -14,7 +14,8 @@ force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -22,16 +23,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.findings import SCHEMA, AuditResult
+from kquota.audit.in_force import are_in_force
 from kquota.audit.settings import AuditSettings
-from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import encode_user
 
 AS_MUCH: Final = 0.9
 """The share of the logged throttle time that another quota must cause to hold the clients back as much."""
 
-_UNCOUNTED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms", "peak_rate_max")
+NEAR: Final = 0.9
+"""The share of its limit that a counter reaches at least, by the replay, which throttled somebody really."""
+
+_OTHERS: Final = "the log does not say which of their quotas throttled the clients"
+_OPEN_LOOP: Final = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
+_OF_CLIENTS: Final = ("throttled_events", "throttle_time_ms")
+_COUNTS: Final[Mapping[Verdict, Mapping[str, Any]]] = {
+    Verdict.UNDETERMINED: {"verdict": Verdict.UNDETERMINED.value, **dict.fromkeys((*_OPEN_LOOP, "peak_rate_max"))},
+    Verdict.THROTTLED: {"verdict": Verdict.THROTTLED.value, **dict.fromkeys(_OPEN_LOOP)},
+    Verdict.NOT_THROTTLED: {
+        "verdict": Verdict.NOT_THROTTLED.value,
+        **dict.fromkeys(_OPEN_LOOP, 0),
+        **dict.fromkeys(("first_throttled_ms", "last_throttled_ms")),
+    },
+}
+"""What a counter has in the findings table whose verdict is not that of the replay."""
 _COUNTERS_OF_THEIR_OWN = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE.value, QuotaKey.CONNECTION_CREATION_RATE.value})
 """Quotas that hold back other requests than those of bytes and thread time."""
 
@@ -46,7 +64,7 @@ def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings
     if not recorded or not any(recorded.snapshots) or shows_throttling(result) is not None:
         return result
     again = replace(settings, quotas=recorded, against=None, top_clients=1, per_client=False, timelines=0)
-    return marked(result, settings, _throttled(run(again).findings))
+    return settled(result, settings, _throttled(run(again).findings))
 
 
 def shows_throttling(result: AuditResult) -> bool | None:
@@ -64,24 +82,29 @@ class Held(NamedTuple):
     sensor: str
 
 
-def marked(result: AuditResult, settings: AuditSettings, held: Sequence[Held] = ()) -> AuditResult:
-    """The result with the verdicts that held-back traffic leaves open; `held` are counters known beside the export's.
+def settled(result: AuditResult, settings: AuditSettings, held: Sequence[Held] = ()) -> AuditResult:
+    """The result in which each counter has one verdict: in its finding, its prediction and its quota.
 
-    A result that is marked already stays as it is.
+    `held` are counters whose clients were held back, known beside what the export says. A result that is settled
+    already stays as it is.
     """
-    findings, quotas = result.findings, result.quotas
-    if not in_force(settings, settings.quotas, under_test=True):
-        findings, quotas = _marked(findings, quotas, held)
-    before, quotas_before = result.before, result.quotas_before
-    if before is not None and settings.against is not None and not in_force(settings, settings.against):
-        before, quotas_before = _marked(before, quotas_before, held)
-    return replace(result, findings=findings, quotas=quotas, before=before, quotas_before=quotas_before)
-
-
-def in_force(settings: AuditSettings, quotas: QuotaHistory, *, under_test: bool = False) -> bool:
-    """Whether these quotas were in force while the export was recorded, as far as the settings say."""
-    said = settings.in_force and under_test
-    return said or bool(quotas.changes_ms) or quotas == settings.recorded_under
+    in_force = are_in_force(settings, settings.quotas, under_test=True)
+    findings, quotas, predictions = _Settling(result.findings, result.predictions, held, in_force).settle(result.quotas)
+    before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
+    if before is not None and settings.against is not None:
+        in_force = are_in_force(settings, settings.against)
+        before, quotas_before, predictions_before = _Settling(before, predictions_before, held, in_force).settle(
+            quotas_before
+        )
+    return replace(
+        result,
+        findings=findings,
+        quotas=quotas,
+        predictions=predictions,
+        before=before,
+        quotas_before=quotas_before,
+        predictions_before=predictions_before,
+    )
 
 
 def _throttled(table: pa.Table) -> list[Held]:
@@ -89,32 +112,119 @@ def _throttled(table: pa.Table) -> list[Held]:
     return [Held(*row.values()) for row in rows.select(list(Held._fields)).to_pylist()]
 
 
-def _marked(
-    table: pa.Table, quotas: Sequence[QuotaVerdict], held: Sequence[Held]
-) -> tuple[pa.Table, tuple[QuotaVerdict, ...]]:
-    table = _neighbours_left_open(table)
-    calm = pc.equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
-    logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
-    candidates = table.filter(pc.and_(calm, logged)) if not held else table.filter(calm)
-    if len(candidates) == 0:
-        return table, tuple(quotas)
-    still = _Holding.of(table)
-    names = {
-        (row["broker"], row["key"], row["sensor"])
-        for row in candidates.drop_columns(["clients"]).to_pylist()
-        if (row["logged_throttled_events"] or any(_met(each, row) for each in held)) and not still.holds(row)
-    }
-    if not names:
-        return table, tuple(quotas)
-    rows = zip(*(table.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
-    mask = pa.array([name in names for name in rows])
-    governed: dict[tuple[Entity, QuotaKey], int] = {}
-    for entity, key in zip(*(table.filter(mask).column(name).to_pylist() for name in ("entity", "key")), strict=True):
-        name = (Entity.parse(entity), QuotaKey(key))
-        governed[name] = governed.get(name, 0) + 1
-    return _undetermined(table, mask), tuple(
-        _left_open(quota, governed.get((quota.entity, quota.key), 0)) for quota in quotas
-    )
+class _Settled(NamedTuple):
+    """The one verdict on a counter."""
+
+    verdict: Verdict
+    reason: str | None
+    prediction: Prediction | None
+
+
+class _Settling:
+    """The verdicts on the counters of one findings table."""
+
+    def __init__(
+        self, table: pa.Table, predictions: Mapping[CounterName, Prediction], held: Sequence[Held], in_force: bool
+    ) -> None:
+        self._table = table if in_force else _neighbours_left_open(table)
+        self._predictions = predictions
+        self._held = held
+        self._in_force = in_force
+        self._counters = _Counters.of(table)
+
+    def settle(
+        self, quotas: Sequence[QuotaVerdict]
+    ) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Mapping[CounterName, Prediction]]:
+        """The table, the verdicts on the quotas, and the predictions, which agree."""
+        predictions = dict(self._predictions)
+        changed: dict[CounterName, _Settled] = {}
+        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = {}
+        for row in self._open():
+            name = _name(row)
+            before = Verdict(row["verdict"])
+            found = self._one(row, before, predictions.get(name))
+            if found.prediction is not None:
+                predictions[name] = found.prediction
+            if found.verdict is not before:
+                changed[name] = found
+                quota = (Entity.parse(row["entity"]), QuotaKey(row["key"]))
+                moved.setdefault(quota, Counter())[before, found.verdict] += 1
+        if not changed:
+            return self._table, tuple(quotas), predictions
+        reasons = {found.reason for found in changed.values() if found.reason is not None}
+        return (
+            _with_verdicts(self._table, changed),
+            tuple(_moved(quota, moved.get((quota.entity, quota.key)), reasons) for quota in quotas),
+            predictions,
+        )
+
+    def _open(self) -> list[dict[str, Any]]:
+        """The counters that somebody held back, and those whose prediction has another verdict than the replay."""
+        table = self._table
+        columns = (table.column(name).to_pylist() for name in ("verdict", "broker", "key", "sensor"))
+        told = ((verdict, self._predictions.get(tuple(name))) for verdict, *name in zip(*columns, strict=True))
+        apart = [found is not None and found.verdict != verdict for verdict, found in told]
+        logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
+        mask = pc.or_(logged, pa.array(apart, pa.bool_()))
+        if self._held:
+            mask = pc.or_(mask, pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value))
+        rows: list[dict[str, Any]] = table.filter(mask).to_pylist()
+        return rows
+
+    def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
+        if prediction is not None and prediction.is_record:
+            return self._happened(row, verdict, prediction)
+        held = bool(row["logged_throttled_events"]) or any(_met(each, row) for each in self._held)
+        reason = row["reason"]
+        if held and not self._in_force and verdict is not Verdict.UNDETERMINED:
+            shown = _shown(prediction, verdict)
+            if verdict is Verdict.NOT_THROTTLED and self._counters.hold(row):
+                shown = verdict
+            reason = HELD_BACK if shown is Verdict.UNDETERMINED else None
+            verdict = shown
+            if prediction is not None:
+                under = replace(prediction.recorded_under, held_back=True)
+                prediction = replace(prediction, recorded_under=under)
+        return _Settled(verdict, reason, _agreeing(prediction, verdict, reason))
+
+    def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
+        """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
+        found = Verdict(prediction.verdict)
+        if found is not Verdict.THROTTLED or prediction.basis == REPLAYED:
+            return _Settled(found, None, prediction)
+        # A counter that never came near its limit throttled nobody: it was another quota, or the brokers had another.
+        far = row["peak_rate_max"] is not None and row["peak_rate_max"] < NEAR * row["limit"]
+        if not far and not self._counters.shared(row):
+            return _Settled(found, None, prediction)
+        # The broker answers the longest of several throttle times, and does not say of which quota it is.
+        if verdict is Verdict.UNDETERMINED:
+            return _Settled(verdict, row["reason"], prediction.bounded(0, None, verdict.value, _OTHERS))
+        if verdict is Verdict.NOT_THROTTLED:
+            return _Settled(verdict, None, prediction.not_throttled())
+        total, longest = row["throttle_time_ms"], row["throttle_time_max_ms"]
+        return _Settled(verdict, None, prediction.bounded(total, longest, verdict.value, None))
+
+
+def _shown(prediction: Prediction | None, verdict: Verdict) -> Verdict:
+    """What a recording shows of clients that were held back: by simulation, else by the replay of what they got."""
+    if prediction is not None and prediction.client_kind != "unknown" and prediction.recorded_under.held_back:
+        return Verdict(prediction.verdict)
+    return Verdict.THROTTLED if verdict is Verdict.THROTTLED else Verdict.UNDETERMINED
+
+
+def _agreeing(prediction: Prediction | None, verdict: Verdict, reason: str | None) -> Prediction | None:
+    """The prediction with that verdict."""
+    if prediction is None or prediction.verdict == verdict.value:
+        return prediction
+    if verdict is Verdict.NOT_THROTTLED:
+        return prediction.not_throttled()
+    if verdict is Verdict.UNDETERMINED:
+        return prediction.undetermined(reason or "")
+    return prediction.open_ended()
+
+
+def _name(row: Mapping[str, Any]) -> CounterName:
+    return row["broker"], row["key"], row["sensor"]
 
 
 def _neighbours_left_open(table: pa.Table) -> pa.Table:
@@ -139,30 +249,50 @@ def _neighbours_left_open(table: pa.Table) -> pa.Table:
     return table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
 
 
-def _undetermined(table: pa.Table, mask: pa.Array) -> pa.Table:
-    """The table where the rows of the mask are undetermined."""
-    values: dict[str, Any] = {"verdict": Verdict.UNDETERMINED.value, "reason": HELD_BACK}
-    values |= dict.fromkeys(_UNCOUNTED)
-    for name, value in values.items():
-        place = table.schema.get_field_index(name)
-        column = pc.if_else(mask, pa.scalar(value, SCHEMA.field(name).type), table.column(name))
-        table = table.set_column(place, SCHEMA.field(name), column)
-    return table
+def _with_verdicts(table: pa.Table, changed: Mapping[CounterName, _Settled]) -> pa.Table:
+    """The table with these verdicts. The replay's counts go where they say something else than the verdict."""
+    names = list(zip(*(table.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True))
+    found = [changed.get(name) for name in names]
+    for verdict, values in _COUNTS.items():
+        mask = pa.array([each is not None and each.verdict is verdict for each in found])
+        for name, value in values.items():
+            place = table.schema.get_field_index(name)
+            column = pc.if_else(mask, pa.scalar(value, SCHEMA.field(name).type), table.column(name))
+            table = table.set_column(place, SCHEMA.field(name), column)
+    place = table.schema.get_field_index("reason")
+    reasons = zip(found, table.column(place).to_pylist(), strict=True)
+    column = [reason if each is None else each.reason for each, reason in reasons]
+    table = table.set_column(place, SCHEMA.field("reason"), pa.array(column, pa.string()))
+    place = table.schema.get_field_index("clients")
+    clients = table.column(place).to_pylist()
+    for row, each in enumerate(found):
+        if each is not None and each.verdict is not Verdict.UNDETERMINED:
+            throttled = None if each.verdict is Verdict.THROTTLED else 0
+            clients[row] = [
+                client if client["throttled_events"] is None else client | dict.fromkeys(_OF_CLIENTS, throttled)
+                for client in clients[row]
+            ]
+    return table.set_column(place, SCHEMA.field(place), pa.array(clients, SCHEMA.field(place).type))
 
 
-def _left_open(quota: QuotaVerdict, count: int) -> QuotaVerdict:
-    """The verdict on a quota of which so many counters are left open."""
-    if not count:
+def _moved(
+    quota: QuotaVerdict, moves: Mapping[tuple[Verdict, Verdict], int] | None, reasons: Collection[str]
+) -> QuotaVerdict:
+    """The verdict on a quota of whose counters so many went from one verdict to another, with these reasons."""
+    if not moves:
         return quota
-    counters = dict(quota.counters)
-    counters[Verdict.NOT_THROTTLED] = max(0, counters.get(Verdict.NOT_THROTTLED, 0) - count)
-    counters[Verdict.UNDETERMINED] = counters.get(Verdict.UNDETERMINED, 0) + count
-    counters = {verdict: counters[verdict] for verdict in Verdict if counters.get(verdict)}
-    if quota.verdict is Verdict.THROTTLED:
-        return quota._replace(counters=counters)
-    reasons = [quota.reason, HELD_BACK] if quota.verdict is Verdict.UNDETERMINED else [HELD_BACK]
-    reason = "; ".join(reason for reason in reasons if reason is not None)
-    return quota._replace(verdict=Verdict.UNDETERMINED, reason=reason, counters=counters)
+    counters = Counter(quota.counters)
+    for (before, after), count in moves.items():
+        counters[before] -= count
+        counters[after] += count
+    left = {verdict: counters[verdict] for verdict in Verdict if counters[verdict] > 0}
+    verdict = next(iter(left), quota.verdict)
+    if verdict is not Verdict.UNDETERMINED:
+        hidden = quota.verdict is Verdict.UNDETERMINED and verdict is Verdict.NOT_THROTTLED and not quota.counters
+        return quota if hidden else quota._replace(verdict=verdict, reason=None, counters=left)
+    known = [quota.reason] if quota.verdict is Verdict.UNDETERMINED and quota.reason is not None else []
+    added = [reason for reason in sorted(reasons) if not any(reason in each for each in known)]
+    return quota._replace(verdict=verdict, reason="; ".join([*known, *added]), counters=left)
 
 
 def _tags(sensor: str) -> tuple[str, str]:
@@ -179,31 +309,54 @@ def _met(held: Held, row: Mapping[str, Any]) -> bool:
     return all(not one or not other or one == other for one, other in pairs)
 
 
-class _Holding(NamedTuple):
-    """The counters that would throttle their clients as much as these were throttled, by broker."""
+class _Counters(NamedTuple):
+    """The counters of a table that throttle, by broker, as their tags and keys say."""
 
-    counters: dict[str, list[tuple[str, str]]]
+    strict: dict[str, list[tuple[str, str]]]
+    """(key, sensor) of those that throttle their clients as much as these were throttled."""
+    possible: dict[str, list[tuple[str, str]]]
+    """Those that throttle, or may."""
 
     @classmethod
-    def of(cls, table: pa.Table) -> _Holding:
-        counters: dict[str, list[tuple[str, str]]] = {}
-        for row in _rows_throttled(table):
+    def of(cls, table: pa.Table) -> _Counters:
+        strict: dict[str, list[tuple[str, str]]] = {}
+        possible: dict[str, list[tuple[str, str]]] = {}
+        calm = pc.equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
+        names = ["broker", "key", "sensor", "verdict", "throttle_time_ms", "logged_throttle_time_ms"]
+        for row in table.filter(pc.invert(calm)).select(names).to_pylist():
+            if row["key"] in _COUNTERS_OF_THEIR_OWN:
+                continue
             logged, predicted = row["logged_throttle_time_ms"], row["throttle_time_ms"]
-            if logged and predicted is not None and predicted >= AS_MUCH * logged:
-                counters.setdefault(row["broker"], []).append((row["key"], row["sensor"]))
-        return cls(counters)
+            counter = (row["key"], row["sensor"])
+            possible.setdefault(row["broker"], []).append(counter)
+            throttled = row["verdict"] == Verdict.THROTTLED.value
+            if throttled and logged and predicted is not None and predicted >= AS_MUCH * logged:
+                strict.setdefault(row["broker"], []).append(counter)
+        return cls(strict, possible)
 
-    def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether one of the counters is that of all clients of the row."""
+    def hold(self, row: Mapping[str, Any]) -> bool:
+        """Whether one of the strict counters is that of all clients of the row."""
         mine = _tags(row["sensor"])
         return row["key"] not in _COUNTERS_OF_THEIR_OWN and any(
-            key not in _COUNTERS_OF_THEIR_OWN
-            and all(not tag or tag == own for tag, own in zip(_tags(sensor), mine, strict=True))
-            for key, sensor in self.counters.get(row["broker"], ())
+            all(not tag or tag == own for tag, own in zip(_tags(sensor), mine, strict=True))
+            for _, sensor in self.strict.get(row["broker"], ())
         )
 
-
-def _rows_throttled(table: pa.Table) -> Iterator[dict[str, Any]]:
-    rows = table.filter(pc.equal(table.column("verdict"), Verdict.THROTTLED.value))
-    names = ["broker", "key", "sensor", "throttle_time_ms", "logged_throttle_time_ms"]
-    yield from rows.select(names).to_pylist()
+    def shared(self, row: Mapping[str, Any]) -> bool:
+        """Whether another counter that throttles, or may, is charged for the same requests: one of bytes and time."""
+        key, mine = row["key"], _tags(row["sensor"])
+        time = QuotaKey.REQUEST_PERCENTAGE.value
+        if key in _COUNTERS_OF_THEIR_OWN:
+            return False
+        whose = [mine]
+        if len(row["clients"]) == row["client_count"]:
+            whose = [(encode_user(client["user"]), client["client_id"]) for client in row["clients"]]
+        return any(
+            time in (key, other)
+            and other != key
+            and any(
+                all(not one or not two or one == two for one, two in zip(_tags(sensor), each, strict=True))
+                for each in whose
+            )
+            for other, sensor in self.possible.get(row["broker"], ())
+        )

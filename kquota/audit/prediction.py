@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
+from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder, Source
+from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
+from kquota.core.findings.prediction import LOGGED, UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Met, run_recorded
@@ -35,9 +37,14 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
+MOST_MUTATIONS: Final = 200_000
+"""More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
 """Up to so many requests the plain kernel takes less time than loading the compiled one, of which it is the same."""
-_DISPATCH: Final = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
+_KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
+"""The kinds of counters whose rows are kept."""
+_DETAILED: Final = (PRODUCE, MUTATION)
+"""Those of which the detail matters: the library and the partition, or that the request is permissive."""
 _ROW: Final = np.dtype(
     [("time", "<i8"), ("size", "<i8"), ("connection", "<i8"), ("throttle", "<i4"), ("detail", "<i2")]
 )
@@ -47,26 +54,14 @@ _JAVA_DELIVERY_MS: Final = 120_000
 """`delivery.timeout.ms`: records in the queue of a Java producer."""
 _SOCKET_MS: Final = 60_000
 """librdkafka's `socket.timeout.ms`: requests in its socket."""
+BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_NOT_MODELLED: Final = "the clients of this quota are not modelled"
 _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
 _RESENT_BYTES: Final = 1_000_000
 """`message.max.bytes`: up to so much does librdkafka send again at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What the replay found of one counter."""
-
-    ref: CounterRef
-    verdict: Verdict
-    reason: str | None
-    limits: Sequence[tuple[int, float | None]]
-    """(since when, limit), epoch ms."""
-    held_back: bool
-    """Whether the recording has throttle times of its requests."""
-    clients: Sequence[tuple[str, str]] = ()
 
 
 class Recorder:
@@ -84,52 +79,67 @@ class Recorder:
         """How many requests were simulated."""
 
     def part(self, part: Part) -> None:
-        """Keeps the rows of a part."""
-        counts = np.diff(part.offsets)
-        places = np.flatnonzero((counts > 0) & np.isin(part.kinds, list(_DISPATCH)))
+        """Keeps the rows of a part, of the counters that can be predicted."""
+        kept = np.isin(part.kinds, _KINDS)
+        counts = np.where(kept, np.diff(part.offsets), 0)
+        places = np.flatnonzero(counts)
         if not len(places):
             return
-        rows = np.zeros(len(part.times), _ROW)
-        rows["time"], rows["size"] = part.times, part.values
-        rows["connection"] = NO_CONNECTION if part.connection is None else part.connection
-        rows["throttle"] = -1 if part.throttle_ms is None else np.minimum(part.throttle_ms, (1 << 31) - 1)
+        mine = slice(None) if kept.all() else np.repeat(kept, np.diff(part.offsets))
+        rows = np.zeros(int(counts.sum()), _ROW)
+        rows["time"], rows["size"] = part.times[mine], part.values[mine]
+        rows["connection"] = NO_CONNECTION if part.connection is None else part.connection[mine]
+        rows["throttle"] = -1 if part.throttle_ms is None else np.minimum(part.throttle_ms[mine], (1 << 31) - 1)
         if part.detail is not None:
-            produced = np.repeat(part.kinds == PRODUCE, counts)
-            rows["detail"] = np.where(produced & (part.detail >= 0) & (part.detail < 2 * UNANSWERED), part.detail, 0)
+            told = np.repeat(np.isin(part.kinds, _DETAILED), np.diff(part.offsets))
+            details = part.detail * (told & (part.detail >= 0) & (part.detail < 2 * UNANSWERED))
+            rows["detail"] = details[mine]
         self._file.seek(0, 2)
         self._file.write(rows.tobytes())
-        sums = np.add.reduceat(np.append(part.values, 0), part.offsets[:-1])
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        sums = np.add.reduceat(np.append(rows["size"], 0), edges[:-1])
         for place in places.tolist():
-            counter, start, end = int(part.counters[place]), int(part.offsets[place]), int(part.offsets[place + 1])
+            counter, start, end = int(part.counters[place]), int(edges[place]), int(edges[place + 1])
             self._pieces.setdefault(counter, []).append((self._rows + start, end - start))
-            self._firsts.setdefault(counter, int(part.times[start]))
-            self._lasts[counter] = int(part.times[end - 1])
+            self._firsts.setdefault(counter, int(rows["time"][start]))
+            self._lasts[counter] = int(rows["time"][end - 1])
             self._sums[counter] = self._sums.get(counter, 0) + int(sums[place])
         self._rows += len(rows)
 
     def finish(self, judged: Mapping[int, Judged], settings: AuditSettings) -> dict[CounterRef, Prediction]:
         """The predictions of the counters, by number."""
-        predictions = {}
-        for counter, found in judged.items():
-            predictions[found.ref] = self._predict(counter, found, settings)
+        in_force = InForce(settings)
+        predictions = {
+            found.ref: self._predict(counter, found, in_force, settings) for counter, found in judged.items()
+        }
         self._file.close()
         return predictions
 
-    def _predict(self, counter: int, judged: Judged, settings: AuditSettings) -> Prediction:
-        recorded = _recorded_under(judged, settings)
-        if counter not in self._pieces or judged.verdict is Verdict.UNDETERMINED:
-            reason = judged.reason or "the clients of this quota are not modelled"
-            return _unknown(judged, recorded, reason)
-        seconds = max(self._lasts[counter] - self._firsts[counter], 1000) / 1000
-        if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
-            return self._as_recorded(counter, recorded, seconds)
+    def _predict(self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings) -> Prediction:
+        recorded = in_force.recorded_under(judged)
+        key = judged.ref.key
+        if counter not in self._pieces:
+            return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         count = sum(rows for _, rows in self._pieces[counter])
+        bytes_known = judged.verdict is not Verdict.UNDETERMINED
+        holds = in_force.holds(judged)
+        if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
+            return self._as_recorded(counter, key, recorded, LOGGED if holds and judged.logged is not None else None)
         if count > MOST_ROWS:
             return _unknown(judged, recorded, f"more than {MOST_ROWS:,} requests of one counter are not simulated")
+        if holds and (bytes_known or judged.logged is not None):
+            rows = self._read(counter)
+            return happened(judged, recorded, rows, _kind_of(rows, key))
+        if not bytes_known:
+            return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
+        if key is QuotaKey.CONTROLLER_MUTATION_RATE and count <= MOST_MUTATIONS:
+            return mutators.predicted(self._read(counter), judged, recorded, settings)
+        if key not in BYTES:
+            return _unknown(judged, recorded, _NOT_MODELLED)
         rows = self._read(counter)
         if (rows["connection"] == NO_CONNECTION).any():
             return _unknown(judged, recorded, "the recording has no connections")
-        clients = _clients(rows, fetches=judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE)
+        clients = _clients(rows, fetches=key is QuotaKey.CONSUMER_BYTE_RATE)
         if len(clients) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
         self._simulated += count
@@ -144,40 +154,26 @@ class Recorder:
             pieces.append(np.frombuffer(self._file.read(count * _ROW.itemsize), _ROW))
         return np.concatenate(pieces)
 
-    def _as_recorded(self, counter: int, recorded: RecordedUnder, seconds: float) -> Prediction:
+    def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
         """The clients of a counter that delays nobody."""
-        rate = Interval.exactly(self._sums[counter] / seconds)
+        length = self._lasts[counter] - self._firsts[counter]
+        rate = Interval.exactly(self._sums[counter] / scale_of(key) / (max(length, 1000) / 1000))
         nothing = Interval.exactly(0)
         return Prediction(
             client_kind="as recorded",
-            basis="no request is throttled, so that all come as they were recorded",
+            basis=basis or "no request is throttled, so that all come as they were recorded",
             verdict=Verdict.NOT_THROTTLED.value,
             throttle_time_ms=nothing,
             throttle_time_max_ms=nothing,
             muted_share=nothing,
             delivered_per_s=rate,
             wanted_per_s=rate,
-            done_ms=Interval.exactly(self._lasts[counter] - self._firsts[counter]),
+            done_ms=Interval.exactly(length),
             left_units=nothing,
             throttled_requests=nothing,
-            recorded_ms=self._lasts[counter] - self._firsts[counter],
+            recorded_ms=length,
             recorded_under=recorded,
         )
-
-
-def _recorded_under(judged: Judged, settings: AuditSettings) -> RecordedUnder:
-    """What held the clients of a counter back: as the user says, and as the throttle times in the recording show."""
-    named = settings.recorded_under
-    if named is None:
-        return RecordedUnder(Source.LOG if judged.held_back else Source.UNKNOWN, None, judged.held_back)
-    if not any(named.snapshots):
-        return RecordedUnder(Source.NONE, None, judged.held_back)
-    from kquota.core.resolve.resolver import Resolver
-
-    resolver = Resolver.of(named.latest, judged.ref.key)
-    limits = {resolver.resolve(*client).limit for client in judged.clients}
-    limit = limits.pop() if len(limits) == 1 else None
-    return RecordedUnder(Source.FILE, None if limit is None else float(limit), judged.held_back)
 
 
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:
@@ -185,7 +181,6 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
     verdict = judged.verdict
     if verdict is Verdict.NOT_THROTTLED and recorded.held_back:
         verdict = Verdict.UNDETERMINED
-    undetermined = verdict is Verdict.UNDETERMINED
     none = Interval.exactly(0) if verdict is Verdict.NOT_THROTTLED else UNKNOWN
     return Prediction(
         client_kind="unknown",
@@ -198,9 +193,17 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
         wanted_per_s=UNKNOWN,
         done_ms=UNKNOWN,
         left_units=UNKNOWN,
-        reason=reason if undetermined else None,
+        reason=reason if verdict is Verdict.UNDETERMINED else None,
         recorded_under=recorded,
     )
+
+
+def _kind_of(rows: Any, key: QuotaKey) -> str:
+    """The kind of the clients that sent these requests, as far as it shows."""
+    if key not in BYTES or (rows["connection"] == NO_CONNECTION).any():
+        return "unknown"
+    clients = _clients(rows, fetches=key is QuotaKey.CONSUMER_BYTE_RATE)
+    return _kind([client.guesses[0] for client in clients])
 
 
 def _clients(rows: Any, *, fetches: bool) -> list[Seen]:
@@ -244,12 +247,9 @@ def _simulated(
     guesses = [client.guesses[0] for client in clients]
     wanted = sum(int(guess.sizes.sum()) for guess in guesses) / seconds
     held_back, drained = recorded.held_back, all(client.drained for client in clients)
-    throttled = [met.throttled > 0 for met in runs]
-    verdict, reason = Verdict.THROTTLED if all(throttled) else Verdict.NOT_THROTTLED, None
-    if not held_back:
-        verdict = judged.verdict
-    elif (any(throttled) and not all(throttled)) or (not any(throttled) and not drained):
-        verdict = Verdict.UNDETERMINED
+    verdict, reason = judged.verdict, None
+    if held_back:
+        verdict = _verdict_of([met.throttled > 0 for met in runs], drained=drained)
         reason = f"wanted at least {wanted:,.0f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
@@ -273,7 +273,6 @@ def _simulated(
         throttled_requests=_interval([met.throttled for met in runs]),
         recorded_ms=recorded_ms,
         times_out=times_out,
-        reason=reason,
         recorded_under=recorded,
     )
     if times_out and prediction.throttle_time_max_ms.high is not None:
@@ -282,45 +281,18 @@ def _simulated(
         high = max(longest.high or 0.0, (longest.estimate or 0.0) + resent_ms)
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if verdict is Verdict.UNDETERMINED:
-        return _censored(prediction)
-    return _open_ended(prediction) if raised else prediction
+        return prediction.undetermined(reason or "")
+    return prediction.open_ended() if raised and verdict is Verdict.THROTTLED else prediction
 
 
-def _open_ended(prediction: Prediction) -> Prediction:
-    """Of clients that are throttled and may want more than is known: nothing bounds what they meet."""
+def _verdict_of(throttled: Sequence[bool], *, drained: bool) -> Verdict:
+    """The verdict on clients that were held back, from the runs of all kinds that fit.
 
-    def unbounded(interval: Interval) -> Interval:
-        return replace(interval, high=None)
-
-    return replace(
-        prediction,
-        throttle_time_ms=unbounded(prediction.throttle_time_ms),
-        throttle_time_max_ms=unbounded(prediction.throttle_time_max_ms),
-        muted_share=replace(prediction.muted_share, high=1.0),
-        delivered_per_s=unbounded(prediction.delivered_per_s),
-        done_ms=unbounded(prediction.done_ms),
-        left_units=unbounded(prediction.left_units),
-        throttled_requests=unbounded(prediction.throttled_requests),
-    )
-
-
-def _censored(prediction: Prediction) -> Prediction:
-    """Of clients that may want more than is known, the least."""
-
-    def least(interval: Interval) -> Interval:
-        return Interval(interval.low, None, None)
-
-    return replace(
-        prediction,
-        throttle_time_ms=Interval.at_least(0),
-        throttle_time_max_ms=Interval.at_least(0),
-        muted_share=Interval(0, None, 1),
-        delivered_per_s=least(prediction.delivered_per_s),
-        wanted_per_s=least(prediction.wanted_per_s),
-        done_ms=UNKNOWN,
-        left_units=Interval.at_least(0),
-        throttled_requests=Interval.at_least(0),
-    )
+    Where no run is throttled, they are free of throttling only if the recording shows all that they wanted.
+    """
+    if all(throttled):
+        return Verdict.THROTTLED
+    return Verdict.NOT_THROTTLED if drained and not any(throttled) else Verdict.UNDETERMINED
 
 
 def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, recorded_ms: int, using: Kernel) -> Met:

@@ -20,14 +20,15 @@ import pyarrow as pa
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA
-from kquota.audit.prediction import Judged, Recorder
+from kquota.audit.in_force import Judged
+from kquota.audit.prediction import Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.findings.finding import Basis
+from kquota.core.findings.finding import Basis, Logged
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
@@ -469,7 +470,10 @@ class Replay:
     def judged(self) -> dict[int, Judged]:
         """What the replay found of each counter, for its prediction; once it is finished."""
         count = len(self.refs)
-        known, throttled = ~self._totals["incomplete"], np.asarray(self._summaries.throttled)
+        known, totals = ~self._totals["incomplete"], self._totals
+        throttled, total_ms, max_ms = (
+            np.asarray(getattr(self._summaries, name)) for name in ("throttled", "total_ms", "max_ms")
+        )
         found = {}
         members: dict[int, list[tuple[str, str]]] = {}
         if self.settings.recorded_under is not None:
@@ -490,7 +494,12 @@ class Replay:
                 verdict,
                 None if known[number] else _INCOMPLETE,
                 limits,
-                bool(self._totals["hits"][number] > 0),
+                int(throttled[number]),
+                int(total_ms[number]),
+                int(max_ms[number]),
+                Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
+                if totals["told"][number]
+                else None,
                 members.get(number, ()),
             )
         return found

@@ -22,7 +22,7 @@ from kquota.audit.batch import Reject, Tally
 from kquota.audit.bounds import Window
 from kquota.audit.demand import DemandCollector, Measured
 from kquota.audit.findings import AuditResult, DataQuality, ordered
-from kquota.audit.held_back import marked
+from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
 from kquota.audit.prediction import Recorder
@@ -374,4 +374,4 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         predictions[1] if len(predictions) > 1 else {},
     )
     # Where the demand is measured, what is held back is a part of the measure.
-    return found if settings.question is not None else marked(found, settings)
+    return found if settings.question is not None else settled(found, settings)

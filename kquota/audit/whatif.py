@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -15,7 +15,8 @@ from kquota.audit.findings import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings import whatif
-from kquota.core.findings.finding import Basis
+from kquota.core.findings.finding import Basis, Harm
+from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
@@ -49,8 +50,11 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
     assert result.before is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(table, quotas)
-        for table, quotas in ((result.before, settings.against), (result.findings, settings.quotas))
+        _Side.of(table, quotas, {name: each for name, each in predictions.items() if each.says_delays})
+        for table, quotas, predictions in (
+            (result.before, settings.against, result.predictions_before),
+            (result.findings, settings.quotas, result.predictions),
+        )
     )
     found = Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
     return found.judging(result.quotas_before, result.quotas)
@@ -104,6 +108,7 @@ class _Fate:
     requests: dict[str, int] = field(default_factory=dict)
     unknown: set[Hashable] = field(default_factory=set)
     wanted: float | None = None
+    predicted: Prediction | None = None
 
 
 @dataclass(frozen=True)
@@ -119,9 +124,10 @@ class _Side:
     """The verdicts on the counters of samples, which name no clients."""
     unnamed: dict[_Client, dict[str, Any]]
     """The clients behind a counter of samples, with the finding."""
+    predictions: Mapping[_Counter, Prediction]
 
     @classmethod
-    def of(cls, table: pa.Table, quotas: QuotaHistory) -> _Side:
+    def of(cls, table: pa.Table, quotas: QuotaHistory, predictions: Mapping[_Counter, Prediction]) -> _Side:
         clients: dict[_Client, _Fate] = {}
         counters: dict[_Counter, frozenset[Hashable]] = {}
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
@@ -154,9 +160,12 @@ class _Side:
                 if count is None:
                     fate.unknown |= unknown or {object()}
                 fate.brokers.append(row["broker"])
+                told = predictions.get((row["broker"], row["key"], row["sensor"]))
+                if fate.predicted is None or Harm.predicted(told) > Harm.predicted(fate.predicted):
+                    fate.predicted = told
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
-        return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed)
+        return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed, predictions)
 
     def complete(self, client: _Client, brokers: Iterable[str]) -> None:
         """Leaves the clients behind a counter undetermined on those brokers where nothing is known of them here."""
@@ -190,7 +199,15 @@ class _Side:
         if not fate.brokers:
             return Standing("undetermined", None, None, unknown=unknown, wanted=fate.wanted)
         brokers = tuple(sorted(set(fate.brokers)))
-        return Standing("throttled", fate.events, fate.time_ms, brokers, unknown=unknown, wanted=fate.wanted)
+        return Standing(
+            "throttled",
+            fate.events,
+            fate.time_ms,
+            brokers,
+            unknown=unknown,
+            wanted=fate.wanted,
+            predicted=fate.predicted,
+        )
 
     def limited(self, client: _Client, standing: Standing) -> Standing:
         """The same with what limits the client."""
@@ -221,6 +238,7 @@ class _Side:
             row["limit"],
             self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
             row["peak_rate"] if row["reason"] == HELD_BACK else None,
+            self.predictions.get((row["broker"], row["key"], row["sensor"])) if verdict == "throttled" else None,
         )
 
 

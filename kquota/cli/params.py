@@ -73,32 +73,26 @@ def on_command_line(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
+def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Callable[[F], F]:
+    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several."""
+    return click.option(
+        f"--{kind}",
+        multiple=True,
+        callback=once if single else None,
+        metavar="ADDRESS" if kind == "ip" else "NAME",
+        shell_complete=completed_by(f"{kind}s"),
+        help=help_text,
+    )
+
+
 def entity_options(function: F) -> F:
     """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
     return _stack(
-        click.option(
-            "--user",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=completed_by("users"),
-            help="The user's principal name, such as alice or CN=alice,O=acme; repeat it for several.",
-        ),
+        name_option("user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several."),
         click.option("--user-defaults", is_flag=True, help="The default of users."),
-        click.option(
-            "--client",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=completed_by("clients"),
-            help="The client-id; repeat it for several.",
-        ),
+        name_option("client", "The client-id; repeat it for several."),
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-        click.option(
-            "--ip",
-            multiple=True,
-            metavar="ADDRESS",
-            shell_complete=completed_by("ips"),
-            help="The ip address; repeat it for several.",
-        ),
+        name_option("ip", "The ip address; repeat it for several."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
         click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
         click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),

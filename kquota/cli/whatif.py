@@ -16,6 +16,7 @@ from kquota.errors import MissingDependency
 if TYPE_CHECKING:
     from kquota.audit.findings import AuditResult
     from kquota.brokers import BrokerFacts
+    from kquota.cli.text import Column
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _STYLES = {
@@ -78,34 +79,23 @@ def replay(
     recorded_under: str | None = None,
 ) -> tuple[Comparison, AuditResult]:
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
+    from dataclasses import replace
+
+    from kquota.audit.run import settings_of
     from kquota.cli import auditing, session
     from kquota.cli.text import many
     from kquota.cli.usage import recorded_quotas
-    from kquota.core.change.history import QuotaHistory
-    from kquota.core.enforcement.generation import QuotaWindows
 
     try:
         from kquota.audit.held_back import audited
-        from kquota.audit.settings import AuditSettings
-        from kquota.audit.sources import ReadSettings
         from kquota.audit.whatif import compare
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(facts)
-    before, after = facts.enforced(before, broker), facts.enforced(after, broker)
+    settings = settings_of(after, facts, against=before, broker=broker)
     session.warn_approximations(facts.kafka_version)
-    session.warn_ignored((*before.ignored, *after.ignored))
-    settings = AuditSettings(
-        QuotaHistory.of(after),
-        facts.generation,
-        QuotaWindows() if broker is None else broker.windows,
-        QuotaWindows() if broker is None else broker.controller_windows,
-        against=QuotaHistory.of(before),
-        top_clients=None,
-        per_client=True,
-        recorded_under=recorded_quotas(recorded_under),
-        read=ReadSettings(version=facts.version),
-    )
+    session.warn_ignored([each for quotas in reversed(settings.variants) for each in quotas.latest.ignored])
+    settings = replace(settings, top_clients=None, per_client=True, recorded_under=recorded_quotas(recorded_under))
     result = audited(lambda asked: auditing.audit_files(usage, asked), settings)
     auditing.say_recorded_under(result, settings)
     auditing.warn_unread(result.quality.unread_files)
@@ -116,7 +106,19 @@ def replay(
     return compare(result, settings), result
 
 
-COLUMNS = ("CHANGE", "USER", "CLIENT-ID", "QUOTA", "LIMIT", "THROTTLED", "BROKERS", "BROKER", "WHOSE LIMIT")
+COLUMNS = (
+    "CHANGE",
+    "USER",
+    "CLIENT-ID",
+    "QUOTA",
+    "LIMIT",
+    "THROTTLED",
+    "MUTED",
+    "LONGEST",
+    "BROKERS",
+    "BROKER",
+    "WHOSE LIMIT",
+)
 """The columns of the tables of a comparison."""
 
 
@@ -124,6 +126,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
     """A table of the clients, and one of the counters."""
     from kquota.cli.text import Column
 
+    delays = _delay_columns(comparison)
     if comparison.clients:
         yield clients_table(comparison)
     if comparison.counters:
@@ -136,6 +139,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
                 Column("QUOTA", style="cyan", spare=1),
                 Column("LIMIT", number=True),
                 Column("THROTTLED", number=True),
+                *delays,
             ],
             [
                 (
@@ -143,7 +147,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
                     change.broker,
                     subject(change.key, change.sensor),
                     change.key.value,
-                    *_cells(change),
+                    *_cells(change, with_delays=bool(delays)),
                 )
                 for change in comparison.counters
             ],
@@ -155,6 +159,7 @@ def clients_table(comparison: Comparison) -> Table:
     """A row for each client for whom something changes."""
     from kquota.cli.text import Column
 
+    delays = _delay_columns(comparison)
     return Table(
         [
             Column("CHANGE"),
@@ -163,10 +168,17 @@ def clients_table(comparison: Comparison) -> Table:
             Column("QUOTA", style="cyan", spare=1),
             Column("LIMIT", number=True),
             Column("THROTTLED", number=True),
+            *delays,
             Column("BROKERS", spare=2),
         ],
         [
-            (change.outcome.value, *_who(change), change.key.value, *_cells(change), ", ".join(_brokers(change)))
+            (
+                change.outcome.value,
+                *_who(change),
+                change.key.value,
+                *_cells(change, with_delays=bool(delays)),
+                ", ".join(_brokers(change)),
+            )
             for change in comparison.clients
         ],
         [_STYLES[change.outcome] for change in comparison.clients],
@@ -176,6 +188,7 @@ def clients_table(comparison: Comparison) -> Table:
 def comparison_csv(comparison: Comparison) -> Csv:
     """A row for each client."""
     sides = ("before", "after")
+    predicted = _says_delays(comparison)
     columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit", "wanted")
     headings = {
         "throttled_events": "open_loop_throttled_events",
@@ -190,7 +203,11 @@ def comparison_csv(comparison: Comparison) -> Csv:
             "client_id",
             "ip",
             "requests",
-            *(f"{side}_{headings.get(column, column)}" for side in sides for column in (*columns, "brokers")),
+            *(
+                f"{side}_{headings.get(column, column)}"
+                for side in sides
+                for column in (*columns, *(_PREDICTED if predicted else ()), "brokers")
+            ),
         ],
         [
             [
@@ -203,7 +220,11 @@ def comparison_csv(comparison: Comparison) -> Csv:
                 *(
                     value
                     for side in (change.before, change.after)
-                    for value in (*(getattr(side, column) for column in columns), " ".join(side.brokers))
+                    for value in (
+                        *(getattr(side, column) for column in columns),
+                        *(_predicted_ends(side) if predicted else ()),
+                        " ".join(side.brokers),
+                    )
                 ),
             ]
             for change in comparison.clients
@@ -211,12 +232,26 @@ def comparison_csv(comparison: Comparison) -> Csv:
     )
 
 
+_PREDICTED = tuple(
+    f"predicted_{name}_{end}" for name in ("muted_share", "throttle_time_max_ms") for end in ("low", "high")
+)
+"""What CSV has of the predictions."""
+
+
+def _predicted_ends(standing: Standing) -> tuple[float | None, ...]:
+    told = standing.predicted
+    if told is None:
+        return (None,) * len(_PREDICTED)
+    return told.muted_share.low, told.muted_share.high, told.throttle_time_max_ms.low, told.throttle_time_max_ms.high
+
+
 def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
     """A summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
     from kquota.cli.text import markdown_table
     from kquota.cli.verdicts import markdown_lines
 
-    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", "BROKERS"]
+    delays = _delay_columns(comparison)
+    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", *(each.heading for each in delays), "BROKERS"]
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
         yield markdown_table(
@@ -226,7 +261,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
                     *([change.outcome.value] if with_outcome else []),
                     *_who_markdown(change),
                     change.key.value,
-                    *(" ".join(cell).rstrip() for cell in _cells(change)),
+                    *(" ".join(cell).rstrip() for cell in _cells(change, with_delays=bool(delays))),
                     ", ".join(_brokers(change)),
                 ]
                 for change in changes[:_MOST_ROWS]
@@ -269,8 +304,26 @@ def _who_markdown(change: ClientChange) -> tuple[str, str]:
     return user, client_id
 
 
-def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
-    """The limit, and the throttled requests, before and after; of who was held back the least that it wants."""
+def _says_delays(comparison: Comparison) -> bool:
+    """Whether it is predicted of anybody how long they wait: it takes a recording with connections."""
+    changes: list[ClientChange | CounterChange] = [*comparison.clients, *comparison.counters]
+    return any(side.predicted is not None for change in changes for side in (change.before, change.after))
+
+
+def _delay_columns(comparison: Comparison) -> tuple[Column, ...]:
+    from kquota.cli.text import Column
+
+    if not _says_delays(comparison):
+        return ()
+    return Column("MUTED", number=True, spare=2), Column("LONGEST", number=True, spare=3)
+
+
+def _cells(change: ClientChange | CounterChange, *, with_delays: bool) -> tuple[tuple[str, ...], ...]:
+    """The limit, the throttled requests, and the predicted share of time muted and longest wait, before and after.
+
+    Of who was held back the least that it wants.
+    """
+    from kquota.cli.report.words import delays
     from kquota.cli.text import rate_text
 
     def limit(standing: Standing) -> str:
@@ -283,7 +336,12 @@ def _cells(change: ClientChange | CounterChange) -> tuple[tuple[str, ...], ...]:
     of = "" if change.requests is None else f"of {change.requests:,}"
     wanted = max((side.wanted for side in (change.before, change.after) if side.wanted is not None), default=None)
     least = () if wanted is None else (f"wanted at least {rate_text(wanted, change.key.unit)}",)
-    return (_moved(limit(change.before), limit(change.after)),), (throttled, of, *least)
+    moved = [(_moved(*sides),) for sides in zip(delays(change.before), delays(change.after), strict=True)]
+    return (
+        (_moved(limit(change.before), limit(change.after)),),
+        (throttled, of, *least),
+        *(moved if with_delays else ()),
+    )
 
 
 def _moved(before: str, after: str) -> str:

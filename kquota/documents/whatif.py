@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota.core.findings.whatif import Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
+from kquota.documents.prediction import prediction_document
 from kquota.documents.quotas import entity_document, values_document
 from kquota.documents.verdicts import verdicts_document
 
@@ -59,4 +60,5 @@ def _standing(key: QuotaKey, standing: Standing) -> Document:
         "entity": None if standing.entity is None else entity_document(standing.entity),
         "limit": limit,
         "wanted_at_least": standing.wanted,
+        "predicted": None if standing.predicted is None else prediction_document(standing.predicted),
     }

@@ -124,7 +124,8 @@ def lifted(use: Use) -> Value:
 
 def lift_command(use: Use, address: Sequence[str]) -> str:
     """The command line that doubles the limit for two hours; `address` are the words that name the cluster."""
-    text = json.dumps(quotas_document(QuotaSnapshot({lift(use): {use.counter.key: lifted(use)}})), ensure_ascii=False)
+    # ASCII: names must not drive the terminal that shows the command.
+    text = json.dumps(quotas_document(QuotaSnapshot({lift(use): {use.counter.key: lifted(use)}})))
     return f"echo {shlex.quote(text)} | kquota apply - --for 2h --yes{_words(address)}"
 
 

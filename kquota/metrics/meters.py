@@ -155,7 +155,7 @@ def requests_of(page: str) -> float | None:
     """All requests that a metrics page in Prometheus's text format counts; None where it counts none.
 
     Known are `kafka_network_requestmetrics_requests_total` of the usual rules, `…_requestspersec_count`, and the JMX
-    exporter's own names without rules. Raises ValueError for any other page.
+    exporter's own names without rules. Raises ValueError for another page.
     """
     total, found = 0.0, False
     for line in page.splitlines():

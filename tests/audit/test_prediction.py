@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -12,15 +14,18 @@ import pytest
 
 from kquota.audit import local
 from kquota.audit.findings import AuditResult
+from kquota.audit.held_back import audited as audited_twice
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import Generation, Mode, kernel
-from kquota.core.findings.prediction import Prediction, Source
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.enforcement import Generation, Mode, ProduceSensor, QuotaWindows, kernel
+from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import simulate
+from kquota.core.simulation.mutations import Mutating, run_mutations
 from kquota.core.simulation.workload import Client, Workload
 
 START_MS = 1_700_000_000_000
@@ -169,3 +174,169 @@ def test_how_rows_are_cut_changes_nothing(tmp_path: Path) -> None:
     whole = audited(tmp_path, rows, PRODUCER, 20_000)
 
     assert audited(tmp_path, rows, PRODUCER, 20_000, parts=7).predictions == whole.predictions
+
+
+KEYS = (PRODUCER, CONSUMER, QuotaKey.REQUEST_PERCENTAGE)
+
+
+def generated_quotas(draws: Random) -> QuotaHistory:
+    """Limits of some users, of a pair and of everybody else."""
+    entities = [Entity(user="a"), Entity(user="b"), Entity(user="a", client_id="x"), Entity(user=DEFAULT)]
+    values: dict[Entity, dict[QuotaKey, Value]] = {}
+    for entity in entities:
+        mine: dict[QuotaKey, Value] = {key: draws.choice([3, 12_000, 40_000, 10**7]) for key in KEYS[:2]}
+        if draws.random() < 0.4:
+            mine[KEYS[2]] = draws.choice([1, 5, 200])
+        if draws.random() < 0.7:
+            values[entity] = mine
+    return QuotaHistory.of(QuotaSnapshot(values or {Entity(user="a"): {PRODUCER: 20_000}}))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_counter_has_one_verdict(tmp_path: Path, seed: int) -> None:
+    """In its finding, its prediction and its quota: under both sets of quotas, whatever was in force."""
+    draws = Random(seed)
+    connected, answered = draws.random() < 0.8, draws.random() < 0.8
+    names = ["time_ms", "user", "client_id", "api", "bytes", "request_time_ns"]
+    names += ["throttle_time_ms"] * answered + ["connection"] * connected
+    lines = []
+    for user, client_id, api in itertools.product("ab", "xy", ("produce", "fetch")):
+        now, gap, held = 0, draws.choice([20, 90, 400]), draws.random() < 0.5
+        for _ in range(draws.choice([5, 60, 250])):
+            now += round(gap * draws.uniform(0.5, 1.5))
+            throttle = draws.choice([0, 0, 30, 700]) * held
+            row = [START_MS + now, user, client_id, api, draws.choice([90, 1500, 30_000]), 1_000_000]
+            lines.append([*row, *[throttle] * answered, *[f"{user}{client_id}"] * connected])
+            now += throttle * draws.choice([0, 1, 1])
+    lines.sort()
+    path = tmp_path / "usage.csv"
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, line)) for line in lines), ""]))
+    quotas, against = generated_quotas(draws), generated_quotas(draws)
+    recorded = draws.choice([None, quotas, against, QuotaHistory.of(QuotaSnapshot({}))])
+    settings = AuditSettings(quotas, against=against, top_clients=None, per_client=True, recorded_under=recorded)
+
+    def run(asked: AuditSettings) -> AuditResult:
+        return local.audit(plan_splits([str(path)], "usage"), asked, "rows", processes=1)
+
+    result = audited_twice(run, settings)
+    assert result.before is not None
+    for table, predictions, verdicts in (
+        (result.findings, result.predictions, result.quotas),
+        (result.before, result.predictions_before, result.quotas_before),
+    ):
+        counted: dict[tuple[str, str], Counter[str]] = {}
+        for row in table.to_pylist():
+            name = (row["broker"], row["key"], row["sensor"])
+            assert predictions[name].verdict == row["verdict"], name
+            assert (row["reason"] is not None) == (row["verdict"] == "undetermined"), name
+            if row["verdict"] == "not throttled":
+                assert (row["throttled_events"], predictions[name].throttle_time_ms.high) == (0, 0)
+            counted.setdefault((row["entity"], row["key"]), Counter())[row["verdict"]] += 1
+        for quota in verdicts:
+            told = {verdict.value: count for verdict, count in quota.counters.items()}
+            assert told == dict(counted.get((str(quota.entity), quota.key.value), Counter()))
+            assert quota.verdict is Verdict.UNDETERMINED or not told or quota.verdict.value in told
+
+
+def throttled_by(limit: int, rows: Iterable[Row]) -> list[Row]:
+    """The rows as a broker with that limit answers them; the client waits until it is not muted."""
+    sensor, answered, free = ProduceSensor(limit), list[Row](), 0
+    for ms, api, size, _, connection in rows:
+        now = max(ms, free)
+        delay = max(sensor.produce(START_MS + now, size).throttle_ms, 0)
+        free = now + delay
+        answered.append((now, api, size, delay, connection))
+    return answered
+
+
+def test_quotas_that_were_in_force_need_no_simulation(tmp_path: Path) -> None:
+    """What the log holds is the prediction, also where nobody says which quotas were in force."""
+    rows = throttled_by(20_000, [(n * 60, "produce", 2000, 0, "a") for n in range(1000)])
+    prediction = predicted(tmp_path, rows, PRODUCER, 20_000)
+
+    answers = [throttle for *_, throttle, _ in rows]
+    assert (prediction.basis, prediction.verdict) == ("logged", "throttled")
+    assert prediction.throttle_time_ms == Interval.exactly(sum(answers))
+    assert prediction.throttle_time_max_ms == Interval.exactly(max(answers))
+    assert prediction.throttled_requests == Interval.exactly(sum(each > 0 for each in answers))
+    assert prediction.delivered_per_s == Interval.exactly(2_000_000 / (rows[-1][0] / 1000))
+    assert prediction.wanted_per_s.high is None
+    assert prediction.recorded_under == RecordedUnder(Source.LOG, 20_000, True)
+    assert predicted(tmp_path, rows, PRODUCER, 19_000).basis != "logged"
+    assert predicted(tmp_path, rows, PRODUCER, 21_000).basis != "logged"
+
+
+def test_what_another_quota_may_have_caused_is_an_interval(tmp_path: Path) -> None:
+    """A broker answers the longest of several throttle times, and not which quota it is of."""
+    rows = throttled_by(20_000, [(n * 60, "produce", 2000, 0, "a") for n in range(400)])
+    path = tmp_path / "both.csv"
+    lines = [f"{START_MS + ms},alice,app,{api},{size},{delay},{link},9000000" for ms, api, size, delay, link in rows]
+    path.write_text("\n".join(["time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns", *lines]))
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {PRODUCER: 20_000, QuotaKey.REQUEST_PERCENTAGE: 5}}))
+    result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(quotas, in_force=True), "rows", processes=1)
+
+    told = sum(delay for *_, delay, _ in rows)
+    for (_, key, _), prediction in result.predictions.items():
+        assert prediction.verdict == "throttled", key
+        assert (prediction.throttle_time_ms.low, prediction.throttle_time_ms.high) == (0, told), key
+
+
+def test_a_queue_that_drained_is_evidence(tmp_path: Path) -> None:
+    """Once the queue is empty all that a client wanted is in the recording: then a higher limit has a prediction."""
+    wanted = [(n * 50, "produce", 2000, 0, "a") for n in range(300)]
+    later = [(40_000 + n * 400, "produce", 2000, 0, "a") for n in range(100)]
+    prediction = predicted(tmp_path, throttled_by(30_000, [*wanted, *later]), PRODUCER, 60_000)
+
+    assert prediction.recorded_under.held_back
+    assert prediction.verdict == "not throttled"
+    assert prediction.wanted_per_s.high is not None
+    ended = predicted(tmp_path, throttled_by(30_000, wanted), PRODUCER, 60_000)
+    assert ended.verdict == "undetermined"
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_rejected_topics_are_sent_again_or_lost(retries: bool) -> None:
+    """Two topics a second for a minute, where one a second is allowed: as the simulated client of the same kind."""
+    requests = [Mutating(START_MS + 500 * n, (1,), True) for n in range(120)]
+    met = run_mutations(requests, 1.0, 60_000, windows=QuotaWindows(), retries=retries)
+
+    ran = simulate(
+        Workload(
+            300_000,
+            (
+                Client(
+                    "m", "create-topics", user="alice", pace=2, size=1, stop_ms=60_000, latency_ms=1, round_trip_ms=0,
+                    strict=True, retry=retries,
+                ),
+            ),
+        ),
+        quotas(QuotaKey.CONTROLLER_MUTATION_RATE, 1).latest,
+        generation=Generation.N_PLUS_1_BY_LAST,
+        using=kernel(Mode.PLAIN),
+    )  # fmt: skip
+    (counter,) = ran.counters
+    assert met.throttle_ms == pytest.approx(counter.throttle_ms, rel=0.05)
+    assert met.throttle_max_ms == pytest.approx(counter.throttle_max_ms, rel=0.15)
+    assert met.delivered < 80
+    assert met.done_ms is not None
+    assert (met.done_ms > 100_000) == retries
+
+
+def test_a_client_that_is_muted_sends_its_topics_later() -> None:
+    """All are created at last, at the rate that is allowed."""
+    requests = [Mutating(START_MS + 500 * n, (1,), False) for n in range(120)]
+    met = run_mutations(requests, 1.0, 60_000, windows=QuotaWindows(), retries=False)
+
+    assert met.done_ms == pytest.approx(108_000, rel=0.05)
+    assert met.muted_ms == pytest.approx(49_000, rel=0.05)
+    assert met.left == pytest.approx(50, abs=5)
+
+
+@pytest.mark.timeout(60)
+def test_a_rejection_without_a_wait_is_no_endless_loop() -> None:
+    """A debt of a thousandth of a token is less than half a millisecond."""
+    requests = [Mutating(START_MS, (10_001,), True), *(Mutating(START_MS + 100, (1,), True) for _ in range(3))]
+    met = run_mutations(requests, 10_000.0, 1000, windows=QuotaWindows(1, 1), retries=True)
+
+    assert met.done_ms is not None
+    assert met.delivered == 10_004

@@ -109,6 +109,22 @@ def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:
     assert "UTC at least" in explained.out
 
 
+def test_hostile_names(kquota: Kquota, tmp_path: Path) -> None:
+    """A name on a page drives no terminal, and the command that lifts its limit still means it."""
+    (tmp_path / "page.prom").write_text(
+        'kafka_server_quota_byte_rate{resource="Produce",clientId="a\x1b[31m\u202eb"} 50000\n', encoding="utf-8"
+    )
+    live = ("--metrics", "page.prom", "--quotas", QUOTAS)
+    shown = kquota("top", *live, "--once", "--all")
+    explained = kquota("top", *live, "--explain", "client-id=a\x1b[31m\u202eb")
+
+    for text in (shown.out, shown.err, explained.out):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "NEAR" not in explained.out
+    assert r"a\u001b[31m\u202eb" in explained.out
+
+
 def test_it_ends_with_its_reader(tmp_path: Path) -> None:
     line = f"{sys.executable} -m kquota top --metrics {PAGE} --quotas {QUOTAS} --interval 1s | head -n 1"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -31,6 +31,7 @@ from kquota.core.resolve.resolver import resolve
 from tests.cli.test_screens import LONG, WIDTHS, shown
 from tests.test_recorder import Loggers
 
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 CLIENT = "an-application-with-quite-a-long-client-id"
 QUOTAS = f"""\
 kind: kquota.quotas
@@ -97,6 +98,7 @@ SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "recommend": (USED,),
     "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "--chart", "1", "-o", output) for output in ("table", "wide")),
     "probe": (("produce", "--topic", "load", "--yes", "--bootstrap-server", "broker:9092"),),
+    "top": (("--metrics", "b1=page.prom", "--quotas", "sampled.json", "--once", "--all"),),
     "record": (("--for", "1s", "--yes", "--bootstrap-server", "broker:9092"),),
     "config get-contexts": ((),),
     "config view": ((), ("--show-origin",)),
@@ -160,6 +162,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files to work on, and a cluster in memory behind every address."""
     files = {"q.yaml": QUOTAS, "w.yaml": WORKLOAD, "u.csv": USAGE, "c.yaml": CONFIG}
     files["none.yaml"] = "kind: kquota.quotas\nversion: 1\nquotas: []\n"
+    for name, sample in (("page.prom", "scrape-resource.prom"), ("sampled.json", "quotas.json")):
+        files[name] = (
+            (SAMPLES / sample).read_text().replace("alice", "a-rather-long-name-of-some-application-of-a-team")
+        )
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     for name in [name for name in os.environ if name.startswith("KQUOTA_")]:

@@ -6,6 +6,8 @@ from itertools import product
 
 import pytest
 
+from kquota.core.findings.prediction import UNKNOWN as NOT_KNOWN
+from kquota.core.findings.prediction import Interval, Prediction
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing, outcome
 from kquota.core.quotas.quota import QuotaKey
 
@@ -72,3 +74,20 @@ def test_the_worst_is_first_and_the_same_is_counted() -> None:
     assert comparison.clients[0].after == MORE
     assert comparison.same == comparison.count(Outcome.SAME) == 5
     assert sum(map(comparison.count, Outcome)) == len(changes)
+
+
+def test_who_is_harmed_most_is_first() -> None:
+    """By the prediction: the throttle time of an open loop is longest for many small requests, which overlap."""
+
+    def after(total_ms: int, muted: float, longest_ms: int) -> Standing:
+        longest, share, no = Interval.exactly(longest_ms), Interval.exactly(muted), NOT_KNOWN
+        told = Prediction("paced", "", "throttled", no, longest, share, no, no, no, no)
+        return Standing("throttled", 9, total_ms, predicted=told)
+
+    sides = {"many": after(900_000, 0.1, 50), "few": after(20_000, 0.9, 60), "long": after(10_000, 0.9, 9000)}
+    changes = [
+        ClientChange(QuotaKey.PRODUCER_BYTE_RATE, user, "", 9, NONE, side, Outcome.NEWLY_THROTTLED)
+        for user, side in sides.items()
+    ]
+
+    assert [change.user for change in Comparison.of(changes, ()).clients] == ["long", "few", "many"]

@@ -157,7 +157,7 @@ def command(
     \b
     Examples:
       kquota record --bootstrap-server localhost:9092 --for 2m
-      kquota record --broker 1,2 --for 10m --size 1GB --metrics 1=http://b1:7071/metrics --metrics 2=http://b2:7071/metrics
+      kquota record --broker 1 --for 10m --size 1GB --metrics http://host:7071/metrics
       kquota record --for 1h --rotate 30s/5m
       kquota record --for 5m --requests 100000 --log /var/log/kafka/kafka-request.log
       kquota record --appender log4j2

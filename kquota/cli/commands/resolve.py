@@ -28,30 +28,9 @@ if TYPE_CHECKING:
 
 
 @click.command("resolve")
-@click.option(
-    "--user",
-    multiple=True,
-    callback=params.once,
-    metavar="NAME",
-    shell_complete=params.completed_by("users"),
-    help="The user's principal name; connections without one are ANONYMOUS.",
-)
-@click.option(
-    "--client",
-    multiple=True,
-    callback=params.once,
-    metavar="NAME",
-    shell_complete=params.completed_by("clients"),
-    help="The client-id; left out, the empty one.",
-)
-@click.option(
-    "--ip",
-    multiple=True,
-    callback=params.once,
-    metavar="ADDRESS",
-    shell_complete=params.completed_by("ips"),
-    help="The ip address that the client connects from.",
-)
+@params.name_option("user", "The user's principal name; connections without one are ANONYMOUS.", single=True)
+@params.name_option("client", "The client-id; left out, the empty one.", single=True)
+@params.name_option("ip", "The ip address that the client connects from.", single=True)
 @click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
 @click.option("--who", metavar="ENTITY", help="Whom that entity governs, such as user=alice or client-id=<default>.")
 @click.option(

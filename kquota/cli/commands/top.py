@@ -387,7 +387,7 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
     if explained.since_ms is not None:
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
-        yield f"  since: not known: {explained.since_unknown}"
+        yield f"  since: not known: {safe(explained.since_unknown)}"
     if use.state is State.THROTTLED:
         yield "  enough: not known from metrics, for clients are held back: 'kquota audit' of the request log shows it"
     elif explained.enough is not None and use.limit is not None:

@@ -257,5 +257,6 @@ def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
         "delayed": _delayed(standing),
+        "longest": words.delays(standing)[1].strip("-?"),
         "wanted": None if standing.wanted is None else rate_text(standing.wanted, change.key.unit),
     }

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kquota.cli.text import amount_text, duration, many, period, range_text, rate_text
 from kquota.core.findings.finding import Basis, Finding, ranked
 from kquota.core.findings.prediction import UNKNOWN, Interval
+from kquota.core.findings.whatif import Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 
 _DOING: Final = {
@@ -98,6 +99,16 @@ def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], s
     """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either."""
     told = found.prediction and tell(found.prediction.throttle_time_max_ms, lambda ms: length(round(ms)))
     return told or ("-" if found.throttle_time_max_ms is None else length(found.throttle_time_max_ms))
+
+
+def delays(standing: Standing) -> tuple[str, str]:
+    """The predicted share of the time muted and the longest wait; `-` where nobody is throttled, `?` if not known."""
+    told = standing.predicted
+    if told is None:
+        unknown = "-" if standing.verdict == "not throttled" else "?"
+        return unknown, unknown
+    muted = interval(told.muted_share, lambda part: share(min(part, 1.0), 1.0))
+    return muted or "?", interval(told.throttle_time_max_ms, lambda ms: length(round(ms))) or "?"
 
 
 def delivered(found: Finding) -> str:
@@ -226,7 +237,7 @@ def moment(start_ms: int, width_ms: int) -> str:
 
 
 def totals(findings: Sequence[Finding]) -> dict[str, Any]:
-    """How many counters ended in which verdict; the delayed requests and the longest delay that are known."""
+    """How many counters ended in which verdict; the delayed requests, and the longest delay, as predicted."""
     known = [found for found in findings if found.throttled_events is not None]
     return {
         "counters": len(findings),
@@ -234,5 +245,16 @@ def totals(findings: Sequence[Finding]) -> dict[str, Any]:
         "undetermined": sum(found.undetermined for found in findings),
         "told": all(found.throttled_events is not None for found in findings if found.throttled),
         "delayed": sum(found.throttled_events or 0 for found in known),
-        "longest_ms": max((found.throttle_time_max_ms or 0 for found in known), default=0),
+        "longest": _longest_of(findings),
     }
+
+
+def _longest_of(findings: Sequence[Finding]) -> str:
+    """The longest delay of all, in words; empty where it is not known."""
+
+    def likely(found: Finding) -> float:
+        told = None if found.prediction is None else found.prediction.throttle_time_max_ms.likely
+        return float(found.throttle_time_max_ms or 0) if told is None else told
+
+    known = [found for found in findings if found.prediction is not None or found.throttled_events is not None]
+    return longest(max(known, key=likely), probable) if known else ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kquota.core.findings.prediction import CounterName, Interval, Prediction
+from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, share_of_limit
@@ -165,28 +165,28 @@ class Harm(NamedTuple):
     @classmethod
     def of(cls, finding: Finding) -> Harm:
         """The harm that is predicted; where nothing is predicted only the longest throttle time is known."""
-        predicted = finding.prediction
-        if predicted is None:
+        if finding.prediction is None:
             return cls(0.0, 0.0, float(finding.throttle_time_max_ms or 0))
+        return cls.predicted(finding.prediction)
+
+    @classmethod
+    def predicted(cls, prediction: Prediction | None) -> Harm:
+        """The harm in a prediction; none without one."""
+        if prediction is None:
+            return cls(0.0, 0.0, 0.0)
         return cls(
-            undelivered(predicted) or 0.0,
-            _value(predicted.muted_share) or 0.0,
-            _value(predicted.throttle_time_max_ms) or 0.0,
+            undelivered(prediction) or 0.0,
+            prediction.muted_share.likely or 0.0,
+            prediction.throttle_time_max_ms.likely or 0.0,
         )
 
 
 def undelivered(prediction: Prediction) -> float | None:
     """The share of the wanted units that is not delivered in the recorded time, 0 to 1; None where it is not known."""
-    delivered, wanted = _value(prediction.delivered_per_s), _value(prediction.wanted_per_s)
+    delivered, wanted = prediction.delivered_per_s.likely, prediction.wanted_per_s.likely
     if delivered is None or wanted is None or wanted <= 0:
         return None
     return min(max(1 - delivered / wanted, 0.0), 1.0)
-
-
-def _value(interval: Interval) -> float | None:
-    """The most probable value, else what bounds it."""
-    known = (interval.estimate, interval.low, interval.high)
-    return next((value for value in known if value is not None), None)
 
 
 def subject(key: QuotaKey, sensor: str) -> str:

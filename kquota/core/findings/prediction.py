@@ -7,7 +7,8 @@ recording. Where several kinds fit, `low` and `high` are the least and the most 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 
@@ -29,6 +30,20 @@ class Interval:
     def at_least(cls, low: float) -> Interval:
         """The interval of a value of which only a lower bound is known."""
         return cls(low, None, None)
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> Interval:
+        """From the least to the most of several runs; the first is the most probable."""
+        return cls(min(values), values[0], max(values))
+
+    @property
+    def likely(self) -> float | None:
+        """The most probable value, else a bound of it; None where nothing is known."""
+        return next((value for value in (self.estimate, self.low, self.high) if value is not None), None)
+
+    def without_end(self) -> Interval:
+        """The interval where nothing bounds the value from above."""
+        return Interval(self.low, self.estimate, None)
 
     def hull(self, other: Interval) -> Interval:
         """The smallest interval that holds both; the estimate stays."""
@@ -65,6 +80,11 @@ class RecordedUnder:
     """Whether a quota delayed the recorded clients: their demand is then known as a lower bound only."""
 
 
+LOGGED: Final = "logged"
+"""The basis of a prediction that is no simulation: the quotas were in force, and the log holds the throttle times."""
+REPLAYED: Final = "replayed"
+"""The same where the recording has no throttle times: the replay of the quotas that were in force."""
+
 UNKNOWN: Final = Interval(None, None, None)
 """The interval of a value about which a recording says nothing."""
 
@@ -76,7 +96,7 @@ class Prediction:
     client_kind: str
     """The kind of client behind most of the load, such as "paced" or "synchronous"; "mixed" where several share it."""
     basis: str
-    """The evidence for the kind and the demand, in words."""
+    """The evidence for the kind and the demand, in words; LOGGED or REPLAYED where the quotas were in force."""
     verdict: str
     """`throttled`, `not throttled` or `undetermined`, as in the verdicts of quotas."""
     throttle_time_ms: Interval
@@ -102,3 +122,83 @@ class Prediction:
     reason: str | None = None
     """For `undetermined`: why, in words."""
     recorded_under: RecordedUnder = RecordedUnder()
+
+    @property
+    def says_delays(self) -> bool:
+        """Whether it knows anything of the waits of the clients."""
+        return self.throttle_time_max_ms.likely is not None
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is what happened: the quotas were those in force."""
+        return self.basis in (LOGGED, REPLAYED)
+
+    def not_throttled(self) -> Prediction:
+        """The prediction of clients that no throttle time meets; what they are delivered stays."""
+        nothing = Interval.exactly(0)
+        return replace(
+            self,
+            verdict="not throttled",
+            throttle_time_ms=nothing,
+            throttle_time_max_ms=nothing,
+            muted_share=nothing,
+            throttled_requests=nothing,
+            reason=None,
+            times_out=False,
+        )
+
+    def bounded(self, total_ms: int | None, longest_ms: int | None, verdict: str, reason: str | None) -> Prediction:
+        """The prediction where another quota may cause the throttle times; these are the most that this one causes.
+
+        `total_ms` and `longest_ms` are the most probable, None where nobody knows.
+        """
+
+        def at_most(interval: Interval, value: int | None) -> Interval:
+            most = interval.high
+            return Interval(0, None if value is None else value if most is None else min(value, most), most)
+
+        return replace(
+            self,
+            verdict=verdict,
+            throttle_time_ms=at_most(self.throttle_time_ms, total_ms),
+            throttle_time_max_ms=at_most(self.throttle_time_max_ms, longest_ms),
+            throttled_requests=at_most(self.throttled_requests, None),
+            reason=reason,
+        )
+
+    def open_ended(self) -> Prediction:
+        """The prediction of throttled clients that may want more than is known: nothing bounds what they meet."""
+        return replace(
+            self,
+            verdict="throttled",
+            throttle_time_ms=self.throttle_time_ms.without_end(),
+            throttle_time_max_ms=self.throttle_time_max_ms.without_end(),
+            muted_share=replace(self.muted_share, high=1.0),
+            delivered_per_s=self.delivered_per_s.without_end(),
+            wanted_per_s=Interval.at_least(self.wanted_per_s.low) if self.wanted_per_s.low is not None else UNKNOWN,
+            done_ms=self.done_ms.without_end(),
+            left_units=self.left_units.without_end(),
+            throttled_requests=self.throttled_requests.without_end(),
+            reason=None,
+        )
+
+    def undetermined(self, reason: str) -> Prediction:
+        """The least that clients meet who may want more than is known, where nobody can say whether it throttles."""
+
+        def least(interval: Interval) -> Interval:
+            return Interval(interval.low, None, None)
+
+        return replace(
+            self,
+            verdict="undetermined",
+            throttle_time_ms=Interval.at_least(0),
+            throttle_time_max_ms=Interval.at_least(0),
+            muted_share=Interval(0, None, 1),
+            delivered_per_s=least(self.delivered_per_s),
+            wanted_per_s=least(self.wanted_per_s),
+            done_ms=UNKNOWN,
+            left_units=Interval.at_least(0),
+            throttled_requests=Interval.at_least(0),
+            times_out=False,
+            reason=reason,
+        )

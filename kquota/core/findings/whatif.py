@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from kquota.core.findings.finding import Harm
+from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.verdicts import Verdict as Judged
 from kquota.core.quotas.entity import Entity
@@ -50,6 +52,9 @@ class Standing:
     wanted: float | None = None
     """The least that the clients of its counter want on the busiest broker, units per second, where they were held back
     while the usage was recorded; else None."""
+    predicted: Prediction | None = None
+    """What the clients of its counter will meet, of several counters at the most harmful one; None where nothing is
+    predicted."""
 
 
 def outcome(before: Standing, after: Standing) -> Outcome:
@@ -159,14 +164,20 @@ class Comparison:
 _ORDER = {outcome: number for number, outcome in enumerate(Outcome)}
 
 
-def _client_order(change: ClientChange) -> tuple[int, int, str, str, str]:
+def _client_order(change: ClientChange) -> tuple[object, ...]:
     name = change.ip or change.client_id or ""
-    return _ORDER[change.outcome], -_worst(change), change.user or "", name, change.key.value
+    return _ORDER[change.outcome], *_harm(change), change.user or "", name, change.key.value
 
 
-def _counter_order(change: CounterChange) -> tuple[int, int, str, str, str]:
-    return _ORDER[change.outcome], -_worst(change), change.broker, change.key.value, change.sensor
+def _counter_order(change: CounterChange) -> tuple[object, ...]:
+    return _ORDER[change.outcome], *_harm(change), change.broker, change.key.value, change.sensor
 
 
-def _worst(change: ClientChange | CounterChange) -> int:
-    return max(change.after.throttle_time_ms or 0, change.before.throttle_time_ms or 0)
+def _harm(change: ClientChange | CounterChange) -> tuple[float, ...]:
+    """The harm to clients under the worse of the two sets, the most first.
+
+    Where nothing is predicted, the open loop's throttle time decides.
+    """
+    sides = (change.before, change.after)
+    worst = max(Harm.predicted(side.predicted) for side in sides)
+    return *(-part for part in worst), -max(side.throttle_time_ms or 0 for side in sides)

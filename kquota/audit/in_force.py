@@ -1,0 +1,232 @@
+"""Which quotas were in force while the usage was recorded, and what the recording then says of its clients.
+
+Where the quotas in question were in force, nothing has to be simulated: the throttle times that the brokers answered
+are what the clients met. Three things show it: somebody says so, the quotas are a history, or the replay comes to the
+throttle times that were logged. The rate of a counter that is held at its limit is so near to it that the replay under
+a limit one percent off comes to several times the throttle time, or to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kquota.audit.batch import NO_CONNECTION
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.finding import Logged
+from kquota.core.findings.prediction import (
+    LOGGED,
+    REPLAYED,
+    UNKNOWN,
+    Interval,
+    Prediction,
+    RecordedUnder,
+    Source,
+)
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Resolver
+
+if TYPE_CHECKING:
+    from kquota.audit.segment import CounterRef
+    from kquota.audit.settings import AuditSettings
+
+SAME: Final = 0.05
+"""A replay within this share of the logged throttle times and throttled requests is under the same quota."""
+ENOUGH_HITS: Final = 20
+"""Fewer throttled requests show nothing."""
+REPLAY_ERROR: Final = 0.1
+"""The replay of quotas in force is within this share of the brokers' throttle times (docs/accuracy.md)."""
+EMPTY_BYTES: Final = 150
+"""A fetch response of so many bytes may hold no records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the replay found of one counter."""
+
+    ref: CounterRef
+    verdict: Verdict
+    reason: str | None
+    limits: Sequence[tuple[int, float | None]]
+    """(since when, limit), epoch ms."""
+    throttled: int
+    """The requests that the replay throttles."""
+    throttle_ms: int
+    """The sum of their throttle times; with `throttle_max_ms` of the open loop."""
+    throttle_max_ms: int
+    logged: Logged | None
+    """What the brokers answered; None where the recording does not say."""
+    clients: Sequence[tuple[str, str]] = ()
+    """(user, client-id) of each, where `AuditSettings.recorded_under` names quotas."""
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the recording has throttle times of its requests."""
+        return self.logged is not None and self.logged.throttled_events > 0
+
+
+class InForce:
+    """The quotas under which an export was recorded, as far as the settings say it."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self._settings = settings
+        self._resolvers: dict[tuple[int, QuotaKey], Resolver] = {}
+
+    def recorded_under(self, judged: Judged) -> RecordedUnder:
+        """What held the clients of a counter back: as the user says, and as the recorded throttle times show."""
+        named = self._settings.recorded_under
+        if named is None:
+            source = Source.LOG if judged.held_back else Source.UNKNOWN
+            limit = judged.limits[-1][1] if len(judged.limits) == 1 and reproduces(judged) else None
+            return RecordedUnder(source, limit, judged.held_back)
+        if not any(named.snapshots):
+            return RecordedUnder(Source.NONE, None, judged.held_back)
+        resolver = self._resolver(named, judged.ref.key)
+        limits = {resolver.resolve(*client).limit for client in judged.clients}
+        limit = limits.pop() if len(limits) == 1 else None
+        return RecordedUnder(Source.FILE, None if limit is None else float(limit), judged.held_back)
+
+    def holds(self, judged: Judged) -> bool:
+        """Whether the quotas in question of a counter's clients are those under which they were recorded."""
+        variant = judged.ref.variant
+        quotas, named = self._settings.variants[variant], self._settings.recorded_under
+        if are_in_force(self._settings, quotas, under_test=variant == 0):
+            return True
+        if named is None:
+            return reproduces(judged)
+        if not judged.clients or not any(named.snapshots) or named.changes_ms:
+            return False
+        # Another quota of the same clients may hold them back otherwise.
+        return all(
+            (one.limit, one.sensor) == (other.limit, other.sensor)
+            for key in QuotaKey
+            if key is not QuotaKey.CONNECTION_CREATION_RATE
+            for client in judged.clients
+            for one, other in [
+                (self._resolver(quotas, key).resolve(*client), self._resolver(named, key).resolve(*client))
+            ]
+        )
+
+    def _resolver(self, quotas: QuotaHistory, key: QuotaKey) -> Resolver:
+        name = (id(quotas), key)
+        if name not in self._resolvers:
+            self._resolvers[name] = Resolver.of(quotas.latest, key)
+        return self._resolvers[name]
+
+
+def are_in_force(settings: AuditSettings, quotas: QuotaHistory, *, under_test: bool = False) -> bool:
+    """Whether these quotas were in force while the export was recorded, as far as the settings say."""
+    said = settings.in_force and under_test
+    return said or bool(quotas.changes_ms) or quotas == settings.recorded_under
+
+
+def reproduces(judged: Judged) -> bool:
+    """Whether the replay comes to what the brokers answered: then it is under the quotas that were in force."""
+    logged = judged.logged
+    if judged.verdict is not Verdict.THROTTLED or logged is None or logged.throttled_events < ENOUGH_HITS:
+        return False
+    pairs = ((judged.throttled, logged.throttled_events), (judged.throttle_ms, logged.throttle_time_ms or 0))
+    return all(abs(replayed - answered) <= SAME * answered for replayed, answered in pairs)
+
+
+def happened(judged: Judged, recorded: RecordedUnder, rows: Any, kind: str) -> Prediction:
+    """What the clients of a counter met while they were recorded, which is what they meet under the same quotas.
+
+    `rows` are its requests (`kquota.audit.prediction`), `kind` the kind of its clients.
+    """
+    key, logged = judged.ref.key, judged.logged
+    order = np.argsort(rows["time"], kind="stable")
+    rows = rows[order]
+    length = int(rows["time"][-1] - rows["time"][0])
+    seconds = max(length, 1000) / 1000
+    throttle = np.maximum(rows["throttle"], 0)
+    # The broker sends nothing of a throttled fetch, and rejects a throttled mutation that is strict.
+    lost = throttle > 0
+    if key is QuotaKey.CONTROLLER_MUTATION_RATE:
+        lost &= rows["detail"] == 0
+    elif key is not QuotaKey.CONSUMER_BYTE_RATE:
+        lost[:] = False
+    got = int(rows["size"][~lost].sum()) / scale_of(key) / seconds
+    moved = np.flatnonzero(~lost & (rows["size"] > (EMPTY_BYTES if key is QuotaKey.CONSUMER_BYTE_RATE else 0)))
+    done = int(rows["time"][moved[-1]] - rows["time"][0]) if len(moved) else length
+    delivered = Interval.at_least(got) if key is QuotaKey.REQUEST_PERCENTAGE else Interval.exactly(got)
+    prediction = Prediction(
+        client_kind=kind,
+        basis=LOGGED,
+        verdict=Verdict.NOT_THROTTLED.value,
+        throttle_time_ms=Interval.exactly(0),
+        throttle_time_max_ms=Interval.exactly(0),
+        muted_share=Interval.exactly(0),
+        delivered_per_s=delivered,
+        wanted_per_s=delivered,
+        done_ms=Interval.exactly(done),
+        left_units=Interval.exactly(0),
+        throttled_requests=Interval.exactly(0),
+        recorded_ms=length,
+        recorded_under=recorded,
+    )
+    if logged is None:
+        return _as_replayed(prediction, judged)
+    if not logged.throttled_events:
+        return prediction
+    total, longest, hits = _answers(rows, throttle, key)
+    return replace(
+        prediction,
+        verdict=Verdict.THROTTLED.value,
+        throttle_time_ms=Interval.exactly(total),
+        throttle_time_max_ms=Interval.exactly(longest),
+        muted_share=_muted(rows, throttle, length),
+        wanted_per_s=Interval.at_least(got),
+        left_units=Interval.at_least(0),
+        throttled_requests=Interval.exactly(hits),
+    )
+
+
+def scale_of(key: QuotaKey) -> float:
+    """How many of the units that rows have make one of the units of predictions: thread time has ns, and seconds."""
+    return 1e9 if key is QuotaKey.REQUEST_PERCENTAGE else 1
+
+
+def _answers(rows: Any, throttle: Any, key: QuotaKey) -> tuple[int, int, int]:
+    """The sum of the throttle times that clients were told, the longest, and how many there were."""
+    told = throttle[throttle > 0]
+    if key is QuotaKey.CONTROLLER_MUTATION_RATE:
+        # Each rejected topic of a request has the one throttle time of the answer.
+        told = np.unique(np.column_stack([rows["time"], throttle])[throttle > 0], axis=0)[:, 1]
+    return int(told.sum()), int(told.max()), len(told)
+
+
+def _muted(rows: Any, throttle: Any, length: int) -> Interval:
+    """The share of the time in which the busiest connection was muted."""
+    connections = rows["connection"]
+    if (connections == NO_CONNECTION).any():
+        return UNKNOWN
+    end = rows["time"][-1]
+    _, numbers = np.unique(connections, return_inverse=True)
+    muted = np.bincount(numbers, np.minimum(throttle, end - rows["time"]))
+    return Interval.exactly(min(float(muted.max()) / max(length, 1), 1.0))
+
+
+def _as_replayed(prediction: Prediction, judged: Judged) -> Prediction:
+    """What the replay says of quotas that were in force, where the recording has no throttle times."""
+    prediction = replace(prediction, basis=REPLAYED)
+    if judged.verdict is not Verdict.THROTTLED:
+        return prediction
+
+    def about(value: int) -> Interval:
+        return Interval((1 - REPLAY_ERROR) * value, value, (1 + REPLAY_ERROR) * value)
+
+    return replace(
+        prediction,
+        verdict=Verdict.THROTTLED.value,
+        throttle_time_ms=about(judged.throttle_ms),
+        throttle_time_max_ms=about(judged.throttle_max_ms),
+        muted_share=UNKNOWN,
+        wanted_per_s=Interval(prediction.delivered_per_s.low, None, None),
+        left_units=Interval.at_least(0),
+        throttled_requests=about(judged.throttled),
+    )
