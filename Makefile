@@ -15,6 +15,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Workers wait for servers most of the time: more of them than cores, for each has servers of its own, and these take memory.
 JOBS ?= 5
+# These tests compute.
+QUICK_JOBS ?= 2
 # The tests that ask Hypothesis and need no server.
 LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.py tests/backends/test_znode.py
 
@@ -73,7 +75,7 @@ compiled: python $(STAMP)
 	$(BIN)/python -m tests.support.compiled
 
 quick: compiled
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --without-servers
+	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --without-servers
 
 nightly: maven env
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)

@@ -5,10 +5,13 @@ Nothing is skipped where Java or PySpark is missing: the tests fail.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import SystemRandom
@@ -37,6 +40,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.update(QUICK_SPARK)
 
 ROOT = Path(__file__).resolve().parents[1]
+# The journal, the locks and the settings of whoever runs the tests are not for them, nor those of other runs.
+_HOME = "kquota-test-home-"
+if _HOME not in os.environ.get("XDG_STATE_HOME", ""):  # workers have what the first process made
+    _home = Path(tempfile.mkdtemp(prefix=_HOME))
+    atexit.register(shutil.rmtree, _home, ignore_errors=True)
+    os.environ |= {"XDG_CONFIG_HOME": str(_home / "config"), "XDG_STATE_HOME": str(_home / "state")}
 # One compilation of the kernel serves all workers, all processes, and executors that have kquota in an archive.
 os.environ["NUMBA_CACHE_DIR"] = str(COMPILED)
 _numbers = itertools.count()
@@ -46,6 +55,8 @@ settings.register_profile("here", deadline=None, suppress_health_check=_SLOW)
 if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses its own
     settings.load_profile("here")
 
+# make quick: fewer examples, for the minute between two edits; make test draws as many as before.
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW)
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
 settings.register_profile("nightly", max_examples=500, deadline=None, suppress_health_check=_SLOW)
 
@@ -62,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     if config.option.without_servers:
         hide_java()
+        if not config.getoption("--hypothesis-profile"):
+            settings.load_profile("quick")
     if config.option.cpu_durations:
         config.pluginmanager.register(Costs(config.option.cpu_durations))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

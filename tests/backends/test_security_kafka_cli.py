@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from tests.backends.conftest import (
     Cluster,
 )
 from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
-from tests.brokers.kafka import password_of
+from tests.brokers.kafka import VERSION, password_of
+from tests.differential.config_command import ConfigCommand
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 
@@ -95,6 +96,22 @@ def scene(cluster: Cluster, stores: Path, authorization_server: AuthorizationSer
     return Scene(cluster, stores, authorization_server, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def own_tool(
+    cluster: Cluster,
+    stores: Path,
+    authorization_server: AuthorizationServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Scene, ConfigCommand]]:
+    """Kafka's own tool, one process for all its runs, and a scene whose tokens it may fetch."""
+    scene = Scene(cluster, stores, authorization_server, tmp_path_factory.mktemp("tool"))
+    token = scene.folder / "token"
+    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+    flags = (f"{allowed}.urls={authorization_server.url},{token.as_uri()}", f"{allowed}.files={token}")
+    with ConfigCommand(VERSION, flags) as tool:
+        yield scene, tool
+
+
 WORKS: dict[str, tuple[str, Callable[[Scene], str]]] = {
     "PLAIN": ("SASL_PLAINTEXT", lambda scene: scene.plain()),
     "SCRAM-SHA-256": ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-256", "c-256")),
@@ -152,21 +169,15 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file", "unsecured token"])
-def test_kafkas_own_tool_reads_the_same_file(scene: Scene, tmp_path: Path, kind: str) -> None:
+def test_kafkas_own_tool_reads_the_same_file(own_tool: tuple[Scene, ConfigCommand], tmp_path: Path, kind: str) -> None:
     """The files of these tests are those of Java's tools."""
+    scene, tool = own_tool
     listener, properties = WORKS[kind]
     file = tmp_path / "client.properties"
     file.write_text(properties(scene))
-    urls = f"{scene.authorization_server.url},{(scene.folder / 'token').as_uri()}"
-    described = scene.cluster.broker.kafka_configs(
-        *("--command-config", str(file), "--describe", "--entity-type", "users"),
-        bootstrap=scene.cluster.broker.addresses[listener],
-        jvm_flags=(
-            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",
-            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={scene.folder / 'token'}",
-        ),
-    )
-    assert described.returncode == 0, described.stderr
+    where = ("--bootstrap-server", scene.cluster.broker.addresses[listener], "--command-config", str(file))
+    described = tool.run([*where, "--describe", "--entity-type", "users"])
+    assert described.exit == 0, described.stderr
 
 
 FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {

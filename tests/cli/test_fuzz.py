@@ -141,6 +141,9 @@ def test_plans_and_journals(capsys: pytest.CaptureFixture[str]) -> None:
             bounded(arguments, capsys)
 
 
+_ENDLESS = ("sandbox", "watch", "probe", "exporter", "top", "kafka-configs")
+
+
 def test_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     import click
 
@@ -149,7 +152,7 @@ def test_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setattr("sys.stdin", open("/dev/null", encoding="utf-8"))  # noqa: SIM115 - for the time of the test
     dice = random.Random(SEED)
     # The others start servers, follow changes for ever, or take Kafka's own command line.
-    names = [name for name in COMMANDS if name not in ("sandbox", "watch", "probe", "kafka-configs")]
+    names = [name for name in COMMANDS if name not in _ENDLESS]
     for _ in range(COMMAND_LINES):
         name = dice.choice(names)
         command = cli.get_command(click.Context(cli), name)

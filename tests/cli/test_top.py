@@ -30,7 +30,7 @@ def test_the_throttled_come_first(kquota: Kquota) -> None:
     heading, *rows = done.out.splitlines()
 
     assert done.code == 0
-    assert heading.split()[:3] == ["State", "Counter", "Key"]
+    assert heading.split()[:3] == ["STATE", "COUNTER", "KEY"]
     assert [row.split()[:2] for row in rows] == [
         ["THROTTLED", "client-id=sensor-gw"],
         ["THROTTLED", "user=alice"],
@@ -132,7 +132,7 @@ def test_it_ends_with_its_reader(tmp_path: Path) -> None:
         ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert done.stdout.startswith("State")
+    assert done.stdout.startswith("STATE")
 
 
 @pytest.mark.parametrize(

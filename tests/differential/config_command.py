@@ -45,12 +45,12 @@ class Answer(NamedTuple):
 
 
 class ConfigCommand:
-    """One process that runs the tool of a release again and again; a context manager."""
+    """One process that runs the tool of a release again and again; a context manager. `jvm_flags` are the process's."""
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, jvm_flags: Sequence[str] = ()) -> None:
         jars = retrieve(*_JARS[release])
         self._process = subprocess.Popen(
-            [java(), *_SMALL, *_QUIET, "-cp", class_path(jars), str(SOURCE)],
+            [java(), *_SMALL, *_QUIET, *jvm_flags, "-cp", class_path(jars), str(SOURCE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -243,19 +243,19 @@ def _age(seconds: float) -> str:
 
 
 _COLUMNS = (
-    Column("State", whole=True),
-    Column("Counter", whole=True),
-    Column("Key", whole=True),
-    Column("Set for", spare=4),
-    Column("Limit", number=True),
-    Column("Rate", number=True, spare=1),
-    Column("Share", number=True),
-    Column("Throttle", number=True),
-    Column("Trend", number=True, spare=7),
-    Column("Until", number=True, spare=6),
-    Column("Broker", spare=2),
-    Column("Clients", spare=5),
-    Column("Age", number=True, spare=3),
+    Column("STATE", whole=True),
+    Column("COUNTER", whole=True),
+    Column("KEY", whole=True),
+    Column("SET FOR", spare=4),
+    Column("LIMIT", number=True),
+    Column("RATE", number=True, spare=1),
+    Column("SHARE", number=True),
+    Column("THROTTLE", number=True),
+    Column("TREND", number=True, spare=7),
+    Column("UNTIL", number=True, spare=6),
+    Column("BROKER", spare=2),
+    Column("CLIENTS", spare=5),
+    Column("AGE", number=True, spare=3),
 )
 _STYLES = {"throttled": "red", "near": "yellow"}
 
