@@ -127,13 +127,19 @@ def apply(
 def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None = None) -> ApplyReport:
     """Takes back an entry of the journal, by its id or fingerprint; without one, the last of this cluster that stands.
 
-    Raises InputError where there is none, Conflict where an entity was changed since.
+    Raises InputError where there is none, and for a recording of requests (`kquota record`); Conflict where an entity
+    was changed since.
 
         undo(cluster, report.entry)
     """
     book = Journal(journal or default_journal())
     here = place_of(cluster)
     entry = to_undo(book.read(), id, here)
+    if entry.levels:  # it has no quotas, and an undo of none would count as done
+        raise InputError(
+            f"{entry.id} switched request loggers on, and changed no quotas",
+            hint=f"'kquota undo {entry.id}' switches them back",
+        )
     back = entry.made.inverse
     check_cluster(back, cluster)
     return reconcile.apply(

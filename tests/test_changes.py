@@ -13,11 +13,13 @@ import kquota
 from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
 from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
+from kquota.core.change.plan import Plan
+from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, KquotaError, Locked, Rejected, Unreachable
+from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -33,6 +35,18 @@ def test_plan_apply_undo(tmp_path: Path) -> None:
     assert report.entry is not None
     kquota.undo(cluster, report.entry, journal=tmp_path)
     assert dict(cluster.describe()) == {ALICE: {PRODUCER: 5 * MB, CONSUMER: MB}}
+
+
+def test_a_recording_is_not_undone_as_if_it_were_quotas(tmp_path: Path) -> None:
+    """Its request loggers may be on: they would stay on, and the journal would say that all is undone."""
+    cluster, journal = MemoryBackend(), Journal(tmp_path)
+    address = changes.address_of(cluster)
+    levels = (LevelChange(1, Level("WARN", inherited=True)),)
+    entry = journal.begin(Plan(()), cluster=address, command="record", now=0, expires=1, levels=levels)
+    for id in (None, entry.id):
+        with pytest.raises(InputError, match="request loggers"):
+            kquota.undo(cluster, id, journal=tmp_path)
+    assert journal.read().can_be_undone(entry)
 
 
 def test_a_file_is_a_wish_too(tmp_path: Path) -> None:
