@@ -29,6 +29,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "msk": "a login to Amazon MSK by IAM",
     "probe": "'kquota probe'",
     "sandbox": "'kquota sandbox'",
+    "exporter": "'kquota exporter'",
 }
 """The extras of kquota, with the work that needs each."""
 _OLDEST_JAVA: Final = 17

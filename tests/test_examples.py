@@ -124,6 +124,7 @@ def give(home: Path, **settings: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(home / "spark"),
         "HOME": str(home),
+        "EDITOR": "true",
         "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
         **settings,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
+from kquota.core.tabular import Rows, Tabular
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -146,8 +147,11 @@ class DataQuality:
         )
 
 
+_WHEN = ("first_throttled_ms", "last_throttled_ms")
+
+
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Tabular):
     """The findings table, the account of the data, and the records that could not be read."""
 
     findings: pa.Table
@@ -178,6 +182,17 @@ class AuditResult:
         return ranked(
             replace(found, prediction=self.predictions.get(found.name)) for found in findings_of(self.findings)
         )
+
+    def table(self) -> Rows:
+        """A row for each finding, the most harm first; rates are per second, in the unit of the key."""
+        names = ("reason", "events", "throttled_events", "throttle_time_max_ms", "peak_rate", *_WHEN)
+
+        def rows() -> Iterator[Sequence[object]]:
+            for each in self.found:
+                subject = (each.broker, each.subject, each.key.value, str(each.entity), each.limit, each.verdict.value)
+                yield (*subject, *(getattr(each, name) for name in names))
+
+        return ("broker", "subject", "key", "entity", "limit", "verdict", *names), rows()
 
     @property
     def throttled(self) -> bool:

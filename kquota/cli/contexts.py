@@ -12,6 +12,8 @@ cluster decides about the rest of it, so that the credentials of one cluster nev
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +23,8 @@ import click
 from click.core import ParameterSource
 
 from kquota.access import Access, load_config
+from kquota.cli.streams import note_once
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.documents.config import Context
@@ -146,10 +150,22 @@ class Given:
                         f"KQUOTA_CONTEXT and KQUOTA_{addressed[0].name.upper()} both name a cluster: unset one of "
                         "them, or give --context"
                     )
+                if named is None and not any(address.is_option for address in addressed):
+                    _name_left_out(addressed[0])
                 return None
         config = load_config()
         name = config.current if named is None else named
         return None if name is None else config.context(name)
+
+
+def _name_left_out(address: Setting) -> None:
+    """Says on a terminal that the environment names the cluster, and not the current context."""
+    if not sys.stderr.isatty():
+        return
+    with contextlib.suppress(InputError):  # the file is not needed
+        current = load_config().current
+        if current is not None:
+            note_once(f"{address.where} names the cluster; the current context {current} is left out")
 
 
 def _of_both(given: Setting, context: Context, of_context: Value, *, whole: bool) -> Setting:

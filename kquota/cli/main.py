@@ -38,6 +38,7 @@ GROUPS = {
         "lint": "Find quotas that have no effect or surprise, in FILE or on the live cluster.",
         "plan": "Show what would change so that the cluster has the quotas of FILE.",
         "apply": "Apply a quotas file, or a plan that 'kquota plan --out' kept.",
+        "edit": "Edit quotas of a cluster in an editor, review the plan, and apply it.",
         "reconcile": "Revert 'kquota apply --for' when its time is over, and recordings that were killed.",
         "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     },
@@ -76,6 +77,16 @@ ALIASES = {
     "rollback": "undo",
 }
 """Words that people try first, with the command that they mean."""
+
+_MEANT = {
+    "--set": "--add-config",
+    "--add": "--add-config",
+    "--config": "--add-config",
+    "--unset": "--delete-config",
+    "--delete": "--delete-config",
+    "--remove": "--delete-config",
+}
+"""Options that people try first, with the option that they mean where a command has it."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
@@ -203,6 +214,10 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
 
 def _advised(error: click.UsageError) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
+    if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
+        meant = _MEANT[error.option_name]
+        if any(meant in param.opts for param in error.ctx.command.params):
+            return click.UsageError(f"No such option {error.option_name!r}. Did you mean {meant!r}?", error.ctx)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
     if extra is None or error.ctx is None:
         return error

@@ -20,6 +20,7 @@ from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
+from kquota.core.quotas.pattern import NamePatterns
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -74,9 +75,13 @@ def on_command_line(name: str) -> bool:
 
 
 def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Callable[[F], F]:
-    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several."""
+    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several.
+
+    `--client-id` is understood as `--client`.
+    """
     return click.option(
         f"--{kind}",
+        *(("--client-id", "client") if kind == "client" else ()),
         multiple=True,
         callback=once if single else None,
         metavar="ADDRESS" if kind == "ip" else "NAME",
@@ -259,6 +264,20 @@ def _broker(
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
+def match_option(function: F) -> F:
+    """`--match PATTERN`: shell patterns of names, as the argument `match`."""
+    return _stack(
+        click.option(
+            "--match",
+            "patterns",
+            multiple=True,
+            metavar="PATTERN",
+            help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
+        ),
+        collected("match", ("patterns",), NamePatterns),
+    )(function)
+
+
 def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
     """The one value of an option with `multiple`: click itself would silently take the last of several.
 
@@ -310,11 +329,28 @@ def _source(quotas: Path | None, **given: Value) -> QuotaSource:
     return QuotaSource(quotas, Given.of(**given))
 
 
+class ClusterOption(click.Option):
+    """An option of nearly every command: `kquota help connection` explains it, and the command's own help does not.
+
+    Click completes it, which it does not do for a hidden option.
+    """
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return None
+
+    def explained(self, ctx: click.Context) -> tuple[str, str]:
+        """The option as written, and its help."""
+        record = super().get_help_record(ctx)
+        assert record is not None
+        return record
+
+
 def cluster_flags(function: F) -> F:
     """The cluster options alone, for a command that makes its own value of them."""
     return _stack(
         click.option(
             "--context",
+            cls=ClusterOption,
             metavar="NAME",
             envvar="KQUOTA_CONTEXT",
             show_envvar=True,
@@ -323,6 +359,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--bootstrap-server",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…]",
             envvar="KQUOTA_BOOTSTRAP_SERVER",
             show_envvar=True,
@@ -330,11 +367,13 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--bootstrap-controller",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…]",
             help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
         ),
         click.option(
             "--command-config",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             envvar="KQUOTA_COMMAND_CONFIG",
@@ -343,6 +382,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--zookeeper",
+            cls=ClusterOption,
             metavar="HOST:PORT[,…][/CHROOT]",
             envvar="KQUOTA_ZOOKEEPER",
             show_envvar=True,
@@ -350,12 +390,14 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--zk-tls-config-file",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
         ),
         click.option(
             "--zk-jaas-file",
+            cls=ClusterOption,
             type=click.Path(path_type=Path),
             metavar="FILE",
             envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
@@ -365,6 +407,7 @@ def cluster_flags(function: F) -> F:
         ),
         click.option(
             "--timeout",
+            cls=ClusterOption,
             type=click.FloatRange(min=0.1),
             default=10.0,
             show_default=True,

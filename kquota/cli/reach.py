@@ -11,7 +11,8 @@ from kquota.cli.limits import counter, limit_text, source
 from kquota.cli.streams import note
 from kquota.cli.text import entity_text
 from kquota.cli.views import Csv, Document, Part, Table, View, show
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach
@@ -28,6 +29,7 @@ def show_all(
     static: StaticQuotas,
     user: str | None,
     client_id: str | None,
+    match: NamePatterns,
     most: int,
     output: str,
     path_of: PathOf,
@@ -36,7 +38,8 @@ def show_all(
     reach = Reach(snapshot, static)
     count, clients = reach.pairs(user, client_id)
     _check(count, most, "narrow it by --user or --client, or raise --max-clients")
-    _show(((client, reach.resolve(client)) for client in clients), output, path_of, with_ip=False)
+    wanted = (client for client in clients if _has_name(client, match))
+    _show(((client, reach.resolve(client)) for client in wanted), output, path_of, with_ip=False)
     if not reach.keys:
         note("no quotas of users and client-ids are set")
 
@@ -46,6 +49,7 @@ def show_governed(
     static: StaticQuotas,
     entity: Entity,
     file: Path | None,
+    match: NamePatterns,
     most: int,
     output: str,
     path_of: PathOf,
@@ -60,8 +64,9 @@ def show_governed(
     def counted(clients: Iterable[Client]) -> Iterator[Client]:
         nonlocal seen
         for client in clients:
-            seen += 1
-            yield client
+            if _has_name(client, match):
+                seen += 1
+                yield client
 
     def governing(clients: Iterable[Client]) -> Iterator[Resolved]:
         nonlocal governed
@@ -81,7 +86,13 @@ def show_governed(
             _show(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
     what = "observed" if file is not None else "known"
     nothing = "" if entity in snapshot else " has no quotas;"
-    note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients")
+    like = f" with a name like {match}" if match else ""
+    note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients{like}")
+
+
+def _has_name(client: Client, match: NamePatterns) -> bool:
+    """Whether a name of the client matches; clients of any other name have none."""
+    return match.matches_names(zip((EntityType.USER, EntityType.CLIENT_ID, EntityType.IP), client, strict=True))
 
 
 @contextmanager

@@ -225,7 +225,13 @@ def with_global_options(command: C) -> C:
     """The command, and what is below it, with the options of all; its help only says that there are some."""
     if not any(param.name == "quiet" for param in command.params):
         command.params.extend(global_options(hidden=True))
-        command.epilog = command.epilog or "--quiet, --color and --debug go with every command: see 'kquota --help'."
+        if command.epilog is None:
+            command.epilog = "--quiet, --color and --debug go with every command: see 'kquota --help'."
+            if any(param.name == "bootstrap_server" for param in command.params):
+                command.epilog = (
+                    "--bootstrap-server, --zookeeper, --context and the other options of the cluster: see 'kquota help"
+                    f" connection'. {command.epilog}"
+                )
     if isinstance(command, click.Group):
         for child in command.commands.values():
             with_global_options(child)
@@ -264,6 +270,15 @@ def warn_once(text: str) -> None:
     if text not in known:
         known.add(text)
         warn(text)
+
+
+def note_once(text: str) -> None:
+    """Notes, once for a command line however often it is found."""
+    context = click.get_current_context(silent=True)
+    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
+    if text not in known:
+        known.add(text)
+        note(text)
 
 
 def note(text: str) -> None:

@@ -10,8 +10,9 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.cli.commands.help import TOPICS
+from kquota.cli.commands.help import TOPICS, text_of
 from kquota.cli.main import ALIASES, COMMANDS, GROUPS, cli
+from kquota.cli.params import ClusterOption
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
@@ -46,14 +47,31 @@ def test_a_topic_is_a_short_readable_page(kquota: Kquota, topic: str) -> None:
     done = kquota("help", topic)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].startswith("# ")
-    assert len(lines) <= (80 if topic == "kip" else 40)  # a list to look things up in
+    assert text_of(topic).splitlines()[0] == f"# {lines[0]}"
+    assert len(lines) <= (80 if topic in ("kip", "glossary") else 40)  # lists to look things up in
     assert max(map(len, lines)) <= 120
     # What it mentions is there.
     for name in re.findall(r"kquota help ([a-z-]+)", done.out.replace("\n", " ")):
         assert name in TOPICS
     for name in re.findall(r"kquota ([a-z]+)", done.out.replace("\n", " ")):
         assert name in COMMANDS
+
+
+def test_the_options_of_the_cluster_stand_once(kquota: Kquota) -> None:
+    """A command's help refers to the topic, which has each of them; Tab completes them all the same."""
+    for name in ("describe", "alter", "audit", "simulate"):
+        text = " ".join(kquota(name, "--help").out.split())
+        assert "see 'kquota help connection'" in text
+        assert "KQUOTA_BOOTSTRAP_SERVER" not in text
+    topic = kquota("help", "connection").out
+    options = [param for param in command("describe").params if isinstance(param, ClusterOption)]
+    assert len(options) == 8
+    for option in options:
+        assert f"  {option.opts[0]} " in topic
+        assert not option.envvar or str(option.envvar) in topic
+    completed = command("describe").shell_complete(click.Context(command("describe"), info_name="describe"), "--boot")
+    assert {item.value for item in completed} == {"--bootstrap-server", "--bootstrap-controller"}
+    assert "connection" not in kquota("schema", "--help").out
 
 
 def test_help_of_commands_and_unknown_topics(kquota: Kquota) -> None:

@@ -101,7 +101,7 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
     alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
     assert (
-        f"User alice: {words.suffering(alice)} (2026-11-20, 14:23:05 to 14:27:04 UTC),"
+        f"User alice: {words.suffering(alice)} (2026-11-20 14:23:05 to 14:27:04 UTC),"
         " by the quota producer_byte_rate of user=alice: 300 kB/s." in text
     )
     assert words.suffering(alice) == "muted 98 % of the time, 2.0 s at the longest", "these quotas were in force"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, still_due
+from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, plan_of_edit, still_due
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, parse_stored
@@ -168,3 +168,17 @@ def nan(text: str) -> float:
     parsed = parse_stored(REQUEST, text)
     assert isinstance(parsed, float)
     return parsed
+
+
+def test_the_plan_of_an_edit_leaves_alone_what_was_not_shown() -> None:
+    """Another entity, and another key of an edited entity."""
+    alice, bob, carol = Entity(user="alice"), Entity(user="bob"), Entity(user="carol")
+    produce, consume = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+    current = QuotaSnapshot({alice: {produce: 1, consume: 2}, bob: {produce: 3}, carol: {produce: 4}})
+    shown = {alice: {produce: 1}, bob: {produce: 3}}
+    made = plan_of_edit(current, shown, {alice: {produce: 9}})
+    assert {change.entity: dict(change.after) for change in made.changes} == {
+        alice: {produce: 9, consume: 2},
+        bob: {},
+    }
+    assert not plan_of_edit(current, shown, shown)

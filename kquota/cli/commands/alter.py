@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -336,7 +337,10 @@ def _additions(texts: Iterable[str]) -> dict[QuotaKey, Value]:
     for item in _items(texts):
         name, separator, text = item.partition("=")
         if not separator:
-            raise InputError(f"{item!r}: all configs to be added must be in the format key=value")
+            hint = (
+                "a number has no commas: 1000000, or 1MB" if values and re.fullmatch(r"\d{3}", item.strip()) else None
+            )
+            raise InputError(f"{item!r}: all configs to be added must be in the format key=value", hint=hint)
         key = QuotaKey.parse(name.strip())
         if key in values:
             raise InputError(f"{key} is given twice")

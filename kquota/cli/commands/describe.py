@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.filter import QuotaFilter
+    from kquota.core.quotas.pattern import NamePatterns
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
 @click.command("describe")
 @params.entity_options
 @params.strict_option
+@params.match_option
 @params.cluster_options
 @shown_as("table", "wide", "json", "yaml", "csv", "name", told=True)
-def command(selection: params.Selection, strict: bool, access: Access, output: str) -> View | None:
+def command(selection: params.Selection, strict: bool, match: NamePatterns, access: Access, output: str) -> View | None:
     """Show the quotas that are set.
 
     Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
@@ -47,10 +49,13 @@ def command(selection: params.Selection, strict: bool, access: Access, output: s
       kquota describe --zookeeper localhost:2181/kafka
       kquota describe --user alice --no-strict
       kquota describe --entity-type clients -o csv
+      kquota describe --match 'team-a-*'
       kquota describe -o yaml > quotas.yaml
       kquota describe --broker 1 --bootstrap-server localhost:9092
     """
     if selection.broker is not None:
+        if match:
+            raise click.UsageError("--match is for names of users, client-ids and ips, and brokers have none")
         from kquota.cli import brokers
 
         return brokers.described(None if selection.broker is ANY else selection.broker, access)
@@ -68,11 +73,12 @@ def command(selection: params.Selection, strict: bool, access: Access, output: s
             if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
         ]
         others = backend.describe() if missing else None
-    snapshot = merged(parts)
+    snapshot = merged(parts).part(match.matches)
+    mechanisms = {entity: found for entity, found in mechanisms.items() if match.matches(entity)}
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
-    view = described(snapshot, mechanisms, wanted)
+    view = described(snapshot, mechanisms, wanted, f"no entity with quotas has a name like {match}" if match else "")
     if others is None:
         return view
     show(view, output)
@@ -132,10 +138,12 @@ def described(
     snapshot: QuotaSnapshot,
     mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
     wanted: QuotaFilter | None = None,
+    without: str = "",
 ) -> View:
     """A snapshot in describe's formats.
 
     `mechanisms` are the users' SCRAM credentials, for `wide`; `wanted` is the filter of the snapshot, if there is one.
+    `without` replaces the note of a snapshot without quotas.
     """
     from kquota.cli.text import Column, entity_text
     from kquota.core.quotas.quota import QuotaKey, format_value, humanize
@@ -154,7 +162,7 @@ def described(
         return Csv(("entity", "key", "value"), rows)
 
     def nothing() -> Sequence[Part]:
-        return [Note("no quotas are set" if wanted is None else safe(_nothing(wanted)))]
+        return [Note(safe(without or ("no quotas are set" if wanted is None else _nothing(wanted))))]
 
     def table() -> Sequence[Part]:
         if not snapshot:

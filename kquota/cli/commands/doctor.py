@@ -38,7 +38,7 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
     \b
     Examples:
       kquota doctor
-      kquota doctor --bootstrap-server localhost:9092 --command-config client.properties
+      kquota doctor --bootstrap-server localhost:9092
       kquota doctor --context prod -o json
     """
     from kquota.core.check import State

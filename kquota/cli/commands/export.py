@@ -12,8 +12,11 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
+from kquota.cli.text import safe
 
 if TYPE_CHECKING:
+    from kquota.core.quotas.entity import Entity
+    from kquota.core.quotas.pattern import NamePatterns
     from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
     from kquota.documents.foreign import Exported
 
@@ -23,6 +26,7 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 @click.command("export")
 @params.entity_options
 @params.strict_option
+@params.match_option
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Whose format."
 )
@@ -35,6 +39,7 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 def command(
     selection: params.Selection,
     strict: bool,
+    match: NamePatterns,
     format_: str,
     update: Path | None,
     cluster: str | None,
@@ -51,6 +56,7 @@ def command(
     Examples:
       kquota export --bootstrap-server localhost:9092 > quotas.yaml
       kquota export --update quotas.yaml --cluster prod
+      kquota export --match 'team-a-*' > team-a.yaml
       kquota export --format kafka-configs > quotas.sh
       kquota export --quotas quotas.yaml --format terraform > quotas.tf
     """
@@ -63,11 +69,17 @@ def command(
 
     session.warn_misnomers(wanted.components)
     everything = session.load_quotas(source, wanted)
-    snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if wanted.matches(entity)})
+
+    def asked(entity: Entity) -> bool:
+        return wanted.matches(entity) and match.matches(entity)
+
+    snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if asked(entity)})
+    if match and not snapshot:
+        note(safe(f"no entity with quotas has a name like {match}"))
     if update is not None:
         from kquota.documents.update import updated
 
-        change = updated(update, snapshot, cluster=cluster, keep=keep, asked=wanted.matches)
+        change = updated(update, snapshot, cluster=cluster, keep=keep, asked=asked)
         if change:
             from kquota.documents.encoding import write_text
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
 
 import click
 
 from kquota.cli import params
 
-TOPICS = ("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion")
+TOPICS = (
+    *("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion"),
+    *("connection", "units", "file", "exit-codes", "glossary"),
+)
 
 
 @click.command("help")
@@ -28,6 +32,11 @@ def command(ctx: click.Context, topic: str | None) -> None:
       review       what stops a write
       request-log  its appender, and how to collect it
       completion   of shells, by Tab
+      connection   which cluster, how to log in, and the options for that
+      units        how a value is written
+      file         what a quotas file holds
+      exit-codes   what each exit code promises
+      glossary     the words of kquota
 
     \b
     Examples:
@@ -42,7 +51,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
     if topic is None:
         click.echo(root.get_help())
     elif topic in TOPICS:
-        click.echo(text_of(topic), nl=False)
+        click.echo(text_of(topic).removeprefix("# "), nl=False)
     elif topic in COMMANDS:
         found = cli.get_command(root, topic)
         assert found is not None
@@ -57,11 +66,58 @@ def command(ctx: click.Context, topic: str | None) -> None:
 
 def text_of(topic: str) -> str:
     """The page of a topic: Markdown that reads as plain text."""
+    if topic == "glossary":
+        return _glossary()
     text = (files("kquota.cli") / "topics" / f"{topic}.md").read_text(encoding="utf-8")
-    return text.replace(_OBJECTIONS, _objections()) if _OBJECTIONS in text else text
+    for mark, made in _MADE.items():
+        if mark in text:
+            text = text.replace(mark, made())
+    return text
 
 
-_OBJECTIONS = "<!-- objections -->\n"
+def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
+    """Words, each with its meaning beside it, folded to 100 columns."""
+    import textwrap
+
+    lines = []
+    for word, meaning in pairs:
+        folded = textwrap.wrap(meaning, 96 - width, break_on_hyphens=False)
+        lines += [f"  {word:<{width}}  {folded[0]}", *(" " * (width + 4) + more for more in folded[1:])]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _cluster_options() -> str:
+    """The options of `params.cluster_flags` with their help."""
+    import re
+
+    command = click.command("cluster")(params.cluster_flags(_nothing))
+    context = click.Context(command)
+    found = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
+    return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in found], 38)
+
+
+def _nothing(**_given: object) -> None:
+    """A command that only has options."""
+
+
+def _exit_codes() -> str:
+    from kquota.cli.exit_codes import ExitCode
+
+    return _definitions([(f"{code.value:>3}  {code.name}", code.meaning) for code in ExitCode], 18)
+
+
+def glossary() -> str:
+    """The glossary as Markdown."""
+    return (files("kquota.cli") / "topics" / "glossary.md").read_text(encoding="utf-8")
+
+
+def _glossary() -> str:
+    """The glossary with its table as definitions."""
+    import re
+
+    text, _, table = glossary().partition("\n| word | meaning |\n|---|---|\n")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    return f"{text}\n" + _definitions([(word, re.sub("`", "", meaning)) for word, meaning in rows], 24)
 
 
 def _objections() -> str:
@@ -77,3 +133,11 @@ def _objections() -> str:
         names = textwrap.wrap(", ".join(kind.name for kind in kinds), 110 - len(head), break_on_hyphens=False)
         lines += [head + names[0], *(" " * len(head) + more for more in names[1:])]
     return "".join(f"{line}\n" for line in lines) + "\n"
+
+
+_MADE = {
+    "<!-- objections -->\n": _objections,
+    "<!-- cluster options -->\n": _cluster_options,
+    "<!-- exit codes -->\n": _exit_codes,
+}
+"""Parts of topics that are made of the code."""

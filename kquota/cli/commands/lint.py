@@ -15,6 +15,7 @@ from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
 if TYPE_CHECKING:
     from kquota.cli.contexts import Given
     from kquota.core.change.lint import Facts, Finding
+    from kquota.core.quotas.pattern import NamePatterns
     from kquota.documents.lint import Line
 
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     type=click.Choice(["note", "warning", "error"]),
     help="Exit with 1 when there is a finding so bad, or worse.",
 )
+@params.match_option
 @params.given_cluster_options
 @shown_as("table", "json", "sarif", "github", tables=False)
 def command(
@@ -60,6 +62,7 @@ def command(
     callback: str | None,
     kafka_version: str | None,
     fail_on: str | None,
+    match: NamePatterns,
     given: Given,
 ) -> View:
     """Find quotas that have no effect or surprise, in FILE or on the live cluster.
@@ -73,6 +76,7 @@ def command(
       kquota lint quotas.yaml
       kquota lint --bootstrap-server localhost:9092
       kquota lint quotas.yaml --fail-on warning -o github
+      kquota lint quotas.yaml --match 'team-a-*'
       kquota lint quotas.yaml --capacity 200MB --internal connect
       kquota lint quotas.yaml --kafka-version 2.6
     """
@@ -95,16 +99,21 @@ def command(
             brokers = session.live_brokers(access)
             threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)
             facts = replace(facts, threads=threads, callback=callback)
-        findings: Sequence[Finding] = lint(snapshot, facts)
+        findings: Sequence[Finding] = _about(lint(snapshot, facts), match)
         line: Line = lambda entity: None  # noqa: E731
     else:
-        findings, line = _lint_file(file, cluster, facts)
+        findings, line = _lint_file(file, cluster, facts, match)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
     return found_view(findings, file, line, ExitCode.DIFFERENT if bad else ExitCode.OK)
 
 
-def _lint_file(file: Path, cluster: str | None, facts: Facts) -> tuple[Sequence[Finding], Line]:
+def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding]:
+    """The findings about entities with such a name; of no patterns, all of them."""
+    return [each for each in findings if not match or (each.entity is not None and match.matches(each.entity))]
+
+
+def _lint_file(file: Path, cluster: str | None, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
     from dataclasses import replace
 
     from kquota.core.change.lint import lint
@@ -112,7 +121,8 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts) -> tuple[Sequence[
     from kquota.documents.encoding import entry_lines
 
     quota_file = session.load_quota_file(file, cluster)
-    findings = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
+    every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
+    findings = _about(every, match)
     lines = entry_lines(file, "quotas") if findings else ()
 
     def line(entity: Entity | None) -> int | None:

@@ -23,6 +23,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.brokers import BrokerFacts
     from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.quotas.pattern import NamePatterns
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.resolve.caveat import Caveat
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
     " one controller counts).",
 )
+@params.match_option
 @params.broker_options
 @params.quotas_options
 @shown_as("table", "wide", "tree", "json", "yaml", "csv", told=True)
@@ -67,6 +69,7 @@ def command(
     clients: Path | None,
     max_clients: int,
     brokers: int | None,
+    match: NamePatterns,
     facts: BrokerFacts,
     source: session.QuotaSource,
     output: str,
@@ -84,7 +87,8 @@ def command(
 
     --all resolves every user with every client-id that entities name, with any other ('<other>') and with the empty
     client-id, for the keys that are set; --user and --client narrow it. --who turns the question round: which of these
-    clients, or of the observed ones in --clients, an entity governs, and in which keys. Both print JSON by the line.
+    clients, or of the observed ones in --clients, an entity governs, and in which keys. Both print JSON by the line,
+    and --match limits both to clients with a name like a pattern.
 
     \b
     Examples:
@@ -95,17 +99,20 @@ def command(
       kquota resolve --user alice --client app1 --brokers 6 -o tree
       kquota resolve --all -o csv > resolved.csv
       kquota resolve --who 'user=<default>' --clients usage.csv
+      kquota resolve --who 'user=<default>' --match 'team-a-*'
     """
     if clients is not None and who is None:
         raise click.UsageError("--clients goes with --who")
+    if match and who is None and not all_pairs:
+        raise click.UsageError("--match goes with --who or --all")
     if who is not None or all_pairs:
         _refuse_for_many(ip, brokers, output)
         if who is None:
-            _resolve_all(user, client, max_clients, output, facts, source)
+            _resolve_all(user, client, match, max_clients, output, facts, source)
             return None
         if all_pairs or user is not None or client is not None:
             raise click.UsageError("--who goes with neither --all nor --user nor --client")
-        _resolve_who(Entity.parse(who), clients, max_clients, output, facts, source)
+        _resolve_who(Entity.parse(who), clients, match, max_clients, output, facts, source)
         return None
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
@@ -204,6 +211,7 @@ def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
 def _resolve_all(
     user: str | None,
     client: str | None,
+    match: NamePatterns,
     max_clients: int,
     output: str,
     facts: BrokerFacts,
@@ -213,12 +221,13 @@ def _resolve_all(
 
     _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
-    reach.show_all(snapshot, static, user, client, max_clients, output, _paths(source, output))
+    reach.show_all(snapshot, static, user, client, match, max_clients, output, _paths(source, output))
 
 
 def _resolve_who(
     entity: Entity,
     clients: Path | None,
+    match: NamePatterns,
     max_clients: int,
     output: str,
     facts: BrokerFacts,
@@ -230,7 +239,7 @@ def _resolve_who(
     session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
         session.note_slips(snapshot, dict(entity.parts))
-    reach.show_governed(snapshot, static, entity, clients, max_clients, output, _paths(source, output))
+    reach.show_governed(snapshot, static, entity, clients, match, max_clients, output, _paths(source, output))
 
 
 def resolved(

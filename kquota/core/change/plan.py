@@ -261,6 +261,24 @@ def plan(
     return Plan(tuple(changes), len(current), tuple(sorted(ignored, key=lambda entity: entity.sort_key)))
 
 
+def plan_of_edit(
+    current: QuotaSnapshot,
+    shown: Mapping[Entity, Values],
+    edited: Mapping[Entity, Values],
+    unmanaged: Iterable[Selector] = (),
+) -> Plan:
+    """The changes that a person made to `shown`, which is all or a part of `current`.
+
+    A value that was shown and is gone is deleted. What was not shown stays, other keys of an entity too.
+    """
+    desired: dict[Entity, Values] = {}
+    for entity in {**shown, **edited}:
+        before, after = shown.get(entity, {}), edited.get(entity, {})
+        kept = {key: value for key, value in current.get(entity, {}).items() if key not in before or key in after}
+        desired[entity] = {**kept, **{key: value for key, value in after.items() if before.get(key) != value}}
+    return plan(current.part(lambda entity: entity in desired), desired, prune=True, unmanaged=unmanaged)
+
+
 def still_due(plan: Plan, current: QuotaSnapshot) -> tuple[Plan, tuple[Entity, ...]]:
     """What is left to do of a plan on a cluster as it is now, and the entities that somebody else changed.
 

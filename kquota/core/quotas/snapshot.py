@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
 from kquota.core.quotas.address import address
-from kquota.core.quotas.entity import Entity, in_order
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.entity import DEFAULT, Entity, Name, in_order
+from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.core.tabular import Rows, Tabular
 
 Values = Mapping[QuotaKey, Value]
 
@@ -35,7 +36,7 @@ class Ignored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuotaSnapshot(Mapping[Entity, Values]):
+class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
     """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it.
 
     `kquota.core.quotas.enforced` makes of it the part that brokers of one version enforce.
@@ -61,6 +62,26 @@ class QuotaSnapshot(Mapping[Entity, Values]):
                     view = views[id(values)] = MappingProxyType(in_key_order(values))
                 ordered[entity] = view
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
+
+    def __repr__(self) -> str:
+        return (
+            f"QuotaSnapshot({{{', '.join(f'{str(entity)!r}: {_words(values)}' for entity, values in self.items())}}})"
+        )
+
+    def table(self) -> Rows:
+        """A row for each value: the entity, its parts, the key, and the value as a number and for people."""
+
+        def rows() -> Iterator[Sequence[object]]:
+            for entity, values in self.quotas.items():
+                user, client_id, ip = (_text(name) for name in (entity.user, entity.client_id, entity.ip))
+                for key, value in values.items():
+                    yield str(entity), user, client_id, ip, key.value, value, humanize(key, value)
+
+        return ("entity", "user", "client_id", "ip", "key", "value", "limit"), rows()
+
+    def part(self, wanted: Callable[[Entity], bool]) -> QuotaSnapshot:
+        """The part of the wanted entities, with all the problems."""
+        return replace(self, quotas={entity: values for entity, values in self.quotas.items() if wanted(entity)})
 
     def __getitem__(self, entity: Entity) -> Values:
         return self.quotas[entity]
@@ -96,6 +117,14 @@ class QuotaSnapshot(Mapping[Entity, Values]):
 
 
 _KEYS = tuple(QuotaKey)
+
+
+def _words(values: Values) -> dict[str, str]:
+    return {key.value: humanize(key, value) for key, value in values.items()}
+
+
+def _text(name: Name | None) -> str | None:
+    return name.value if name is DEFAULT else name
 
 
 def in_key_order(values: Values) -> dict[QuotaKey, Value]:

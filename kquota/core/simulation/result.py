@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.resolve.resolver import Level, Sensor
+from kquota.core.tabular import Rows, Tabular
 
 CONTROLLER: Final = "controller"
 """Where controller mutations are counted: once for the cluster, and not on a broker."""
@@ -255,8 +256,8 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
-    """All of it."""
+class Simulation(Tabular):
+    """All of it; its table has a row for each counter."""
 
     duration_ms: int
     events: int
@@ -269,6 +270,17 @@ class Simulation:
     """Whether the ranges hold more than one outcome."""
     notes: tuple[str, ...] = ()
     """What the result leaves out, a sentence each: records, files, and quotas that the brokers do not enforce."""
+
+    def table(self) -> Rows:
+        """A row for each counter with a limit; rates are per second, in the unit of the key."""
+        names = ("events", "throttled", "throttle_ms", "throttle_max_ms", "rate", "peak")
+
+        def rows() -> Iterator[Sequence[object]]:
+            for each in self.counters:
+                subject = (each.broker, each.key.value, str(each.sensor), str(each.entity), each.limit)
+                yield (*subject, *(getattr(each, name) for name in names))
+
+        return ("broker", "key", "counter", "entity", "limit", *names), rows()
 
     @property
     def exempt_ns(self) -> Mapping[str, int]:

@@ -1,0 +1,239 @@
+"""`kquota edit`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kquota.cli import params, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, say, warn
+from kquota.errors import InputError, KquotaError, Refused
+
+if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.core.quotas.entity import Entity
+    from kquota.core.quotas.pattern import NamePatterns
+    from kquota.documents.quotas import QuotaFile
+
+_MOST_TRIES = 10
+"""An editor that is a program would make the same mistake for ever."""
+_MARK = "# kquota: "
+"""Begins the lines that explain a mistake."""
+
+
+@click.command("edit")
+@params.entity_options
+@params.strict_option
+@params.match_option
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
+@params.journal_option
+@params.cluster_options
+@params.output_option("table", "json")
+def command(
+    selection: params.Selection,
+    strict: bool,
+    match: NamePatterns,
+    yes: bool,
+    force: bool,
+    journal: Path,
+    access: Access,
+    output: str,
+) -> int:
+    """Edit quotas of a cluster in an editor, review the plan, and apply it.
+
+    The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and
+    --match limit the entities in it. An entry or a value that is deleted there is deleted from the cluster. Nothing
+    else changes. The rest is as with 'kquota apply': the plan, its review, a question, the journal, and 'kquota undo'.
+
+    A file that is empty or unchanged does nothing. After a mistake the editor opens again, with the mistake in a
+    comment at the top. Whenever an edit was not applied, its file is kept and named.
+
+    \b
+    Examples:
+      kquota edit --bootstrap-server localhost:9092
+      kquota edit --match 'team-a-*'
+      kquota edit --user alice --no-strict
+      kquota edit --context prod --force
+    """
+    from dataclasses import replace
+
+    from kquota.backends import cluster_of
+    from kquota.cli import consent
+    from kquota.cli.commands.apply import Terms, carry_out
+    from kquota.core.change.plan import plan_of_edit
+    from kquota.core.change.review import Guards, with_review
+    from kquota.documents.quotas import quotas_text, writable
+
+    filters = selection.filters(strict=strict)
+    named = consent.label(access)
+    editor = _editor()
+
+    def is_asked(entity: Entity) -> bool:
+        return match.matches(entity) and any(wanted.matches(entity) for wanted in filters)
+
+    with session.open_backend(access) as backend:
+        current = backend.describe()
+        session.warn_problems(current)
+        shown, unsaid = writable(current.part(is_asked))
+        for problem in unsaid:
+            warn(f"left out of the file, and left as it is: {problem.where}: {problem.message}")
+        folder = Path(tempfile.mkdtemp(prefix="kquota-edit-"))
+        path = folder / "quotas.yaml"
+        keep = False
+        try:
+            text = _head(named) + _body(quotas_text(shown))
+            path.write_text(text, encoding="utf-8")
+            file = _edited(editor, path, text, is_asked)
+            if file is None:
+                return ExitCode.OK
+            keep = True
+            usual = Guards()
+            made = plan_of_edit(current, shown, file.desired, file.unmanaged)
+            made = replace(made, cluster=cluster_of(backend), existing=len(current))
+            code = carry_out(
+                with_review(made, current, file.guards(usual.most_deleted, usual.most_changed)),
+                backend,
+                Terms(session.cluster_name(access), named, journal, output, yes=yes, force=force),
+                file.labels,
+            )
+            keep = code not in (ExitCode.OK, ExitCode.OUTPUT)
+            return code
+        except _Kept as error:
+            keep = True
+            raise error.cause from None
+        finally:
+            if keep:
+                say(f"kquota: the edit is kept in {path}")
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Kept(Exception):
+    """An error after which the file is worth keeping."""
+
+    def __init__(self, cause: KquotaError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _editor() -> list[str]:
+    """The words of the editor's command. Raises InputError where there is none."""
+    for name in ("VISUAL", "EDITOR"):
+        try:
+            words = shlex.split(os.environ.get(name, ""))
+        except ValueError as error:
+            raise InputError(f"{name} is not a command: {error}") from None
+        if words:
+            return words
+    if shutil.which("vi") is None:
+        raise InputError("there is no editor", hint="set VISUAL or EDITOR, as in EDITOR=nano kquota edit")
+    return ["vi"]
+
+
+def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity], bool]) -> QuotaFile | None:
+    """The file as it was edited, once it has no mistakes; None where there is nothing to do, which is said.
+
+    Raises _Kept for a file that keeps its mistakes, Refused for an editor that fails.
+    """
+
+    def read() -> QuotaFile:
+        from kquota.documents.quotas import read_quota_file
+
+        file = read_quota_file(path)
+        _refuse_others(file, is_asked)
+        return file
+
+    before = text
+    for _ in range(_MOST_TRIES):
+        _run(editor, path)
+        try:
+            edited = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _Kept(InputError(f"{path} cannot be read after the edit: {type(error).__name__}")) from None
+        if not _content(edited):
+            note("the file is empty: nothing was done")
+            return None
+        if _content(edited) == _content(text):
+            note("the file is unchanged: nothing was done")
+            return None
+        try:
+            file = read()
+        except InputError as error:
+            if _content(edited) == _content(before) and before is not text:
+                raise _Kept(error) from None  # whoever edits has given up
+            mistake, before = error, _explained(edited, error)
+            path.write_text(before, encoding="utf-8")
+            try:
+                read()  # the comments moved the lines that the mistake names
+            except InputError as moved:
+                before = _explained(before, moved)
+                path.write_text(before, encoding="utf-8")
+        else:
+            session.warn_problems(file)
+            return file
+    raise _Kept(mistake)
+
+
+def _refuse_others(file: QuotaFile, is_asked: Callable[[Entity], bool]) -> None:
+    """Raises InputError for an entity that the options left out: what it has on the cluster was not shown."""
+    for entity in file.desired:
+        if not is_asked(entity):
+            raise InputError(
+                f"{entity} is not among the entities that were asked for",
+                hint="leave it out, or run 'kquota edit' with other options",
+            )
+
+
+def _run(editor: list[str], path: Path) -> None:
+    """Opens the editor and waits for its end. Raises Refused, or InputError for a command that is not there."""
+    try:
+        process = subprocess.Popen([*editor, str(path)])
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"the editor {editor[0]} cannot be run: {reason}", hint="set VISUAL or EDITOR") from None
+    # Ctrl-C is the editor's, which shares the terminal.
+    handler = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if code != 0:
+        raise _Kept(Refused(f"the editor {editor[0]} ended with exit code {code}: nothing was written"))
+
+
+def _content(text: str) -> str:
+    """The lines without comments of a line, and without blanks at the end."""
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+
+
+def _head(named: str) -> str:
+    return (
+        f"# Quotas of {' '.join(named.split())}\n"
+        "# A deleted entry or value is deleted from the cluster. An empty or unchanged file does nothing.\n"
+    )
+
+
+def _body(text: str) -> str:
+    """A quotas file without its comments."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+
+
+def _explained(text: str, error: InputError) -> str:
+    """The file with its mistakes in comments at the top, in the place of those of the try before."""
+    from kquota.cli.text import safe
+
+    lines = [f"{error.message} ({error.hint})" if error.hint else error.message, *error.others]
+    comments = [f"{_MARK}{safe(' '.join(line.split()))}\n" for line in lines]
+    rest = [line for line in text.splitlines(keepends=True) if not line.startswith(_MARK)]
+    return "".join((*comments, *rest))

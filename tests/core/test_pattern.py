@@ -1,0 +1,51 @@
+"""Shell patterns of names."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.pattern import NamePatterns
+from kquota.errors import InputError
+
+ALICE = Entity(user="team-a-alice")
+PAIR = Entity(user="bob", client_id="team-a-etl")
+IP = Entity(ip="10.1.0.7")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ((), (True, True, True, True)),
+        (("team-a-*",), (True, True, False, False)),
+        (("TEAM-A-*",), (False, False, False, False)),
+        (("user=team-a-*",), (True, False, False, False)),
+        (("client-id=*",), (False, True, False, False)),
+        (("10.1.*", "bob"), (False, True, True, False)),
+        (("team-?-[a-c]lice",), (True, False, False, False)),
+        (("*",), (True, True, True, False)),
+        (("<default>",), (False, False, False, False)),
+    ],
+)
+def test_which_entities_match(patterns: tuple[str, ...], expected: tuple[bool, ...]) -> None:
+    """A default has no name."""
+    match = NamePatterns(patterns)
+    assert tuple(map(match.matches, (ALICE, PAIR, IP, Entity(user=DEFAULT)))) == expected
+
+
+def test_names_with_odd_characters() -> None:
+    """A line end is a character as any other, and an equals sign is no type."""
+    assert NamePatterns(("a*b",)).matches(Entity(user="a\nb"))
+    assert NamePatterns(("CN=*",)).matches(Entity(user="CN=alice,O=acme"))
+
+
+def test_the_names_of_a_client() -> None:
+    match = NamePatterns(("client-id=app*",))
+    assert match.matches_names([(EntityType.USER, "x"), (EntityType.CLIENT_ID, "app1")])
+    assert not match.matches_names([(EntityType.USER, "app1"), (EntityType.CLIENT_ID, None)])
+
+
+@pytest.mark.parametrize("pattern", ["", "user="])
+def test_an_empty_pattern_is_a_slip(pattern: str) -> None:
+    with pytest.raises(InputError, match="empty pattern"):
+        NamePatterns((pattern,))

@@ -1,0 +1,66 @@
+"""Results in notebooks: DataFrames, and HTML in which names are text."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import MissingDependency
+
+SNAPSHOT = QuotaSnapshot(
+    {
+        Entity(user="<b>alice</b>"): {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000, QuotaKey.REQUEST_PERCENTAGE: 50.0},
+        Entity(user=DEFAULT, client_id="app"): {QuotaKey.CONSUMER_BYTE_RATE: 1},
+    }
+)
+
+
+def test_a_data_frame_has_a_row_for_each_value() -> None:
+    frame = SNAPSHOT.to_pandas()
+    assert list(frame.columns) == ["entity", "user", "client_id", "ip", "key", "value", "limit"]
+    assert len(frame) == 3
+    first = frame[frame["key"] == "producer_byte_rate"].iloc[0]
+    assert (first["user"], first["value"], first["limit"]) == ("<b>alice</b>", 10_000_000, "10 MB/s")
+    assert list(QuotaSnapshot().to_pandas().columns) == list(frame.columns)
+
+
+def test_html_escapes_names() -> None:
+    html = SNAPSHOT._repr_html_()
+    assert "&lt;b&gt;alice&lt;/b&gt;" in html
+    assert "<b>" not in html
+    assert html.count("<tr>") == 4
+
+
+def test_html_of_many_rows_is_cut_and_says_so() -> None:
+    many = QuotaSnapshot({Entity(user=f"u{number}"): {QuotaKey.PRODUCER_BYTE_RATE: 1} for number in range(250)})
+    html = many._repr_html_()
+    assert html.count("<tr>") == 101
+    assert "and 150 more rows" in html
+
+
+def test_a_snapshot_is_shown_as_it_is_written() -> None:
+    """`{"user=alice": {"producer_byte_rate": "10MB"}}` is what the library takes."""
+    assert repr(QuotaSnapshot({Entity(user="a"): {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000}})) == (
+        "QuotaSnapshot({'user=a': {'producer_byte_rate': '10 MB/s'}})"
+    )
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = builtins.__import__
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(MissingDependency) as raised:
+        SNAPSHOT.to_pandas()
+    assert raised.value.extra == "audit"
+    assert SNAPSHOT._repr_html_().startswith("<table>")
