@@ -90,7 +90,7 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
 
 
 def replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, sizes: bool = False) -> AuditResult:
-    """The findings from what is packed; with `sizes` those of throttled fetches are rebuilt between."""
+    """The findings from what is packed; with `sizes` the sizes of throttled fetches are rebuilt between."""
     kept = packed.persist() if sizes else None
     if kept is not None:
         # Both stages that follow read what is packed: kept, the files are read once.

@@ -1,7 +1,7 @@
 """The counters of one broker while its usage comes: a value that goes to bytes and back, and is the same however cut.
 
 Events wait until the broker is `settle_ms` past them: only events before `settled_ms` are replayed, in the order of
-time, so that neither the cut nor a line that comes a little late changes anything. A line that comes later than that
+time. Neither the cut nor a line that comes a little late changes anything. A line that comes later than that
 has no place any more: it is counted in `late`, and left out.
 """
 
@@ -233,7 +233,7 @@ class Counters(Replay):
 
     @classmethod
     def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
-        """The counters that `dumps` wrote. Raises InputError for those of another version."""
+        """The counters that `dumps` wrote. Raises InputError for counters of another version."""
         version, *values = pickle.loads(data)  # noqa: S301 - written by this audit itself
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")

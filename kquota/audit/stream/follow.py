@@ -55,9 +55,9 @@ class Turn:
 class Follower:
     """Follows the files of some paths.
 
-    `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far: those of
-    the batch audit of the same files. With a `checkpoint` folder, `save` writes a state from which another follower of
-    the same paths and settings goes on. Raises Refused for a checkpoint of another version or of other settings.
+    `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
+    batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
+    follower of the same paths and settings goes on. Raises Refused for a checkpoint of another version or of other settings.
     """
 
     def __init__(

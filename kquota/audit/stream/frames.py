@@ -54,7 +54,7 @@ class AuditStream:
     """Broker → events that came after its settle time: no episode has them, the findings do."""
 
     def findings(self) -> AuditResult:
-        """The findings from all batches so far: those of `audit_dataframe` of the same rows. Raises InputError."""
+        """The findings of all batches so far, as `audit_dataframe` finds them in the same rows. Raises InputError."""
         done = [str(each.parent) for each in sorted((self.folder / "packed").glob("*/_SUCCESS"))]
         if not done:
             raise InputError(f"{_WHAT}: no usage events in it")
