@@ -57,7 +57,8 @@ class Follower:
 
     `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
     batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
-    follower of the same paths and settings goes on. Raises Refused for a checkpoint of another version or of other settings.
+    follower of the same paths and settings goes on. Raises Refused for a checkpoint of another version or of
+    other settings.
     """
 
     def __init__(
