@@ -121,9 +121,9 @@ def command(
 
     With --follow, files are read as they grow, are rotated and come anew. A line is printed when a counter begins to
     throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough.
-    Topic changes and connections of a request log are judged at the end only. The findings at the end are the findings of
-    the audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing but the
-    findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
+    Topic changes and connections of a request log are judged at the end only. The findings at the end are the findings
+    of the audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing
+    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
 
     \b
     Examples:
