@@ -172,7 +172,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("KQUOTA_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", "sed -i s/2000000/1234567/")
+    monkeypatch.setenv("EDITOR", "sed -i 's/consumer_byte_rate: [^,}]*/consumer_byte_rate: 1234567/'")
     monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "c.yaml"))
     monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)
