@@ -11,8 +11,8 @@ The public API; importing it loads nothing, each name brings its module when it 
     print(resolve("quotas.yaml", user="alice", client_id="app1"))
 
 Reading: `connect(...).describe`, `resolve`, `lint`. Writing: `plan`, `apply` and `undo` are the road of the commands,
-with review and journal; `cluster.alter` writes at once. Traffic: `audit` and `recommend` from recorded usage,
-`simulate` a workload, `probe` a live broker. Quotas are a cluster, a file by its path, a snapshot, or a mapping
+with review and journal; `cluster.alter` writes at once. Traffic: `audit`, `audit_stream` and `recommend` from recorded
+usage, `simulate` a workload, `probe` a live broker. Quotas are a cluster, a file by its path, a snapshot, or a mapping
 of texts as the command line takes them. Every error is a `KquotaError`. None of this needs the command line.
 """
 
@@ -20,7 +20,7 @@ of texts as the command line takes them. Every error is a `KquotaError`. None of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kquota.access import connect
-    from kquota.audit.run import Usage, audit, recommend
+    from kquota.audit.run import Usage, audit, audit_stream, recommend
     from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity, Plain, Scram
     from kquota.backends.tls import Tls
@@ -87,6 +87,7 @@ __all__ = [
     "ZooKeeperSecurity",
     "apply",
     "audit",
+    "audit_stream",
     "connect",
     "lint",
     "plan",
@@ -99,7 +100,7 @@ __all__ = [
 
 _HOMES = {
     "kquota.access": ("connect",),
-    "kquota.audit.run": ("Usage", "recommend"),
+    "kquota.audit.run": ("Usage", "audit_stream", "recommend"),
     "kquota.backends": ("QuotaBackend",),
     "kquota.backends.kafka": ("KafkaSecurity", "Plain", "Scram"),
     "kquota.backends.tls": ("Tls",),

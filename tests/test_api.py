@@ -68,7 +68,19 @@ def _usage(folder: Path) -> Path:
     return path
 
 
-FUNCTIONS = ("apply", "audit", "connect", "lint", "plan", "probe", "recommend", "resolve", "simulate", "undo")
+FUNCTIONS = (
+    "apply",
+    "audit",
+    "audit_stream",
+    "connect",
+    "lint",
+    "plan",
+    "probe",
+    "recommend",
+    "resolve",
+    "simulate",
+    "undo",
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

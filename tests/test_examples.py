@@ -3,6 +3,7 @@
 But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, prometheus:9090 for samples that were
 recorded, broker-1:7071 for a page that was, 3f2a91c0d4e5 for the entry of the journal, and to probe or to watch for
 some time is to do it for two seconds. Who would serve or look for ever does it once.
+A file is followed until nothing comes for a second.
 Where there is no address, the current context names the broker. A person at a terminal says yes.
 
 An example that asks for an exit code (`--fail-on`, `--exit-code`) finds something and gets it; a watch without an end
@@ -106,6 +107,8 @@ class World:
             script += " --once"
         if script.startswith("kquota watch"):
             return re.sub(r"--for \w+", "--for 2s", script)
+        if "--follow" in script:
+            return re.sub(r"--follow(?: --until-idle \w+)?", "--follow --until-idle 1s", script)
         return re.sub(r"\A(kquota probe \w+)(.*?)(?: --duration \w+|\Z)", r"\1 --duration 2s\2", script)
 
 

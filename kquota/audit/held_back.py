@@ -1,15 +1,16 @@
-"""Traffic that a quota held back while it was recorded: what its clients wanted is not in the recording.
+"""The one verdict on each counter, also where a quota held its clients back while they were recorded.
 
-A recording under a limit shows what clients got, and not what they would have sent under a higher one. A counter that
-would not have been throttled is therefore undetermined where its clients were throttled while the export was recorded:
-the rate that was observed is only the least that they wanted.
+A recording under a limit shows what clients got, and not what they would have sent under a higher one. The verdict of
+the replay does not stand then. Clients that all runs of the simulator throttle are throttled. Clients whose queue
+drained are not throttled where no run throttles them. Else the counter is undetermined: the rate that was observed is
+only the least that they wanted.
 
 The export itself usually says it: the throttle times in a broker's answers. Where it has none,
 `AuditSettings.recorded_under` says which quotas were in force, and their replay says whom they held back.
 
-The verdict stands where the quotas in question are those that were in force, and where another of them still holds the
-same clients back as much as they were: then there is no more traffic than there was. A history of quotas is what was in
-force.
+The verdict of the replay stands where another quota still holds the same clients back as much as they were: then there
+is no more traffic than there was. Where the quotas in question were in force, the throttle times of the brokers decide
+(`kquota.audit.in_force`). Finding, prediction and quota get the same verdict.
 """
 
 from __future__ import annotations
@@ -263,15 +264,17 @@ def _with_verdicts(table: pa.Table, changed: Mapping[CounterName, _Settled]) -> 
     reasons = zip(found, table.column(place).to_pylist(), strict=True)
     column = [reason if each is None else each.reason for each, reason in reasons]
     table = table.set_column(place, SCHEMA.field("reason"), pa.array(column, pa.string()))
+    counts = {Verdict.THROTTLED: None, Verdict.NOT_THROTTLED: 0}
+    decided = [(row, counts[each.verdict]) for row, each in enumerate(found) if each and each.verdict in counts]
+    if not decided:
+        return table
     place = table.schema.get_field_index("clients")
     clients = table.column(place).to_pylist()
-    for row, each in enumerate(found):
-        if each is not None and each.verdict is not Verdict.UNDETERMINED:
-            throttled = None if each.verdict is Verdict.THROTTLED else 0
-            clients[row] = [
-                client if client["throttled_events"] is None else client | dict.fromkeys(_OF_CLIENTS, throttled)
-                for client in clients[row]
-            ]
+    for row, count in decided:
+        clients[row] = [
+            client if client["throttled_events"] is None else client | dict.fromkeys(_OF_CLIENTS, count)
+            for client in clients[row]
+        ]
     return table.set_column(place, SCHEMA.field(place), pa.array(clients, SCHEMA.field(place).type))
 
 

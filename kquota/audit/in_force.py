@@ -2,8 +2,8 @@
 
 Where the quotas in question were in force, nothing has to be simulated: the throttle times that the brokers answered
 are what the clients met. Three things show it: somebody says so, the quotas are a history, or the replay comes to the
-throttle times that were logged. The rate of a counter that is held at its limit is so near to it that the replay under
-a limit one percent off comes to several times the throttle time, or to none.
+throttle times that were logged. The rate of a counter that is held at its limit stays near to it. So the replay under a
+limit one percent off comes to several times the throttle time, or to none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Predictions for clients that create and delete topics: recorded requests, run as clients that retry, or do not.
 
-The recording holds the topics of each request, and which of them were rejected. It does not hold connections, so the
-requests of a counter count as those of one client.
+The recording holds the topics of each request, and the rejections. It has no connections, so that all requests to one
+counter count as one client.
 """
 
 from __future__ import annotations

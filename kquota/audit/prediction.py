@@ -3,7 +3,8 @@
 While the reduce side replays the events, their rows are kept beside it: some 30 bytes a request, in memory up to
 KEPT_BYTES and then on the disk. At the end the rows of one counter at a time are read back: those of counters that the
 replay throttles, or that the brokers held back. They become clients, of each kind that fits, and the simulator runs
-them. For all other counters the clients meet what was recorded.
+them. For all other counters the clients meet what was recorded, and under quotas that were in force as well
+(`kquota.audit.in_force`). The verdicts on these and on the findings are made one by `kquota.audit.held_back`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _RESENT_BYTES: Final = 1_000_000
 
 
 class Recorder:
-    """Keeps the rows of the counters for bytes while these are replayed."""
+    """Keeps the rows of the counters while these are replayed: of all keys but connections."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES, prefix="kquota-audit-")  # noqa: SIM115 - kept open

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from kquota.audit.recommend import Wanted
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
+    from kquota.audit.stream.frames import AuditStream
     from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.findings.episode import Episode
     from kquota.core.findings.recommendation import Recommendations
 
 Audit = Callable[["AuditSettings"], "AuditResult"]
@@ -221,6 +223,50 @@ def audit(
 
     with auditor(asked, settings) as run:
         return audited(run, settings)
+
+
+def audit_stream(
+    frame: Any,
+    quotas: Quotas | QuotaHistory,
+    checkpoint: Path | str,
+    *,
+    against: Quotas | QuotaHistory | None = None,
+    kafka_version: str = "4.0",
+    server_properties: Path | str | None = None,
+    quota_window_num: int | None = None,
+    quota_window_size_seconds: int | None = None,
+    broker: str | None = None,
+    in_force: bool = False,
+    top: int | None = 5,
+    settle_ms: int = 1000,
+    on_episodes: Callable[[Sequence[Episode]], None] | None = None,
+    trigger: dict[str, Any] | None = None,
+) -> AuditStream:
+    """Audits a streaming DataFrame of Spark with the columns of a usage table, batch by batch.
+
+    `checkpoint` is a folder that the driver and all executors share. It holds Spark's checkpoint, the packed usage
+    (some 40 bytes for each request and quota, without a bound) and the counters. A stream that is started again with
+    the same folder goes on from there. `on_episodes` gets the episodes of each batch on the driver: when throttling
+    began or ended; after a restart some come again, with the same names. Rows may come up to `settle_ms` behind the
+    newest row of their broker. `trigger` is Spark's own (`{"availableNow": True}`), by default a batch a second. The
+    other arguments are as for `audit`.
+
+    The result has `query`, Spark's StreamingQuery, and `findings()`: the findings of `audit` of the same rows. Raises
+    InputError for a missing column, and Refused for a checkpoint of other quotas or settings.
+
+        stream = audit_stream(frame, "quotas.yaml", "/mnt/shared/audit", on_episodes=print)
+        stream.query.awaitTermination()
+    """
+    from kquota.audit.stream.frames import audit_frames
+
+    given = (quota_window_num, quota_window_size_seconds)
+    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    settings = settings_of(quotas, facts, given, against=against)
+    read = replace(settings.read, broker=broker)
+    settings = replace(settings, top_clients=top, in_force=in_force, read=read)
+    return audit_frames(
+        frame, settings, Path(checkpoint), settle_ms=settle_ms, on_episodes=on_episodes, trigger=trigger
+    )
 
 
 def recommend(

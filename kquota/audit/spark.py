@@ -33,8 +33,8 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, request_log, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 
-_PACKED = "bucket int, start_ms long, data binary"
-_PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
+PACKED = "bucket int, start_ms long, data binary"
+PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
@@ -44,7 +44,7 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 
     Raises InputError when there is nothing to audit: not one record, or not one that can be read.
     """
-    cores = _cores(session)
+    cores = cores_of(session)
     tasks = stages.deal(splits, 4 * cores)
     buckets = stages.bucket_count(splits, cores)
     settings = replace(settings, read=settings.read.of(splits))
@@ -52,9 +52,9 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
         [(number, pickle.dumps(task, protocol=5)) for number, task in enumerate(tasks)], "id int, task binary"
     )
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
-    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), _PACKED)
+    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), PACKED)
     sizes = any(split.dialect == request_log.DIALECT for split in splits) and stages.sizes_fetches(settings)
-    return _replayed(packed, buckets, settings, what, sizes=sizes)
+    return replayed(packed, buckets, settings, what, sizes=sizes)
 
 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
@@ -67,13 +67,13 @@ def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFr
     usage.require_columns(what, frame.columns)
     settings = replace(settings, ordered=False)
     session = frame.sparkSession
-    buckets = stages.bucket_count([], 2 * _cores(session))
+    buckets = stages.bucket_count([], 2 * cores_of(session))
     columns = [name for name in usage.COLUMNS if name in frame.columns]
     before = session.conf.get(_ARROW_ROWS)
     session.conf.set(_ARROW_ROWS, 100_000)  # a fifth less time than with 10,000
     try:
-        packed = frame.select(*columns).mapInArrow(_frame_mapper(settings, buckets, what), _PACKED)
-        return _replayed(packed, buckets, settings, what)
+        packed = frame.select(*columns).mapInArrow(_frame_mapper(settings, buckets, what), PACKED)
+        return replayed(packed, buckets, settings, what)
     finally:
         session.conf.set(_ARROW_ROWS, before)
 
@@ -89,23 +89,23 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
     return audit_dataframe(frame, settings, f"table {name}")
 
 
-def _replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, sizes: bool = False) -> AuditResult:
-    """The findings from what is packed; with `sizes` those of throttled fetches are rebuilt between."""
+def replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, sizes: bool = False) -> AuditResult:
+    """The findings from what is packed; with `sizes` the sizes of throttled fetches are rebuilt between."""
     kept = packed.persist() if sizes else None
     if kept is not None:
         # Both stages that follow read what is packed: kept, the files are read once.
         data = packed.where(f"bucket >= {buckets}").selectExpr(f"bucket - {buckets} AS bucket", "start_ms", "data")
         by_broker = data.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
-        known = by_broker.mapInArrow(_rebuilder(settings, buckets), _PACKED)
+        known = by_broker.mapInArrow(_rebuilder(settings, buckets), PACKED)
         packed = packed.where(f"bucket < {buckets}").unionAll(known)
     by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
-    rows = _collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
+    rows = collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
     if kept is not None:
         kept.unpersist()
     return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
 
 
-def _collect(rows: Any) -> pa.Table:
+def collect(rows: Any) -> pa.Table:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -150,7 +150,7 @@ def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.Reco
             for split in pickle.loads(task.as_py())  # noqa: S301 - written by this job's own driver
         )
         for blob in stages.pack_splits(splits, settings, buckets):
-            yield _row(_PACKED_SCHEMA, *blob)
+            yield row_of(PACKED_SCHEMA, *blob)
 
     return run
 
@@ -159,26 +159,30 @@ def _frame_mapper(
     settings: AuditSettings, buckets: int, what: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
-        tally = Tally()
+        number, tally = partition(), Tally()
 
         def events() -> Iterator[tuple[tuple[int, int], Batch]]:
-            tables = _joined(batches, usage.BATCH_ROWS)
+            tables = joined(batches, usage.BATCH_ROWS)
             rows = usage.to_batches(tables, what, settings.read.broker, "", tally, version=settings.read.version)
             for part, batch in enumerate(rows):
                 tally.saw(batch.time_ms, batch.records)
                 yield (number, part), batch
 
         for blob in stages.pack_events(events(), tally, settings, buckets):
-            yield _row(_PACKED_SCHEMA, *blob)
+            yield row_of(PACKED_SCHEMA, *blob)
 
     return run
 
 
-def _joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def partition() -> int:
+    """The number of the partition that this task works on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least so many: each costs a segment for every bucket."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
@@ -194,7 +198,7 @@ def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.R
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
         for blob in stages.rebuild_blobs(blobs, settings, buckets):
-            yield _row(_PACKED_SCHEMA, *blob)
+            yield row_of(PACKED_SCHEMA, *blob)
 
     return run
 
@@ -203,24 +207,24 @@ def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], It
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
         for output in stages.replay_blobs(blobs, settings):
-            yield _row(_OUTPUT_SCHEMA, output)
+            yield row_of(_OUTPUT_SCHEMA, output)
 
     return run
 
 
-def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
+def row_of(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)], schema=schema
     )
 
 
-def _is_remote(session: Any) -> bool:
+def is_remote(session: Any) -> bool:
     """Whether this is a session of Spark Connect, which has no Spark context here."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def _cores(session: Any) -> int:
-    if not _is_remote(session):
+def cores_of(session: Any) -> int:
+    if not is_remote(session):
         return max(1, int(session.sparkContext.defaultParallelism))
     from pyspark.sql import functions as f
 
@@ -230,7 +234,7 @@ def _cores(session: Any) -> int:
 
 def progress(session: Any) -> tuple[int, int]:
     """(tasks done, tasks known) of the stages that run now; Spark Connect reports none."""
-    if _is_remote(session):
+    if is_remote(session):
         return 0, 0
     tracker = session.sparkContext.statusTracker()
     done = known = 0
@@ -275,7 +279,7 @@ def open_session(master: str | None = None) -> Any:
                 session = builder.getOrCreate()
             except Exception as error:
                 raise _launch_error(error, said()) from error
-        if not _is_remote(session):
+        if not is_remote(session):
             session.sparkContext.setLogLevel("FATAL")
         _ship(session)
         if interrupted():
@@ -302,7 +306,7 @@ def _ship(session: Any) -> None:
     if is_packed():
         return
     name, content = named_package()
-    if _is_remote(session):
+    if is_remote(session):
         with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder:
             Path(folder, name).write_bytes(content)
             session.addArtifacts(str(Path(folder, name)), pyfile=True)

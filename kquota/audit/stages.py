@@ -100,7 +100,16 @@ def pack_events(
     retell: bool = True,
 ) -> Iterator[Blob]:
     """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
-    packers = _packers(settings, buckets, retell)
+    packers = packers_of(settings, buckets, retell=retell)
+    yield from pack_pieces(events, packers, buckets)
+    account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
+    yield from account_blobs(*account, tally.noted)
+
+
+def pack_pieces(
+    events: Iterable[tuple[tuple[int, int], Piece]], packers: Sequence[Packer], buckets: int
+) -> Iterator[Blob]:
+    """The same by given packers, one for each variant, and without the account of what was read."""
     sampled: dict[int, list[Samples]] = {}
     number = None
     for ordinal, batch in events:
@@ -125,9 +134,28 @@ def pack_events(
             for bucket, segment in packer.pack(batch, ordinal):
                 yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
     yield from _sampled_blobs(sampled)
-    account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
-    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps(account, protocol=5))
-    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((_NOTED, tally.noted), protocol=5))
+
+
+def account_blobs(quality: DataQuality, rejects: Sequence[Reject], noted: Mapping[str, set[str]]) -> Iterator[Blob]:
+    """What was read, as blobs."""
+    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((quality, list(rejects)), protocol=5))
+    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((_NOTED, dict(noted)), protocol=5))
+
+
+def segment_of(blob: Any) -> Segment | None:
+    """The segment in the data of a blob; None where it holds something else."""
+    return Segment.loads(memoryview(blob)[1:]) if bytes(blob[:1]) == _SEGMENT else None
+
+
+def moved(blob: bytes, ordinal: tuple[int, int]) -> bytes:
+    """The data of a blob whose usage has another place in the order of the export."""
+    segment = segment_of(blob)
+    if segment is not None:
+        return _SEGMENT + replace(segment, ordinal=ordinal).dumps()
+    if blob[:1] == _TOPICS:
+        _, log = pickle.loads(blob[1:])  # noqa: S301 - written by this audit's own workers
+        return _TOPICS + pickle.dumps((ordinal, log), protocol=5)
+    return blob
 
 
 def sizes_fetches(settings: AuditSettings) -> bool:
@@ -180,7 +208,7 @@ _kept: list[tuple[AuditSettings, int, list[Packer]]] = []
 """The packers of the task before, in this process."""
 
 
-def _packers(settings: AuditSettings, buckets: int, retell: bool) -> list[Packer]:
+def packers_of(settings: AuditSettings, buckets: int, *, retell: bool = True) -> list[Packer]:
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
     if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [

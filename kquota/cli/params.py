@@ -504,11 +504,6 @@ def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
     return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
 
 
-def output_option(*formats: str) -> Callable[[F], F]:
-    """As `views.shown_as`, for a command that prints for itself."""
-    return shown_as(*formats, told=True)
-
-
 def entity_text_option(function: F) -> F:
     """`--entity`: entities as text, for alter and delete."""
     return click.option(

@@ -181,5 +181,5 @@ def test_why_a_spark_job_failed(spark: Any, code: str, error: type[Exception], s
         yield from batches
 
     with pytest.raises(error, match=says) as caught:
-        job._collect(spark.range(4).mapInArrow(task, "id long"))
+        job.collect(spark.range(4).mapInArrow(task, "id long"))
     assert len(str(caught.value).splitlines()) == 1

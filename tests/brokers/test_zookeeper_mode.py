@@ -28,6 +28,7 @@ from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 
 TOPIC = "load"
 PAYLOAD_BYTES = 10_000
+PATIENCE_S = 180
 QUOTA = 20_000
 """bytes/s; a window of 11 s lets the first 220 kB through."""
 
@@ -37,6 +38,7 @@ class Load:
 
     def __init__(self, settings: Mapping[str, Any], client_id: str) -> None:
         self._throttled: list[float] = []
+        self._seen: list[float] = []
         # Quiet: the broker is started again while producers of other tests may still be there.
         more = {"client.id": client_id, "linger.ms": 0, "throttle_cb": self._on_throttle, "log_level": 0}
         self._producer = Producer({**settings, **more})
@@ -48,21 +50,32 @@ class Load:
         """Sends so many payloads and returns for how long the broker throttled them at most, in s."""
         self._throttled.clear()
         for _ in range(count):
-            self._producer.produce(TOPIC, b"x" * PAYLOAD_BYTES)
-            assert self._producer.flush(60) == 0
+            self._producer.produce(TOPIC, b"x" * PAYLOAD_BYTES, on_delivery=self._on_delivery)
+            self._deliver()
         self._producer.poll(0)
-        return max(self._throttled, default=0.0)
+        self._seen.append(max(self._throttled, default=0.0))
+        return self._seen[-1]
+
+    def _on_delivery(self, error: object, _message: object) -> None:
+        assert error is None, error
+
+    def _deliver(self) -> None:
+        """Waits for the delivery: a broker that was started a moment ago, on a busy machine, leads no topic yet."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._producer.flush(5):
+            assert time.monotonic() < deadline, "nothing is delivered"
 
     def until(self, wanted: Callable[[float], bool], count: int = 1) -> bool:
         """Sends `count` payloads at a time until they were throttled as wanted; False when that does not come in time.
 
         A broker under load takes a while to hear of a change.
         """
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if wanted(self.throttled(count)):
                 return True
             time.sleep(0.02)
+        print(f"{len(self._seen)} times, throttled by (s): {self._seen[-20:]}")
         return False
 
 

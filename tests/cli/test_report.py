@@ -101,7 +101,7 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
     alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
     assert (
-        f"User alice: {words.suffering(alice)} (2026-11-20, 14:23:05 to 14:27:04 UTC),"
+        f"User alice: {words.suffering(alice)} (2026-11-20 14:23:05 to 14:27:04 UTC),"
         " by the quota producer_byte_rate of user=alice: 300 kB/s." in text
     )
     assert words.suffering(alice) == "muted 98 % of the time, 2.0 s at the longest", "these quotas were in force"
@@ -228,7 +228,7 @@ def test_a_short_trouble_and_a_limit_that_was_lifted(tmp_path: Path, browser: Br
     text = " ".join(browser.evaluate("document.body.innerText").split())
     assert "by the quota producer_byte_rate of user=alice: 5 kB/s. The limit changed 1 time meanwhile" in text
     assert "in the end it is 8388608 TiB/s." in text
-    assert "Shown are 6 min of 2 h, those around the delays: 2023-11-14, 23:11:20 to 23:17:20 UTC." in text
+    assert "Shown are 6 min of 2 h, those around the delays: 2023-11-14 23:11:20 to 23:17:20 UTC." in text
     assert "of the limit" not in text
     labels = browser.evaluate(f"{CHARTS}.flatMap(s => [...s.querySelectorAll('text')].map(t => t.textContent))")
     assert any(label.endswith("0k") for label in labels)
@@ -397,7 +397,7 @@ def test_as_markdown() -> None:
 
     worst = result.found[0]
     said = f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, {words.suffering(worst)}"
-    assert first == f"**{said}.** {result.quality.events:,} requests, 2026-11-20, 14:22:46 to 14:27:06 UTC."
+    assert first == f"**{said}.** {result.quality.events:,} requests, 2026-11-20 14:22:46 to 14:27:06 UTC."
     table = [line for line in lines if line.startswith("|")]
     assert f"`{worst.subject}`" in table[2]
     assert len(table) == 2 + 6

@@ -93,6 +93,7 @@ SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "undo": (("--yes",),),
     "plan": (("q.yaml", "--brokers", "6"), ("q.yaml", "--quotas", "none.yaml", "--usage", "u.csv")),
     "apply": (("q.yaml", "--yes", "--force"),),
+    "edit": (("--yes", "--force"),),
     "diff": (("live", "q.yaml"),),
     "audit": (USED, (*USED, "-o", "wide"), (*USED, "--against", "none.yaml")),
     "recommend": (USED,),
@@ -170,6 +171,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     for name in [name for name in os.environ if name.startswith("KQUOTA_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "sed -i 's/consumer_byte_rate: [^,}]*/consumer_byte_rate: 1234567/'")
     monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "c.yaml"))
     monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)

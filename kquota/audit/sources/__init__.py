@@ -158,7 +158,7 @@ def plan_splits(paths: Sequence[str], dialect: str, repeated: Callable[[str], No
                 repeated(file.path)
                 continue
             known.add(file.identity or file.path)
-            kind = _detect(file) if dialect == "auto" else dialect
+            kind = detect(file) if dialect == "auto" else dialect
             try:
                 mine = module(kind).splits(file)
             except UnreadableFile:
@@ -220,7 +220,7 @@ def broker_of(split: Split, settings: ReadSettings) -> str:
     return settings.broker if settings.broker is not None else split.broker
 
 
-def _detect(file: File) -> str:
+def detect(file: File) -> str:
     """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
     if name.endswith((".parquet", ".orc")):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, usage, whatif
+from kquota.cli import auditing, following, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, check_sorting, shown_as
@@ -18,9 +20,10 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kquota.audit.findings import AuditResult, DataQuality
+    from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop
     from kquota.core.findings.finding import Finding
@@ -69,6 +72,7 @@ _CALLED = "kquota.audit.called"
     " --against: a quota that differs there), or when a client would be newly throttled compared with --against. May be"
     " given several times.",
 )
+@following.options
 @shown_as("table", "wide", "json", "csv", "markdown", told=True)
 def command(
     out: Path | None,
@@ -80,6 +84,12 @@ def command(
     top: int,
     show_all: bool,
     closed_loop: bool,
+    follow: bool,
+    until_idle: int | None,
+    checkpoint: Path | None,
+    settle: int | None,
+    episodes: tuple[str, ...],
+    keep: int,
     output: str,
 ) -> View:
     """Show who would be throttled, when, by which quota and by how much.
@@ -109,6 +119,12 @@ def command(
     clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
     most probable of it stands beside what the same requests at the same times would meet.
 
+    With --follow, files are read as they grow, are rotated and come anew. A line is printed when a counter begins to
+    throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough.
+    Topic changes and connections of a request log are judged at the end only. The findings at the end are the findings
+    of the audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing
+    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
+
     \b
     Examples:
       kquota audit kafka-request.log --quotas quotas.yaml
@@ -120,6 +136,8 @@ def command(
       kquota audit kafka-request.log --quotas proposed.yaml --closed-loop
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
+      kquota audit logs/broker-1/ --quotas quotas.yaml --follow --checkpoint kept/
+      kquota audit kafka-request.log --quotas quotas.yaml --follow --until-idle 5s -o json
       kquota audit --topic usage --bootstrap-server host:9092
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
@@ -135,8 +153,16 @@ def command(
     settings = _settings(asked, against, recorded_under, top, reported=report is not None)
     from kquota.audit.held_back import audited
 
-    with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
-        result = audited(run, settings)
+    lines = follow and until_idle is None
+    if follow:
+        how = following.Following(until_idle, checkpoint, settle, episodes, keep)
+        result = audited(_followed(asked.usage, settings, how, output if lines else ""), settings)
+    else:
+        following.refuse_without_follow(
+            {"until-idle": until_idle, "checkpoint": checkpoint, "settle": settle, "episodes": episodes}
+        )
+        with auditing.auditor(asked.usage, settings, "--closed-loop" if closed_loop else None) as run:
+            result = audited(run, settings)
     if closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
@@ -157,7 +183,33 @@ def command(
     view = audited_view(result, settings, comparison, show_all=show_all)
     if comparison is not None:
         view = _compared(view, comparison, result, asked.quotas.file, against)
+    if lines and view.document is not None:
+        # Lines of episodes came before it.
+        view = replace(view, document=functools.partial(_in_a_line, view.document))
     return replace(view, code=code)
+
+
+def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:
+    """The document as the last of several, which are a line each."""
+    found = document()
+    yield from (found,) if isinstance(found, Mapping) else found
+
+
+def _followed(usage: Usage, settings: AuditSettings, how: following.Following, output: str) -> Audit:
+    """An audit that follows its files, and prints episodes on the way in that format (empty: not).
+
+    Other settings than these are audited on the files that are there in the end.
+    """
+    how.check(usage)
+    show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
+
+    def run(its: AuditSettings) -> AuditResult:
+        if its == settings:
+            return following.follow(usage, its, how, show)
+        with auditing.auditor(usage, its) as batch:
+            return batch(its)
+
+    return run
 
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:

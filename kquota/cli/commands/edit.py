@@ -17,6 +17,7 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, say, warn
+from kquota.cli.views import shown_as
 from kquota.errors import InputError, KquotaError, Refused
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _MARK = "# kquota: "
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @params.journal_option
 @params.cluster_options
-@params.output_option("table", "json")
+@shown_as("table", "json", told=True)
 def command(
     selection: params.Selection,
     strict: bool,

@@ -1,0 +1,118 @@
+"""The state of a follower in a folder: enough to go on after a kill as if nothing had been."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from kquota.audit.settings import AuditSettings
+from kquota.core.change.history import QuotaHistory
+from kquota.documents.quotas import quotas_document
+from kquota.errors import InputError, Locked, Refused
+from kquota.lock import locked
+
+VERSION: Final = 1
+"""The version of a checkpoint, with all that is in it."""
+_NAME: Final = "checkpoint"
+
+
+def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[str, Any]) -> None:
+    """Writes the state, whole or not at all. Raises InputError where that cannot be."""
+    head = heading(settings, settle_ms)
+    aside = folder / f".{_NAME}.part"
+    try:
+        with open(aside, "wb") as file:
+            file.write(head + b"\n")
+            pickle.dump(dict(state), file, protocol=5)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(folder / _NAME)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write the checkpoint: {error.strerror or error}") from None
+
+
+def claim(folder: Path) -> ExitStack:
+    """Takes a folder for this process alone, until the stack that is returned is closed.
+
+    Raises Refused where another process has it, and InputError where it cannot be used.
+    """
+    held = ExitStack()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.enter_context(locked(folder / ".lock", wait_s=0, what=str(folder)))
+    except Locked:
+        raise Refused(f"{folder}: another kquota follows with this checkpoint", hint="name another folder") from None
+    except OSError as error:
+        raise InputError(f"{folder}: cannot use it for checkpoints: {error.strerror or error}") from None
+    return held
+
+
+def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any] | None:
+    """The state that was saved last; None where none was.
+
+    Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write.
+    """
+    path = folder / _NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if not path.exists():
+            return None
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{folder}: cannot use it for checkpoints: {error.strerror or error}") from None
+    # What is in it is unpacked as Python objects: whoever can write there can have anything run.
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
+        raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
+    line, _, rest = data.partition(b"\n")
+    compare(line, folder, settings, settle_ms)
+    state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
+    return state
+
+
+def heading(settings: AuditSettings, settle_ms: int) -> bytes:
+    """A line that says what a checkpoint is of."""
+    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms)}
+    return json.dumps(head).encode()
+
+
+def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int) -> None:
+    """Compares the heading of a checkpoint with what is asked for.
+
+    Raises Refused for another version or other settings, and InputError for something else than a heading.
+    """
+    try:
+        head = json.loads(line)
+        version, saved = head["version"], head["settings"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{folder}: the checkpoint in it was not written by kquota") from None
+    hint = "name another folder with --checkpoint, or remove this one to begin anew"
+    if version != VERSION:
+        raise Refused(f"{folder}: a checkpoint of version {version}; this kquota reads {VERSION}", hint=hint)
+    now = _digests(settings, settle_ms)
+    other = [name for name in now if saved.get(name) != now[name]]
+    if other:
+        raise Refused(f"{folder}: a checkpoint of an audit with other {', '.join(other)}", hint=hint)
+
+
+def _digests(settings: AuditSettings, settle_ms: int) -> dict[str, str]:
+    """Of each thing that decides what a state means, a text that is the same only for the same thing."""
+    read = settings.read
+    return {
+        "quotas": _digest(settings.quotas),
+        "quotas to compare with (--against)": "" if settings.against is None else _digest(settings.against),
+        "broker settings": repr((settings.generation, settings.windows, settings.controller_windows, read.version)),
+        "options for reading": repr((read.broker, read.zone, read.num_partitions)),
+        "settle time": str(settle_ms),
+    }
+
+
+def _digest(history: QuotaHistory) -> str:
+    whole = [history.changes_ms, *(quotas_document(snapshot)["quotas"] for snapshot in history.snapshots)]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()

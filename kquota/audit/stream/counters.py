@@ -1,0 +1,293 @@
+"""The counters of one broker while its usage comes: a value that goes to bytes and back, and is the same however cut.
+
+Events wait until the broker is `settle_ms` past them: only events before `settled_ms` are replayed, in the order of
+time. Neither the cut nor a line that comes a little late changes anything. A line that comes later than that
+has no place any more: it is counted in `late`, and left out.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+
+from kquota.audit.accounts import THROTTLE_SEEN_MS
+from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Part, Replay
+from kquota.audit.retries import RETRY_MS, Retries
+from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
+from kquota.audit.settings import AuditSettings
+from kquota.audit.stream.episodes import Delays, Episodes
+from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_bytes, to_bytes
+from kquota.core.enforcement.kind import MUTATION
+from kquota.core.findings.episode import Episode, State, Under
+from kquota.core.findings.finding import Client
+from kquota.core.findings.use import Counter, Observed
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Level
+from kquota.errors import InputError
+
+VERSION: Final = 1
+"""The version of the bytes."""
+MOST_NAMES: Final = 200_000
+"""When so many clients or counters are known, those that rest are forgotten."""
+_FIRST_MS: Final = -(1 << 62)
+_NO_FLUSH: Final = 1 << 60
+
+
+class _LookingBack(Retries):
+    """Sizes for throttled fetches from the fetch before on the connection: the retry is still to come."""
+
+    def fill_in(self, part: Part) -> None:
+        """Puts sizes, in place, where the part has UNKNOWN: 0 where no fetch came before."""
+        for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
+            rows = range(int(part.offsets[place]), int(part.offsets[place + 1]))
+            before = dict(self._last.get(int(part.counters[place]), {}))
+            for row in rows:
+                connection = 0 if part.connection is None else int(part.connection[row])
+                now = int(part.times[row])
+                if part.values[row] == UNKNOWN:
+                    time_ms, size = before.get(connection, (0, 0))
+                    part.values[row] = size if now - time_ms <= RETRY_MS else 0
+                before[connection] = (now, int(part.values[row]))
+
+    def renumber(self, numbers: dict[int, int]) -> None:
+        """Gives the counters other numbers; those without one are forgotten."""
+        self._last = {numbers[number]: last for number, last in self._last.items() if number in numbers}
+        self._known = sum(map(len, self._last.values()))
+
+
+class Counters(Replay):
+    """The counters of one broker, carried from turn to turn."""
+
+    def __init__(self, settings: AuditSettings, settle_ms: int) -> None:
+        windows = settings.windows
+        self._episodes = Episodes(windows.samples * windows.window_ms)
+        super().__init__(replace(settings, per_client=True), [self._episodes])
+        self._retries = self._back = _LookingBack()
+        self._flush_at = _NO_FLUSH
+        self._settle_ms = settle_ms
+        self._forget_at = MOST_NAMES
+        self.newest_ms = _FIRST_MS
+        """The time of the newest event."""
+        self.settled_ms = _FIRST_MS
+        """All events before it are replayed."""
+        self.late = 0
+        """Events that came after their time was settled, and are left out."""
+
+    def add(self, segment: Segment) -> None:
+        """Takes usage that came; `advance` replays it."""
+        numbers = self._numbers(segment)
+        if segment.introduction is not None:
+            self._meet(segment.introduction)
+        totals = self._totals
+        totals["incomplete"][numbers] |= ~segment.complete
+        totals["follows"][numbers] |= segment.shows_outcome
+        self.newest_ms = max(self.newest_ms, segment.last_ms)
+        late, rest = segment.cut(self.settled_ms)
+        if late is not None:
+            self.late += len(late)
+        if rest is not None:
+            self._held.append(rest)
+            self._held_rows += len(rest)
+
+    def take(self, segments: Iterable[Segment]) -> None:
+        """Takes usage in the order of its first times and replays it up to the settle time before the newest."""
+        known = []
+        for segment in segments:
+            if self._held_rows >= FLUSH_ROWS:
+                # What comes next is no older than this segment.
+                self._settle(min(segment.base_ms, self.newest_ms - self._settle_ms))
+            self.add(segment)
+            known.append(segment.last_ms)
+        self._settle(self.newest_ms - self._settle_ms)
+
+    def end(self) -> None:
+        """Replays all that is held: nothing more comes."""
+        self._settle(self.newest_ms + 1)
+
+    def _settle(self, before_ms: int) -> None:
+        if before_ms <= self.settled_ms:
+            return
+        self._replay(before_ms)
+        self.settled_ms = before_ms
+        self._episodes.settle(before_ms)
+        # These are for the findings, which come from the spool.
+        self._throttled_members, self._logged_members, self._members = [], [], []
+        self._hits = {}
+
+    # --- episodes ---
+
+    def episodes(self) -> list[Episode]:
+        """The episodes that began or ended since the last call, in the order of their times."""
+        began, ended = self._episodes.began, self._episodes.ended
+        self._episodes.began, self._episodes.ended = [], []
+        told = [(each.begin_ms, 0, self._episode(each, State.BEGAN)) for each in began]
+        told += [(each.last_ms, 1, self._episode(each, State.ENDED)) for each in ended]
+        return [episode for *_, episode in sorted(told, key=lambda each: (each[0], each[1], each[2].name))]
+
+    def open_episodes(self) -> list[Episode]:
+        """The episodes that may go on, in the order of their names."""
+        going = self._episodes.open.values()
+        return sorted((self._episode(each, State.OPEN) for each in going), key=lambda each: each.name)
+
+    def _episode(self, delays: Delays, state: State) -> Episode:
+        number = delays.number
+        ref = self.refs[number]
+        assert ref is not None
+        governing, amounts = self._governing_at(ref, number, delays.last_ms), delays.amounts
+        complete = not self._totals["incomplete"][number]
+        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and not self._totals["follows"][number]
+        return Episode(
+            state,
+            Under.AGAINST if ref.variant else Under.TESTED,
+            ref.broker,
+            ref.key,
+            ref.sensor,
+            Entity.parse(governing.entity),
+            Level(governing.level),
+            delays.limit,
+            delays.begin_ms,
+            delays.end_ms,
+            delays.peak_rate,
+            delays.peak_ms,
+            amounts.events,
+            delays.throttled,
+            delays.throttle_ms,
+            delays.longest_ms,
+            amounts.logged if amounts.told else None,
+            complete,
+            fetches or amounts.logged > 0 or not complete,
+            len(amounts.members),
+            self._loudest(amounts.members),
+        )
+
+    def _governing_at(self, ref: CounterRef, number: int, time_ms: int) -> Governing:
+        """What limited a counter at that time."""
+        periods = self._governing[number]
+        if len(periods) == 1:
+            return next(iter(periods.values()))
+        changes = self.settings.variants[ref.variant].changes_ms
+        period = sum(change <= time_ms for change in changes)
+        return periods[max((each for each in periods if each <= period), default=min(periods))]
+
+    def _loudest(self, members: dict[int, tuple[int, int]]) -> tuple[Client, ...]:
+        clients = [Client(*self._names[member], events, value) for member, (events, value) in members.items()]
+        clients.sort(key=lambda client: (-client.value, -client.events, client.user, client.client_id))
+        return tuple(clients[: self.settings.top_clients])
+
+    # --- what is known now ---
+
+    def observed(self) -> list[Observed]:
+        """Each counter of the quotas that recorded anything in the last hour, at the newest settled moment.
+
+        `throttle_ms` is the mean delay of an episode whose last delay began less than THROTTLE_SEEN_MS ago, else 0.
+        """
+        found = []
+        now = self.settled_ms - 1
+        ints, floats = self._state.ints, self._state.floats
+        for number, ref in enumerate(self.refs):
+            if ref is None or ref.variant or now - ints[number][RECORDED] > SENSOR_EXPIRY_MS:
+                continue
+            kind = int(_KIND_OF_KEY[KEYS.index(ref.key)])
+            rate = None
+            if kind < MUTATION:
+                # A broker that measures drops old windows: so a copy of the row is measured.
+                copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
+                rate = float(self._engine.measure(self._engine.counter_of(copy, 0, kind), now))
+            going = self._episodes.open.get(number)
+            delays = going is not None and going.last_ms > now - THROTTLE_SEEN_MS
+            mean = going.throttle_ms / going.throttled if going is not None and delays else 0.0
+            user, _, client_id = ref.sensor.partition(":")
+            found.append(Observed(Counter(ref.broker, ref.key, unquote(user), client_id), now, rate, mean))
+        return found
+
+    # --- as bytes ---
+
+    def dumps(self) -> bytes:
+        """All of the state, for `loads` in any process."""
+        count = len(self.refs)
+        table = self._state._replace(ints=self._state.ints[:count], floats=self._state.floats[:count])
+        # The tables of the replay know nothing but who the counters are, and flags of them.
+        return pickle.dumps(
+            (
+                VERSION,
+                to_bytes(table),
+                self.refs,
+                self._index,
+                self._governing,
+                self._names,
+                {name: self._totals[name][:count] for name in ("incomplete", "follows")},
+                self._held,
+                self._back._last,
+                self._episodes.open,
+                (self.newest_ms, self.settled_ms, self.late, self._forget_at),
+            ),
+            protocol=5,
+        )
+
+    @classmethod
+    def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
+        """The counters that `dumps` wrote. Raises InputError for counters of another version."""
+        version, *values = pickle.loads(data)  # noqa: S301 - written by this audit itself
+        if version != VERSION:
+            raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
+        self = cls(settings, settle_ms)
+        table, refs, self._index, self._governing, self._names, flags, self._held, last, going, marks = values
+        count = len(refs)
+        self._make_room(max(64, 2 * count))
+        self.refs = refs
+        self._set_rows(from_bytes(table, self._engine), range(count))
+        for name, column in flags.items():
+            self._totals[name][:count] = column
+        self._held_rows = sum(map(len, self._held))
+        self._back._last = last
+        self._back._known = sum(map(len, last.values()))
+        self._episodes.open = going
+        self.newest_ms, self.settled_ms, self.late, self._forget_at = marks
+        return self
+
+    def _set_rows(self, table: Any, rows: Sequence[int]) -> None:
+        """Puts those rows of a table of counters in the place of the first ones."""
+        for new, old in enumerate(rows):
+            self._state.ints[new][:] = table.ints[old]
+            self._state.floats[new][:] = table.floats[old]
+
+    def forget(self) -> bool:
+        """Forgets counters that rested for an hour and clients that are in no episode, once many are known.
+
+        A broker has forgotten such counters as well. Whoever introduces counters and clients must then do it again.
+        """
+        if max(len(self._names), len(self.refs)) < self._forget_at:
+            return False
+        held_members: Int64s = np.concatenate([np.zeros(0, np.int64), *(held.member_ids for held in self._held)])
+        members = set(held_members.tolist())
+        for going in self._episodes.open.values():
+            members |= going.amounts.members.keys() | going.tail.members.keys()
+        self._names = {member: names for member, names in self._names.items() if member in members}
+        held = {self._index[counter] for each in self._held for counter in each.counter_ids.tolist()}
+        oldest = self.settled_ms - SENSOR_EXPIRY_MS
+        kept = [
+            number
+            for number in range(len(self.refs))
+            if self._state.ints[number][RECORDED] >= oldest or number in held or number in self._episodes.open
+        ]
+        numbers = {old: new for new, old in enumerate(kept)}
+        table, totals, refs = self._state, self._totals, self.refs
+        self.refs = []
+        self._make_room(max(64, 2 * len(kept)))
+        self.refs = [refs[number] for number in kept]
+        self._set_rows(table, kept)
+        for name in ("incomplete", "follows"):
+            self._totals[name][: len(kept)] = totals[name][kept]
+        self._index = {counter: numbers[number] for counter, number in self._index.items() if number in numbers}
+        self._governing = {numbers[n]: periods for n, periods in self._governing.items() if n in numbers}
+        self._back.renumber(numbers)
+        self._episodes.renumber(numbers)
+        self._forget_at = max(MOST_NAMES, 2 * max(len(self._names), len(self.refs)))
+        return True

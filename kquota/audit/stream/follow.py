@@ -1,0 +1,330 @@
+"""The follower: reads what came, turn by turn, and gives episodes at once and the findings at the end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from kquota.audit import stages
+from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
+from kquota.audit.findings import AuditResult, DataQuality
+from kquota.audit.pack import Packer
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
+from kquota.audit.sources.connections import limits_ips
+from kquota.audit.sources.files import folder_of
+from kquota.audit.stream import checkpoint
+from kquota.audit.stream.counters import Counters
+from kquota.audit.stream.spool import Place, Spool
+from kquota.audit.stream.tail import Increment, Tail
+from kquota.core.findings.episode import Episode
+from kquota.core.findings.use import Observed
+
+SETTLE_MS: Final = 1000
+"""How far behind the newest line of its broker a line may come and still be in its place."""
+SPOOL_BYTES: Final = 20 << 30
+"""So much is kept for the findings at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn gave."""
+
+    read_bytes: int
+    """What was read; of a whole file its size."""
+    unread_bytes: int
+    """What came meanwhile, and is read in the next turn."""
+    episodes: tuple[Episode, ...]
+    """Those that began or ended."""
+    late: int
+    """Events that came after the settle time of their broker, of all turns: no episode has them."""
+    newest_ms: int | None
+    """The time of the newest event."""
+    full: bool
+    """Whether the spool is full: the findings at the end lack what came since."""
+
+
+class Follower:
+    """Follows the files of some paths.
+
+    `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
+    batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
+    follower of the same paths and settings goes on. Raises Refused for a checkpoint of another version or of
+    other settings.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        settings: AuditSettings,
+        *,
+        dialect: str = "auto",
+        checkpoint_folder: Path | None = None,
+        settle_ms: int = SETTLE_MS,
+        spool_bytes: int = SPOOL_BYTES,
+    ) -> None:
+        self.settings = settings
+        self._paths, self._dialect, self._settle_ms, self._spool_bytes = tuple(paths), dialect, settle_ms, spool_bytes
+        self._folder = checkpoint_folder
+        self._own = Path(tempfile.mkdtemp(prefix="kquota-follow-")) if checkpoint_folder is None else None
+        self._held = ExitStack() if checkpoint_folder is None else checkpoint.claim(checkpoint_folder)
+        try:
+            state = None if checkpoint_folder is None else checkpoint.load(checkpoint_folder, settings, settle_ms)
+            self._begin(state or {})
+        except BaseException:
+            self._held.close()
+            raise
+        self.restarted = state is not None
+        """Whether it goes on from a checkpoint."""
+
+    def _begin(self, state: dict[str, Any]) -> None:
+        """Begins with a saved state, or anew."""
+        self.tail: Tail = Tail(
+            self._paths,
+            self._dialect,
+            state.get("files", []),
+            order=state.get("order", []),
+            lost_bytes=state.get("lost", 0),
+        )
+        self._spool = Spool(self._folder or self._own or Path(), state.get("places", 0))
+        self._quality: DataQuality = state.get("quality", DataQuality())
+        self._rejects: list[Reject] = state.get("rejects", [])
+        self._noted: dict[str, set[str]] = state.get("noted", {})
+        self._void: set[int] = state.get("void", set())
+        self._full_since: int | None = state.get("full_since")
+        self._reading: ReadSettings | None = state.get("reading")
+        self._apart: bool = state.get("apart", False)
+        self._accounts: dict[int, DataQuality] = state.get("accounts", {})
+        self._counters = {
+            broker: Counters.loads(data, self.settings, self._settle_ms)
+            for broker, data in state.get("counters", {}).items()
+        }
+        self._packers: dict[str, list[Packer]] = {}
+        """Those of each broker, which introduce clients to its counters."""
+        self._strangers: set[str] = set()
+        """Brokers to whose counters all clients are to be introduced again."""
+
+    def turn(self, *, last: bool = False) -> Turn:
+        """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
+        increments = self.tail.look(last=last)
+        for each in self.tail.broken_up():
+            self._forget_file(each.number)
+        reading, apart = self._reading_settings(), self.tail.apart
+        if self._reading is not None and (reading, apart) != (self._reading, self._apart):
+            # What all files together say has changed: what was read of them meant something else.
+            self._again()
+            return self.turn(last=last)
+        self._reading, self._apart = reading, apart
+        pending: dict[str, list[Place | bytes]] = {}
+        read_bytes = 0
+        for increment in increments:
+            self._read(increment, reading, pending)
+            read_bytes += increment.split.size
+        for broker, waiting in pending.items():
+            self._advance(broker, waiting)
+        episodes = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        self._strangers |= {broker for broker in pending if self._counters[broker].forget()}
+        return Turn(
+            read_bytes,
+            self.tail.unread,
+            tuple(episodes),
+            sum(each.late for each in self._counters.values()),
+            max((each.newest_ms for each in self._counters.values()), default=None),
+            self._full_since is not None,
+        )
+
+    def end(self) -> Turn:
+        """The last turn: reads half a line and files that still change, and replays all that is held.
+
+        A checkpoint is saved before it: whoever goes on from there reads these again.
+        """
+        turn = self.turn(last=True)
+        for each in self._counters.values():
+            each.end()
+        more = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        return replace(turn, episodes=(*turn.episodes, *more))
+
+    def observed(self) -> list[Observed]:
+        """What is known of each counter under the quotas now, as far as its broker's log is settled: exact rates."""
+        return [observed for _, each in sorted(self._counters.items()) for observed in each.observed()]
+
+    def open_episodes(self) -> list[Episode]:
+        """The episodes that may go on."""
+        return [episode for _, each in sorted(self._counters.items()) for episode in each.open_episodes()]
+
+    def result(self, what: str) -> AuditResult:
+        """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
+        if not self.tail.files:
+            plan_splits(self._paths, self._dialect)  # says what is wrong with the paths
+        ranks = self.tail.ranks()
+        moves = ranks != sorted(ranks)
+        settings = replace(self.settings, read=self._reading or self.settings.read)
+
+        def blob(place: Place) -> bytes:
+            data = self._spool.read(place)
+            return stages.moved(data, (ranks[place.file] + len(ranks), place.part)) if moves else data
+
+        places = self._spool.in_order(ranks, self._void)
+        data = (blob(place) for place in places if place.bucket)
+        sizes = (each.data for each in stages.rebuild_blobs(data, settings, 1))
+        account = stages.account_blobs(self._account(), self._rejects, self._noted)
+        usage = (blob(place) for place in places if not place.bucket)
+        blobs = chain(sizes, (each.data for each in account), usage)
+        return stages.result(stages.replay_blobs(blobs, settings), settings, what, "local")
+
+    def save(self) -> None:
+        """Writes a checkpoint, where there is a folder for it. Raises InputError."""
+        if self._folder is None:
+            return
+        self._spool.sync()
+        state = {
+            "files": self.tail.files,
+            "order": self.tail.order,
+            "lost": self.tail.lost_bytes,
+            "places": len(self._spool),
+            "quality": self._quality,
+            "rejects": self._rejects,
+            "noted": self._noted,
+            "void": self._void,
+            "full_since": self._full_since,
+            "reading": self._reading,
+            "apart": self._apart,
+            "accounts": self._accounts,
+            "counters": {broker: each.dumps() for broker, each in self._counters.items()},
+        }
+        checkpoint.save(self._folder, self.settings, self._settle_ms, state)
+
+    def close(self) -> None:
+        """Closes the spool; one without a checkpoint is removed."""
+        self._spool.close()
+        self._held.close()
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+    @property
+    def spool_bytes(self) -> int:
+        """What is kept for the findings."""
+        return self._spool.size
+
+    def state_bytes(self) -> tuple[int, int]:
+        """(counters, bytes of their states)."""
+        counters = sum(len(each.refs) for each in self._counters.values())
+        return counters, sum(len(each.dumps()) for each in self._counters.values())
+
+    # --- reading ---
+
+    def _reading_settings(self) -> ReadSettings:
+        """How files are read: as a batch audit of the same files reads them."""
+        settings = self.settings
+        return replace(
+            settings.read.of(self.tail.splits()),
+            addresses=limits_ips(settings.variants),
+            data=stages.sizes_fetches(settings),
+        )
+
+    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | bytes]]) -> None:
+        followed = increment.file
+        split = replace(increment.split, broker=folder_of(followed.path) if self._apart else "")
+        tally = Tally()
+        ungoverned = 0
+        if not followed.grows:
+            # What is read of it may be void one day: it introduces everybody itself, and nobody relies on that.
+            self._strangers = set(self._packers)
+        for piece, broker in by_broker(read(split, reading, tally)):
+            part = followed.parts
+            followed.parts += 1
+            packers = self._packers_of(broker or "")
+            before = packers[0].ungoverned
+            for blob in stages.pack_pieces([((followed.number, part), piece)], packers, 1):
+                place: Place | bytes = blob.data
+                if self._full_since is None:
+                    place = self._spool.add(blob, followed.number, part)
+                if broker is not None:
+                    pending.setdefault(broker, []).append(place)
+            ungoverned += packers[0].ungoverned - before
+        if not followed.grows:
+            self._strangers = set(self._packers)
+        self.tail.took(increment)
+        if self._full_since is None:
+            account = DataQuality.of(tally, ungoverned)
+            self._accounts[followed.number] = self._accounts.get(followed.number, DataQuality()) + account
+            self._rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(self._rejects))]
+            for dialect, shown in tally.noted.items():
+                self._noted.setdefault(dialect, set()).update(shown)
+            if self._spool.size > self._spool_bytes:
+                self._full_since = max((each.newest_ms for each in self._counters.values()), default=0)
+
+    def _advance(self, broker: str, waiting: Sequence[Place | bytes]) -> None:
+        """Replays what came of a broker."""
+        counters = self._counters.get(broker)
+        if counters is None:
+            counters = self._counters[broker] = Counters(self.settings, self._settle_ms)
+        if all(isinstance(each, Place) for each in waiting):
+            waiting = sorted(waiting, key=lambda each: each.start_ms if isinstance(each, Place) else 0)
+        blobs = (each if isinstance(each, bytes) else self._spool.read(each) for each in waiting)
+        counters.take(segment for blob in blobs if (segment := stages.segment_of(blob)) is not None)
+
+    def _packers_of(self, broker: str) -> list[Packer]:
+        """The packers for a broker, one for each variant of the quotas."""
+        packers = self._packers.get(broker)
+        if packers is None:
+            packers = self._packers[broker] = [
+                Packer(quotas, 1, variant, True, self.settings.together)
+                for variant, quotas in enumerate(self.settings.variants)
+            ]
+        elif broker in self._strangers:
+            if max(packer.known for packer in packers) > stages.KEPT_CLIENTS:
+                del self._packers[broker]
+                return self._packers_of(broker)
+            for packer in packers:
+                packer.begin()
+            self._strangers.discard(broker)
+        return packers
+
+    def _forget_file(self, number: int) -> None:
+        """Takes back what was read of a file for the findings."""
+        self._void.add(number)
+        self._accounts.pop(number, None)
+
+    def _again(self) -> None:
+        """Begins anew with the first byte of every file."""
+        self._spool.shorten(0)
+        self._spool.close()
+        self._begin({})
+
+    def _account(self) -> DataQuality:
+        """What was read, and what was not."""
+        quality = sum(self._accounts.values(), self._quality)
+        unread: list[UnreadFile] = []
+        unread += [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
+        if self.tail.lost_bytes:
+            reason = f"{self.tail.lost_bytes:,} bytes went away with their files before they were read"
+            unread.append(UnreadFile(self._paths[0], reason))
+        if self._full_since is not None:
+            unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
+        return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
+
+
+def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
+    """The pieces, each with its broker where it holds requests: their time is the broker's own."""
+    for piece in pieces:
+        if not isinstance(piece, Batch):
+            yield piece, None
+            continue
+        codes = np.unique(piece.broker.codes).tolist()
+        names: dict[str, list[int]] = {}
+        for code in codes:
+            names.setdefault(piece.broker.values[code], []).append(code)
+        if len(names) == 1:
+            yield piece, next(iter(names))
+            continue
+        for name, mine in names.items():
+            yield piece.take(np.isin(piece.broker.codes, mine)), name

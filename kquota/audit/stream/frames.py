@@ -1,0 +1,203 @@
+"""The audit of a streaming DataFrame of Spark: each micro-batch is packed once; counters go on from batch to batch.
+
+    checkpoint/kquota/about                 what the audit is of, compared at a restart
+    checkpoint/kquota/packed/<batch>        the packed usage of a batch, for the findings
+    checkpoint/kquota/state/<broker>/<batch>  the counters of a broker after a batch
+    checkpoint/kquota/episodes/<batch>.jsonl  the episodes that began or ended in a batch
+
+Spark may run a batch again after a kill. It begins with the newest state before the batch, and writes the same files
+anew, whole or not at all. So a repetition changes nothing. Episodes are passed on once more, with the same names.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kquota.audit import spark, stages
+from kquota.audit.batch import Batch, Tally
+from kquota.audit.findings import AuditResult, DataQuality
+from kquota.audit.lookup import fingerprint
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import usage
+from kquota.audit.stream import checkpoint
+from kquota.audit.stream.counters import Counters
+from kquota.audit.stream.follow import SETTLE_MS, by_broker
+from kquota.core.findings.episode import Episode
+from kquota.documents.encoding import to_json_line
+from kquota.documents.episode import episode_document
+from kquota.errors import InputError
+
+_PACKED: Final = f"{spark.PACKED}, broker string"
+_SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
+_FOUND: Final = pa.schema([("data", pa.binary())])
+_WHAT: Final = "the stream"
+_BUCKETS: Final = 16
+"""So many tasks can make the findings; each costs a segment for every task and broker of a batch."""
+
+
+@dataclass
+class AuditStream:
+    """A streaming audit: `query` is Spark's StreamingQuery, which the caller waits for or stops."""
+
+    session: Any
+    settings: AuditSettings
+    folder: Path
+    query: Any = None
+    late_of: dict[str, int] = field(default_factory=dict)
+    """Broker → events that came after its settle time: no episode has them, the findings do."""
+
+    def findings(self) -> AuditResult:
+        """The findings of all batches so far, as `audit_dataframe` finds them in the same rows. Raises InputError."""
+        done = [str(each.parent) for each in sorted((self.folder / "packed").glob("*/_SUCCESS"))]
+        if not done:
+            raise InputError(f"{_WHAT}: no usage events in it")
+        buckets = stages.bucket_count([], 2 * spark.cores_of(self.session))
+        packed = self.session.read.schema(_PACKED).parquet(*done).drop("broker")
+        # Which counters go together is decided by their homes, as many buckets as there are now.
+        return spark.replayed(packed.selectExpr(f"pmod(bucket, {buckets}) AS bucket", "start_ms", "data"), buckets,
+                              self.settings, _WHAT)  # fmt: skip
+
+    def stop(self) -> None:
+        """Stops the query."""
+        if self.query is not None:
+            self.query.stop()
+
+
+def audit_frames(
+    frame: Any,
+    settings: AuditSettings,
+    folder: Path,
+    *,
+    settle_ms: int = SETTLE_MS,
+    on_episodes: Callable[[Sequence[Episode]], None] | None = None,
+    trigger: dict[str, Any] | None = None,
+) -> AuditStream:
+    """Audits a streaming DataFrame with the columns of a usage table (`schemas/usage.schema.json`).
+
+    `folder` holds Spark's checkpoint and kquota's own, on a file system that all executors share. `on_episodes` gets
+    the episodes of each batch on the driver. `trigger` is Spark's own, by default a batch a second. Raises InputError
+    for a missing column, and Refused for a checkpoint of other quotas, of other settings or of another version.
+    """
+    usage.require_columns(_WHAT, frame.columns)
+    session = frame.sparkSession
+    if spark.is_remote(session):
+        raise InputError(f"{_WHAT}: Spark Connect is not supported", hint="start the session on the cluster's master")
+    settings = replace(settings, ordered=False)
+    own = folder.absolute() / "kquota"
+    _claim(own, settings, settle_ms)
+    stream = AuditStream(session, settings, own)
+    columns = [name for name in usage.COLUMNS if name in frame.columns]
+
+    def each(batch: Any, number: int) -> None:
+        place = own / "packed" / f"{number:09d}"
+        packed = batch.select(*columns).mapInArrow(_mapper(settings), _PACKED)
+        packed.write.mode("overwrite").parquet(str(place))
+        segments = session.read.schema(_PACKED).parquet(str(place)).where("broker IS NOT NULL")
+        of_brokers = segments.repartition("broker").sortWithinPartitions("broker", "start_ms")
+        rows = spark.collect(of_brokers.mapInArrow(_reducer(settings, settle_ms, own / "state", number), "data binary"))
+        found: list[Episode] = []
+        for data in rows.column("data"):
+            broker, episodes, late = pickle.loads(data.as_py())  # noqa: S301 - written by this job's own workers
+            found += episodes
+            stream.late_of[broker] = late
+        found.sort(key=lambda episode: (episode.begin_ms, episode.name, episode.state.value))
+        _write(own / "episodes" / f"{number:09d}.jsonl", "".join(
+            to_json_line(episode_document(episode)) + "\n" for episode in found).encode())  # fmt: skip
+        if on_episodes is not None and found:
+            on_episodes(found)
+
+    writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", str(folder.absolute() / "spark"))
+    stream.query = writer.trigger(**(trigger or {"processingTime": "1 second"})).start()
+    return stream
+
+
+def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
+    """Makes the folder one of this audit. Raises Refused where it is another audit's."""
+    about = own / "about"
+    try:
+        if about.exists():
+            checkpoint.compare(about.read_bytes(), own.parent, settings, settle_ms)
+        for name in ("packed", "state", "episodes"):
+            (own / name).mkdir(parents=True, exist_ok=True)
+        _write(about, checkpoint.heading(settings, settle_ms))
+    except OSError as error:
+        raise InputError(f"{own}: cannot use it for checkpoints: {error.strerror or error}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with open(aside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+def _mapper(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Packs the rows of a task; segments bear the name of their broker."""
+    with_clients = replace(settings, per_client=True)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number, tally = spark.partition(), Tally()
+        packers = stages.packers_of(with_clients, _BUCKETS)
+        tables = spark.joined(batches, usage.BATCH_ROWS)
+        rows = usage.to_batches(tables, _WHAT, settings.read.broker, "", tally, version=settings.read.version)
+
+        def seen() -> Iterator[Batch]:
+            for batch in rows:
+                tally.saw(batch.time_ms, batch.records)
+                yield batch
+
+        of, ungoverned = None, 0
+        for part, (piece, broker) in enumerate(by_broker(seen())):
+            if broker != of:
+                # The counters of each broker are kept by themselves: all their clients are introduced to each.
+                of, ungoverned = broker, ungoverned + packers[0].ungoverned
+                for packer in packers:
+                    packer.begin()
+            for blob in stages.pack_pieces([((number, part), piece)], packers, _BUCKETS):
+                yield spark.row_of(_SCHEMA, *blob, broker)
+        if tally.events or tally.exempt or tally.rejected:
+            quality = DataQuality.of(tally, ungoverned + packers[0].ungoverned)
+            for blob in stages.account_blobs(quality, tally.rejects, tally.noted):
+                yield spark.row_of(_SCHEMA, *blob, None)
+
+    return run
+
+
+def _reducer(
+    settings: AuditSettings, settle_ms: int, state: Path, number: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Takes the counters of some brokers from their state before the batch to their state after it."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: dict[str, list[Any]] = {}
+        for batch in batches:
+            for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
+                waiting.setdefault(broker, []).append(data.as_buffer())
+        for broker, blobs in waiting.items():
+            place = state / str(fingerprint(broker))
+            place.mkdir(exist_ok=True)
+            versions = sorted(int(each.name) for each in place.iterdir() if each.name.isdigit())
+            before = [version for version in versions if version < number]
+            if before:
+                counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
+            else:
+                counters = Counters(settings, settle_ms)
+            counters.take(segment for blob in blobs if (segment := stages.segment_of(blob)) is not None)
+            episodes = counters.episodes()
+            counters.forget()
+            _write(place / str(number), counters.dumps())
+            for version in before[:-1]:
+                (place / str(version)).unlink(missing_ok=True)
+            yield spark.row_of(_FOUND, pickle.dumps((broker, episodes, counters.late), protocol=5))
+
+    return run

@@ -1,0 +1,207 @@
+"""Where episodes go besides the output of the command: JSON lines, Parquet, or Alertmanager.
+
+`put` is called in every turn, also without episodes. What could not be sent waits for the next turn; `say` gets a line
+when that begins.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kquota.backends.http import TooLarge, post
+from kquota.core.findings.episode import Episode, State
+from kquota.core.quotas.quota import humanize
+from kquota.documents.encoding import to_json_line
+from kquota.documents.episode import episode_document
+from kquota.documents.watch import utc
+from kquota.errors import InputError
+
+Say = Callable[[str], None]
+
+_EVERY_S: Final = 60.0
+"""How often Alertmanager is told of an alert that goes on, and Parquet is written. Alertmanager waits five minutes."""
+_MOST: Final = 1000
+"""So many episodes are one Parquet file at most."""
+_TIMEOUT_S: Final = 5.0
+
+
+class Sink(Protocol):
+    """Takes episodes as they come."""
+
+    def put(self, episodes: Sequence[Episode]) -> None:
+        """Takes the episodes of a turn, or none."""
+
+    def close(self) -> None:
+        """Passes on what still waits."""
+
+
+def open_sink(target: str, say: Say) -> Sink:
+    """The sink that a text names: an http address, a folder (it ends with /), else a file.
+
+    Raises InputError for one that cannot be used.
+    """
+    if target.startswith(("http://", "https://")):
+        return Alertmanager(target, say)
+    if target.endswith("/") or Path(target).is_dir():
+        return Parquet(Path(target))
+    return JsonLines(target)
+
+
+class JsonLines:
+    """A file with a line of JSON for each state of an episode; lines are appended."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}: cannot write episodes there") from None
+
+    def put(self, episodes: Sequence[Episode]) -> None:
+        """Appends a line each; they are in the file when this returns."""
+        for episode in episodes:
+            self._file.write(to_json_line(episode_document(episode)) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+_COLUMNS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "state", "under", "broker", "key", "sensor", "subject", "entity")),
+        ("limit", pa.float64()),
+        *((name, pa.timestamp("ms", "UTC")) for name in ("begin", "end", "peak")),
+        *((name, pa.float64()) for name in ("peak_rate", "enough")),
+        ("enough_at_least", pa.bool_()),
+        *((name, pa.int64()) for name in ("events", "throttled_events", "throttle_time_ms", "throttle_time_max_ms")),
+        *((name, pa.int64()) for name in ("logged_throttled_events", "client_count")),
+        ("clients", pa.list_(pa.struct([("user", pa.string()), ("client_id", pa.string()), ("value", pa.int64())]))),
+    ]
+)
+"""The columns of the Parquet files; `clients` are the loudest first."""
+
+
+class Parquet:
+    """A folder of Parquet files, one a minute or for 1,000 episodes, each written whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._rows, self._written = folder, list[dict[str, Any]](), 0
+        self._since = time.monotonic()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: {error.strerror or error}: cannot write episodes there") from None
+
+    def put(self, episodes: Sequence[Episode]) -> None:
+        """Keeps the episodes for the next file."""
+        self._rows += map(_row, episodes)
+        if len(self._rows) >= _MOST or (self._rows and time.monotonic() - self._since >= _EVERY_S):
+            self._write()
+
+    def close(self) -> None:
+        """Writes what is kept."""
+        if self._rows:
+            self._write()
+
+    def _write(self) -> None:
+        name = f"episodes-{time.time_ns()}-{self._written:06d}.parquet"
+        aside = self._folder / f".{name}.part"
+        try:
+            pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
+            aside.replace(self._folder / name)
+        except OSError as error:
+            raise InputError(f"{self._folder}: {error.strerror or error}: cannot write episodes there") from None
+        self._rows, self._written, self._since = [], self._written + 1, time.monotonic()
+
+
+def _row(episode: Episode) -> dict[str, Any]:
+    return {
+        **{name: getattr(episode, name) for name in ("broker", "sensor", "subject", "limit", "peak_rate", "enough")},
+        **{"id": episode.name, "state": episode.state.value, "under": episode.under.value, "key": episode.key.value},
+        **{"entity": str(episode.entity), "enough_at_least": episode.at_least},
+        **{"begin": episode.begin_ms, "end": episode.end_ms, "peak": episode.peak_ms},
+        **{name: getattr(episode, name) for name in ("events", "throttled_events", "throttle_time_ms")},
+        **{name: getattr(episode, name) for name in ("throttle_time_max_ms", "logged_throttled_events")},
+        "client_count": episode.client_count,
+        "clients": [{"user": each.user, "client_id": each.client_id, "value": each.value} for each in episode.clients],
+    }
+
+
+class Alertmanager:
+    """An Alertmanager, by its API v2: an alert for each episode, which is resolved when the episode ends."""
+
+    def __init__(self, url: str, say: Say) -> None:
+        if urlsplit(url).hostname is None:
+            raise InputError(f"{url}: not the address of an Alertmanager", hint="http://HOST:9093")
+        self._url, self._say = f"{url.rstrip('/')}/api/v2/alerts", say
+        self._alerts: dict[str, dict[str, Any]] = {}
+        self._sent_at: float | None = None
+        self._changed = self._failed = False
+
+    def put(self, episodes: Sequence[Episode]) -> None:
+        """Sends what changed, and once a minute the alerts that go on."""
+        for episode in episodes:
+            self._alerts[episode.name] = _alert(episode)
+            self._changed = True
+        now = time.monotonic()
+        wait_s = _EVERY_S
+        if self._changed:
+            wait_s = _TIMEOUT_S if self._failed else 0.0
+        if self._alerts and (self._sent_at is None or now - self._sent_at >= wait_s):
+            self._send(now)
+
+    def close(self) -> None:
+        """Sends what still waits. Alerts of episodes that go on end by themselves, after Alertmanager's own time."""
+        if self._changed:
+            self._send(time.monotonic())
+            if self._failed:
+                self._say(f"{len(self._alerts)} alerts were not sent")
+
+    def _send(self, now: float) -> None:
+        self._sent_at = now
+        try:
+            body = json.dumps(list(self._alerts.values())).encode()
+            post(
+                self._url, body, {"Content-Type": "application/json"}, io.BytesIO(), timeout_s=_TIMEOUT_S, most=1 << 20
+            )
+        except (OSError, http.client.HTTPException, ValueError, TooLarge) as error:
+            if not self._failed:
+                self._say(f"{self._url}: {error}: alerts wait there until it answers")
+            self._failed = True
+            return
+        self._changed = self._failed = False
+        self._alerts = {name: alert for name, alert in self._alerts.items() if "endsAt" not in alert}
+
+
+def _alert(episode: Episode) -> dict[str, Any]:
+    key = episode.key
+
+    def amount(value: float) -> str:
+        return humanize(key, int(value) if key.value_type.integral else value)
+
+    least = "at least " if episode.at_least else ""
+    loudest = ", ".join(each.client_id or each.user for each in episode.clients)
+    summary = f"{episode.subject} is throttled by {key.value} {amount(episode.limit)} of {episode.entity}"
+    alert: dict[str, Any] = {
+        "labels": {
+            **{"alertname": "KafkaQuotaThrottled", "broker": episode.broker, "quota": key.value},
+            **{"counter": episode.sensor, "entity": str(episode.entity), "under": episode.under.value},
+        },
+        "annotations": {
+            **{"summary": summary, "peak": amount(episode.peak_rate), "loudest": loudest},
+            "enough": f"{least}{amount(episode.enough)}",
+        },
+        "startsAt": utc(episode.begin_ms),
+    }
+    return alert | ({"endsAt": utc(episode.end_ms)} if episode.state is State.ENDED else {})

@@ -1,0 +1,308 @@
+"""Files that grow, are rotated and come anew: what came in each since the last look.
+
+A file is known by its inode and by its first bytes, so it is followed through a rename. Another file with the same
+inode is another file. A copy of a file whose original was emptied (copytruncate), or packed with gzip, goes on
+where the original was read to. Request logs and JSON lines are read up to their last line end; other files are read
+whole, once they stopped growing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kquota.audit.sources import Split, detect, module
+from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_text
+from kquota.errors import InputError, KquotaError
+
+HEAD_BYTES: Final = 1024
+"""So many of the first bytes of a file tell it from others."""
+_TAIL_BYTES: Final = 256
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
+_BLOCK_BYTES: Final = 1 << 20
+_PACKED: Final = b"\x1f\x8b"
+_WHOLE: Final = (".parquet", ".orc", ".csv", ".csv.gz")
+
+
+@dataclass
+class Followed:
+    """A file that is followed, and how far."""
+
+    number: int
+    """Its place in the order in which files were met."""
+    path: str
+    identity: tuple[int, int]
+    dialect: str
+    grows: bool
+    """Whether it is read line by line as it grows; else whole."""
+    head: bytes = b""
+    offset: int = 0
+    """How many bytes were read."""
+    size: int = 0
+    before: bytes = b""
+    """The last bytes that were read."""
+    parts: int = 0
+    """How many pieces its usage came in."""
+    state: tuple[int, int] = (-1, -1)
+    """Its size, and when it was changed, at the last look."""
+    done: bool = False
+    """A whole file that was read, or a growing one that has ended."""
+    gone: bool = False
+    """It is no longer there, by any name."""
+
+
+class Increment(NamedTuple):
+    """What came in a file, to be read."""
+
+    file: Followed
+    split: Split
+
+
+@dataclass
+class Tail:
+    """The files of some paths, from look to look."""
+
+    paths: Sequence[str]
+    dialect: str
+    files: list[Followed] = field(default_factory=list)
+    repeated: Callable[[str], None] = lambda path: None
+    order: list[int] = field(default_factory=list)
+    """The numbers of the files that are there, in the order in which a batch audit reads them."""
+    lost_bytes: int = 0
+    """Bytes of files that went away before they were read."""
+    missing: list[str] = field(default_factory=list)
+    """Paths that were not there at the last look, and never before."""
+    replaced: list[Followed] = field(default_factory=list)
+    """Files that were read whole and changed afterwards, since somebody took them: what was read of them is void."""
+    _seen: set[str] = field(default_factory=set)
+
+    def look(self, *, last: bool = False) -> list[Increment]:
+        """What came since the last look; with `last` also what is read when nothing more is waited for.
+
+        Older files come first, as a log goes on in the newest.
+        """
+        found = self._find()
+        present = {_identity(file): file for file in found}
+        claimed = set()
+        for each in self.files:
+            if not each.gone and self._is_still(each, present):
+                claimed.add(each.identity)
+        for file in found:
+            if _identity(file) not in claimed:
+                self._meet(file, last=last)
+        at = {each.identity: each.number for each in self.files if not each.gone}
+        self.order = [at[_identity(file)] for file in found if _identity(file) in at]
+        increments = [
+            (each.state[1], each.path, increment)
+            for each in self.files
+            if not each.gone
+            for increment in self._increments(each, last=last)
+        ]
+        return [increment for *_, increment in sorted(increments, key=lambda each: each[:2])]
+
+    @property
+    def unread(self) -> int:
+        """The bytes that are there and were not read at the last look."""
+        return sum(each.size - each.offset for each in self.files if not each.gone and not each.done)
+
+    def ranks(self) -> list[int]:
+        """The place of each file in the order of a batch audit; files that are gone come before all others."""
+        places = {number: place for place, number in enumerate(self.order)}
+        return [places.get(each.number, each.number - len(self.files)) for each in self.files]
+
+    def splits(self) -> list[Split]:
+        """A split for each file that was met, for what holds of all files together."""
+        return [Split(each.dialect, each.path, 0, -1) for each in self.files]
+
+    @property
+    def apart(self) -> bool:
+        """Whether files lie in several folders, which name their brokers then."""
+        return len({folder_of(each.path) for each in self.files}) > 1
+
+    def _find(self) -> list[File]:
+        found: dict[tuple[int, int], File] = {}
+        for path in self.paths:
+            if _URI.match(path):
+                raise InputError(f"{path}: --follow reads files of this machine, by their paths")
+            if not os.path.exists(path):
+                self.missing += [path] if path not in self.missing and path not in self._seen else []
+                continue
+            self._seen.add(path)
+            self.missing = [each for each in self.missing if each != path]
+            try:
+                files = find(path)
+            except InputError:
+                if os.path.isdir(path):
+                    continue  # nothing is in it yet
+                raise
+            for file in files:
+                if _identity(file) in found:
+                    self.repeated(file.path)
+                found.setdefault(_identity(file), file)
+        return list(found.values())
+
+    def _is_still(self, each: Followed, present: dict[tuple[int, int], File]) -> bool:
+        """Whether a file is still there; it gets its present path and size."""
+        file = present.get(each.identity) or _under_another_name(each)
+        if file is None:
+            each.gone = True
+            if each.grows:
+                self.lost_bytes += max(each.size - each.offset, 0)
+            return False
+        state = _state_of(file)
+        if state == each.state and file.path == each.path:
+            return True
+        if file.size < each.offset or not _head(file.path, raw=True).startswith(each.head):
+            each.gone = True
+            if not each.grows:
+                self.replaced.append(each)
+            return False
+        if not each.grows and each.done and state != each.state:
+            each.done = False
+            each.gone = True
+            self.replaced.append(each)
+            return False
+        each.path, each.size = file.path, file.size
+        if len(each.head) < HEAD_BYTES:
+            each.head = _head(file.path, raw=True)
+        return True
+
+    def _meet(self, file: File, *, last: bool) -> None:
+        """Follows a file that was not known."""
+        if not file.size and not last:
+            return
+        try:
+            raw = _head(file.path, raw=True)
+            head = _head(file.path)
+        except (OSError, KquotaError, EOFError):
+            return  # gone meanwhile, or packed only in part
+        for each in self.files:
+            if len(each.head) < _TAIL_BYTES or not each.grows or not head.startswith(each.head):
+                continue
+            if each.gone:
+                if self._goes_on(each, file, packed=raw.startswith(_PACKED)):
+                    return
+            elif not last:
+                return  # a copy, or what its original is being packed into: the next look shows which
+        dialect = detect(file) if self.dialect == "auto" else self.dialect
+        name = file.name
+        lines = dialect == "request-log" or (dialect == "usage" and not name.endswith(_WHOLE))
+        grows = lines and not raw.startswith(_PACKED)
+        self.files.append(Followed(len(self.files), file.path, _identity(file), dialect, grows, raw, size=file.size))
+
+    @staticmethod
+    def _goes_on(each: Followed, file: File, *, packed: bool) -> bool:
+        """Makes a file that is gone go on in a copy of it, if this is one."""
+        start = max(each.offset - len(each.before), 0)
+        try:
+            with open_text(file.path) as stream:
+                left = start
+                while left and (block := stream.read(min(left, _BLOCK_BYTES))):
+                    left -= len(block)
+                if left or stream.read(len(each.before)) != each.before:
+                    return False
+                if packed and stream.read(1):
+                    return False  # there is more in it: it is read as a file of its own
+        except (OSError, KquotaError, EOFError):
+            return False
+        each.path, each.identity, each.gone = file.path, _identity(file), False
+        each.size, each.head = file.size, _head(file.path, raw=True)
+        each.done = packed
+        each.state = _state_of(file) if packed else (-1, -1)
+        return True
+
+    def _increments(self, each: Followed, *, last: bool) -> Iterator[Increment]:
+        try:
+            status = os.stat(each.path)
+        except OSError:
+            return
+        state = (status.st_size, status.st_mtime_ns)
+        unchanged, each.state, each.size = state == each.state, state, status.st_size
+        if each.done:
+            return
+        if each.grows:
+            end = each.size if last else _last_line_end(each.path, each.offset, each.size)
+            if end > each.offset:
+                yield Increment(each, Split(each.dialect, each.path, each.offset, end, size=end - each.offset))
+            return
+        if not (unchanged or last):
+            return
+        try:
+            splits = module(each.dialect).splits(File(each.path, each.size, each.identity))
+        except UnreadableFile:
+            raise
+        except InputError as error:
+            if not last:
+                return  # it is being written
+            splits = [Split(each.dialect, each.path, 0, 0, fault=error.message.removeprefix(f"{each.path}: "))]
+        each.done, each.offset = True, each.size
+        for split in splits:
+            yield Increment(each, replace(split, size=max(each.size // len(splits), 1)))
+
+    def took(self, increment: Increment) -> None:
+        """Notes that an increment was read."""
+        each = increment.file
+        if each.grows:
+            with open(increment.split.path, "rb") as file:
+                file.seek(max(increment.split.end - _TAIL_BYTES, 0))
+                each.before = file.read(increment.split.end - file.tell())
+            each.offset = increment.split.end
+
+    def broken_up(self) -> list[Followed]:
+        """The files that were void since the last call."""
+        replaced, self.replaced = self.replaced, []
+        return replaced
+
+
+def _identity(file: File) -> tuple[int, int]:
+    if file.identity is None:
+        raise InputError(f"{file.path}: --follow reads files of this machine")
+    return file.identity
+
+
+def _state_of(file: File) -> tuple[int, int]:
+    try:
+        return file.size, os.stat(file.path).st_mtime_ns
+    except OSError:
+        return file.size, -1
+
+
+def _head(path: str, *, raw: bool = False) -> bytes:
+    """The first bytes of a file, unpacked unless `raw`."""
+    if raw:
+        with open(path, "rb") as file:
+            return file.read(HEAD_BYTES)
+    with open_text(path) as stream:
+        return stream.read(HEAD_BYTES)
+
+
+def _under_another_name(each: Followed) -> File | None:
+    """A file that was renamed in its folder, to a name that is none of the paths."""
+    try:
+        for entry in os.scandir(Path(each.path).parent):
+            if entry.inode() == each.identity[1] and entry.is_file():
+                status = entry.stat()
+                return File(entry.path, status.st_size, (status.st_dev, status.st_ino))
+    except OSError:
+        pass
+    return None
+
+
+def _last_line_end(path: str, start: int, end: int) -> int:
+    """Where the last whole line between two places ends; `start` where there is none."""
+    try:
+        with open(path, "rb") as file:
+            while end > start:
+                begin = max(start, end - _BLOCK_BYTES)
+                file.seek(begin)
+                found = file.read(end - begin).rfind(b"\n")
+                if found >= 0:
+                    return begin + found + 1
+                end = begin
+    except OSError:
+        pass
+    return start

@@ -1,0 +1,245 @@
+"""`kquota audit --follow`: reads usage as it comes, says what happens at once, and gives the findings at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kquota.cli import params
+from kquota.cli.streams import note, stoppable, warn
+
+if TYPE_CHECKING:
+    from kquota.audit.findings import AuditResult
+    from kquota.audit.run import Usage
+    from kquota.audit.settings import AuditSettings
+    from kquota.audit.stream.follow import Follower, Turn
+    from kquota.core.findings.episode import Episode
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAUSE_S: Final = 0.2
+"""The wait between two looks at the files."""
+_SAVE_S: Final = 5.0
+"""How often a checkpoint is written."""
+_BEHIND_S: Final = 10.0
+"""A turn that takes so long, with more to read after it, is behind."""
+
+OPTIONS = (
+    click.option(
+        "--follow",
+        is_flag=True,
+        help="Go on with files as they grow, are rotated or come anew; print an episode when throttling begins and"
+        " ends. Ctrl-C or SIGTERM ends it with the findings so far.",
+    ),
+    click.option(
+        "--until-idle",
+        type=params.DURATION,
+        metavar="TIME",
+        help="With --follow: end when nothing came for so long. Only the findings are printed then.",
+    ),
+    click.option(
+        "--checkpoint",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="With --follow: a folder for what is read; after an end or a kill the same command goes on from there.",
+    ),
+    click.option(
+        "--settle",
+        type=params.DURATION,
+        show_default="1s",
+        metavar="TIME",
+        help="With --follow: how far behind the newest line of its broker a line may come and count in an episode.",
+    ),
+    click.option(
+        "--episodes",
+        multiple=True,
+        metavar="TARGET",
+        help="With --follow: where episodes go besides: a file of JSON lines, a folder (DIR/) of Parquet files, or the"
+        " address of an Alertmanager (http://HOST:9093). May be given several times.",
+    ),
+    click.option(
+        "--keep",
+        type=click.IntRange(min=1),
+        default=20,
+        show_default=True,
+        metavar="GB",
+        help="With --follow: the most to keep on the disk for the findings at the end, some 40 bytes a request.",
+    ),
+)
+"""The options of `kquota audit` for following."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How usage is followed."""
+
+    until_idle_ms: int | None
+    checkpoint: Path | None
+    settle_ms: int | None
+    episodes: tuple[str, ...]
+    keep_gb: int
+
+    def check(self, usage: Usage) -> None:
+        """Raises UsageError where the usage cannot be followed."""
+        if usage.table is not None or usage.topic is not None or usage.prometheus is not None:
+            raise click.UsageError("--follow reads files; --table, --topic and --prometheus are read once")
+        if usage.engine == "spark" or usage.master is not None:
+            raise click.UsageError("--follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame")
+
+
+def options(function: F) -> F:
+    """Adds the options for following."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def follow(
+    usage: Usage, settings: AuditSettings, following: Following, show: Callable[[Episode], None] | None
+) -> AuditResult:
+    """Follows the files until it is stopped or nothing comes, and gives the findings; `show` gets each episode.
+
+    Raises InputError where nothing was read, and Refused for a checkpoint of other settings.
+    """
+    from kquota.audit.stream import sinks
+    from kquota.audit.stream.follow import SETTLE_MS, Follower
+
+    with stoppable() as stop:
+        follower = Follower(
+            usage.paths,
+            settings,
+            dialect=usage.dialect,
+            checkpoint_folder=following.checkpoint,
+            settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
+            spool_bytes=following.keep_gb * 10**9,
+        )
+        targets = [sinks.open_sink(target, warn) for target in following.episodes]
+        told = _Told()
+        try:
+            _say_beginning(follower, usage.paths)
+
+            def tell(episodes: Sequence[Episode]) -> None:
+                if show is not None:
+                    for episode in episodes:
+                        show(episode)
+                for target in targets:
+                    target.put(episodes)
+
+            saved = idle_since = time.monotonic()
+            unread = -1
+            while not stop():
+                begun = time.monotonic()
+                turn = follower.turn()
+                tell(turn.episodes)
+                now = time.monotonic()
+                told.turn(turn, now - begun)
+                if turn.read_bytes or turn.unread_bytes != unread:
+                    idle_since, unread = now, turn.unread_bytes
+                if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
+                    break
+                if now - saved >= _SAVE_S:
+                    follower.save()
+                    saved = time.monotonic()
+                if not turn.read_bytes:
+                    time.sleep(_PAUSE_S)
+            follower.save()
+            tell(follower.end().episodes)
+            tell(follower.open_episodes())
+            return follower.result(", ".join(usage.paths))
+        finally:
+            for target in targets:
+                target.close()
+            follower.close()
+
+
+def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
+    for path in paths:
+        if not Path(path).exists():
+            warn(f"{path}: no such file or folder yet; waiting for it")
+    if follower.restarted:
+        note("going on from the checkpoint")
+
+
+class _Told:
+    """What was said of the turns so far: each trouble when it begins, and not in every turn."""
+
+    def __init__(self) -> None:
+        self._late = 0
+        self._full = self._caught_up = False
+
+    def turn(self, turn: Turn, took_s: float) -> None:
+        """Says what a turn of so many seconds is in trouble with."""
+        if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
+            from kquota.cli.text import moment
+
+            newest = "" if turn.newest_ms is None else f"; the newest line is of {moment(turn.newest_ms)}"
+            warn(f"falling behind: {turn.unread_bytes:,} bytes came while {took_s:.0f} s were spent{newest}")
+        self._caught_up |= not turn.read_bytes
+        if turn.late > self._late:
+            many = f"{turn.late - self._late:,} requests came later than the settle time allows"
+            warn(f"{many}: no episode has them, the findings do (a longer --settle waits for them)")
+            self._late = turn.late
+        if turn.full and not self._full:
+            warn("what --keep allows is full: episodes go on, the findings at the end lack what comes from now on")
+            self._full = True
+
+
+def show_json(episode: Episode) -> None:
+    """Prints an episode as a line of JSON, at once."""
+    from kquota.documents.encoding import to_json_line
+    from kquota.documents.episode import episode_document
+
+    click.echo(to_json_line(episode_document(episode)))
+
+
+def show_text(episode: Episode) -> None:
+    """Prints an episode as a line for people, at once."""
+    click.echo(click.style(line(episode), fg="yellow" if episode.state.value == "began" else None))
+
+
+def line(episode: Episode) -> str:
+    """An episode in a line."""
+    from kquota.cli.printable import safe
+    from kquota.cli.text import entity_text, many, rate_text
+    from kquota.core.findings.episode import State, Under
+    from kquota.core.quotas.quota import humanize
+    from kquota.documents.watch import utc
+
+    key = episode.key
+    value = int(episode.limit) if key.value_type.integral else episode.limit
+    began = episode.state is State.BEGAN
+    parts = [
+        utc(episode.begin_ms if began else episode.end_ms),
+        f"{episode.state.value:<5}",
+        f"{episode.subject}{f' on broker {episode.broker}' if episode.broker else ''}",
+        f"{key} {humanize(key, value)} of {entity_text(episode.entity)}",
+    ]
+    if episode.under is Under.AGAINST:
+        parts.append("(under --against)")
+    loudest = next((client.client_id or client.user for client in episode.clients), "")
+    if began:
+        parts.append(f"at {rate_text(episode.peak_rate, key.unit)}")
+        parts += [f"by {loudest}"] if loudest else []
+    else:
+        least = "at least " if episode.at_least else ""
+        parts += [
+            f"for {(episode.end_ms - episode.begin_ms) / 1000:,.1f} s",
+            f"peak {rate_text(episode.peak_rate, key.unit)}",
+            f"{episode.throttled_events:,} of {many(episode.events, 'request')} delayed,"
+            f" {episode.throttle_time_max_ms:,} ms at most",
+            f"loudest {loudest} of {episode.client_count:,}" if loudest else "",
+            f"enough: {least}{rate_text(episode.enough, key.unit)}",
+        ]
+    return safe("  ".join(part for part in parts if part))
+
+
+def refuse_without_follow(given: dict[str, object]) -> None:
+    """Raises UsageError for an option that is given and means nothing without --follow."""
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name} goes with --follow")

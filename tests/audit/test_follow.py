@@ -1,0 +1,371 @@
+"""The law of following: whatever the cuts, restarts and rotations, the findings are those of the batch audit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.audit import local
+from kquota.audit.findings import AuditResult
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.stream import checkpoint, counters
+from kquota.audit.stream.follow import Follower
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.episode import Episode, State
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.quotas import read_quotas
+from kquota.errors import InputError, Refused
+from tests.audit import oracle
+from tests.audit.test_cuts import ALL_LIMITED, rows, write
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unsynced() -> Iterator[None]:
+    """A kill of the process loses nothing that was written, so no test waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda number: None)
+        yield
+
+
+RECORDED = Path("tests/data/request_log")
+TIGHT = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100}}))
+
+
+def batch(paths: list[str], audit_settings: AuditSettings) -> AuditResult:
+    return local.audit(plan_splits(paths, "auto"), audit_settings, "usage", processes=1)
+
+
+def same(found: AuditResult, expected: AuditResult) -> None:
+    """Compares all that goes into a document."""
+    assert found.findings.equals(expected.findings)
+    assert (found.before is None) == (expected.before is None)
+    assert found.before is None or found.before.equals(expected.before)
+    assert found.quality == expected.quality
+    assert found.quotas == expected.quotas
+    assert found.predictions == expected.predictions
+
+
+def row(time_ms: int, user: str = "alice", size: int = 500) -> dict[str, Any]:
+    return {"time_ms": oracle.START_MS + time_ms, "broker": "1", "user": user, "client_id": "c", "api": "produce"} | {
+        "bytes": size
+    }
+
+
+def lines(*made: dict[str, Any]) -> str:
+    return "".join(json.dumps(each) + "\n" for each in made)
+
+
+def kept(episodes: list[Episode]) -> dict[tuple[str, State], Episode]:
+    """By name and state: who goes on after a kill says some again."""
+    found: dict[tuple[str, State], Episode] = {}
+    for each in episodes:
+        assert found.setdefault((each.name, each.state), each) == each
+    return found
+
+
+def followed_to_its_end(follower: Follower, episodes: list[Episode]) -> AuditResult:
+    episodes += follower.turn().episodes
+    episodes += follower.end().episodes
+    episodes += follower.open_episodes()
+    result = follower.result("usage")
+    follower.close()
+    return result
+
+
+DEEDS = st.lists(
+    st.tuples(st.integers(1, 600), st.sampled_from(["turn", "save", "kill", "save and kill"])), min_size=1, max_size=12
+)
+
+
+@given(made=rows(), deeds=DEEDS, quotas=oracle.quota_histories(), compared=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_however_a_file_grows_and_the_follower_is_killed(
+    made: list[dict[str, Any]], deeds: list[tuple[int, str]], quotas: QuotaHistory, compared: bool
+) -> None:
+    """The findings and the episodes; bytes come in any cut, and each kill goes back to the last checkpoint."""
+    audit_settings = AuditSettings(
+        quotas, against=QuotaHistory.of(ALL_LIMITED) if compared else None, read=ReadSettings(broker="1")
+    )
+    with tempfile.TemporaryDirectory() as name:
+        whole, growing, kept_in = Path(name) / "a" / "usage.jsonl", Path(name) / "b" / "usage.jsonl", Path(name) / "c"
+        whole.parent.mkdir()
+        growing.parent.mkdir()
+        write(made, whole, 1)
+        uncut: list[Episode] = []
+        followed_to_its_end(Follower([str(whole)], audit_settings), uncut)
+        episodes: list[Episode] = []
+        data, at = whole.read_bytes(), 0
+        growing.touch()
+        follower = Follower([str(growing)], audit_settings, checkpoint_folder=kept_in)
+        for size, deed in deeds:
+            with open(growing, "ab") as file:
+                file.write(data[at : at + size])
+            at += size
+            episodes += follower.turn().episodes
+            if "save" in deed:
+                follower.save()
+            if "kill" in deed:
+                follower.close()  # saves nothing
+                follower = Follower([str(growing)], audit_settings, checkpoint_folder=kept_in)
+        with open(growing, "ab") as file:
+            file.write(data[at:])
+        found = followed_to_its_end(follower, episodes)
+
+        same(found, batch([str(whole)], audit_settings))
+        assert kept(episodes) == kept(uncut)
+
+
+@given(
+    made=rows(),
+    order=st.randoms(use_true_random=False),
+    settle_ms=st.sampled_from([0, 1000, 1_000_000]),
+)
+@settings(max_examples=15, deadline=None)
+def test_in_whatever_order_files_come(made: list[dict[str, Any]], order: Any, settle_ms: int) -> None:
+    """Files of several forms and brokers; however late a line is, the findings have it."""
+    audit_settings = AuditSettings(QuotaHistory.of(ALL_LIMITED))
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        places = [
+            root / f"broker-{order.randint(1, 2)}" / f"{n}.{order.choice(('jsonl', 'parquet', 'csv'))}"
+            for n in (3, 1, 2)
+        ]
+        follower = Follower([name], audit_settings, settle_ms=settle_ms)
+        for number, place in enumerate(places):
+            place.parent.mkdir(exist_ok=True)
+            part = made[number * len(made) // 3 : (number + 1) * len(made) // 3]
+            if part:
+                write(part, place, 2)
+            follower.turn()
+        found = followed_to_its_end(follower, [])
+
+        same(found, batch([name], audit_settings))
+
+
+def renamed(log: Path) -> None:
+    log.rename(log.with_suffix(".log.1"))
+
+
+def copied_and_emptied(log: Path) -> None:
+    shutil.copy(log, log.with_suffix(".log.1"))
+    os.truncate(log, 0)
+
+
+def packed(log: Path) -> None:
+    log.rename(log.with_suffix(".log.1"))
+    rotated = log.with_suffix(".log.1")
+    rotated.with_suffix(".1.gz").write_bytes(gzip.compress(rotated.read_bytes()))
+    rotated.unlink()
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[bytes]:
+    """Some lines of a real broker's log, in which clients are throttled."""
+    with gzip.open(RECORDED / "kafka-request.log.gz") as file:
+        return list(islice(file, 3000, 6000))
+
+
+@pytest.mark.parametrize("rotate", [renamed, copied_and_emptied, packed])
+def test_a_real_log_through_a_rotation(rotate: Callable[[Path], None], recorded: list[bytes], tmp_path: Path) -> None:
+    audit_settings = AuditSettings(QuotaHistory.of(read_quotas(RECORDED / "quotas.json")))
+    log = tmp_path / "kafka-request.log"
+    follower = Follower([str(tmp_path)], audit_settings)
+    for first in (0, 1500):
+        for start in range(first, first + 1500, 500):
+            with open(log, "ab") as file:
+                file.writelines(recorded[start : start + 500])
+            follower.turn()
+        if not first:
+            rotate(log)
+            follower.turn()
+    found = followed_to_its_end(follower, [])
+
+    assert found.quality.events > 2900
+    assert found.throttled
+    same(found, batch([str(tmp_path)], audit_settings))
+
+
+def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0)))
+    follower = Follower([str(log)], AuditSettings(TIGHT))
+    follower.turn()
+    with open(log, "a") as file:
+        file.write(lines(row(1)))
+    log.rename(tmp_path / "usage.jsonl.1")
+    log.write_text(lines(row(2)))
+    found = followed_to_its_end(follower, [])
+    assert found.quality.events == 3
+    assert not found.quality.unread_files
+
+
+def test_a_log_that_goes_away_unread_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0)) + "half")
+    follower = Follower([str(log)], AuditSettings(TIGHT))
+    follower.turn()
+    log.unlink()
+    found = followed_to_its_end(follower, [])
+    (unread,) = found.quality.unread_files
+    assert unread.reason.startswith("4 bytes went away")
+
+
+def test_a_path_that_never_comes_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0)))
+    paths = [str(log), str(tmp_path / "none.jsonl")]
+    found = followed_to_its_end(Follower(paths, AuditSettings(TIGHT)), [])
+    assert [unread.path for unread in found.quality.unread_files] == paths[1:]
+    with pytest.raises(InputError, match="no such file"):
+        followed_to_its_end(Follower(paths[1:], AuditSettings(TIGHT)), [])
+
+
+def test_a_table_that_is_written_anew_counts_once(tmp_path: Path) -> None:
+    table = tmp_path / "usage.parquet"
+    made = [row(time_ms) for time_ms in range(0, 9000, 100)]
+    full = [{**each, "request_time_ns": None, "throttle_time_ms": None, "connection": None} for each in made]
+    write(full[:40], table, 20)
+    follower = Follower([str(table)], AuditSettings(TIGHT, read=ReadSettings(broker="1")))
+    follower.turn()
+    assert follower.turn().read_bytes > 0
+    write(full, table, 20)
+    found = followed_to_its_end(follower, [])
+    assert found.quality.events == len(made) == pq.read_metadata(table).num_rows
+    same(found, batch([str(table)], AuditSettings(TIGHT, read=ReadSettings(broker="1"))))
+
+
+def test_an_episode_says_who_and_what_would_be_enough(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(
+        lines(*(row(time_ms) for time_ms in range(0, 10_000, 500)), row(150_000, size=1), row(200_000, size=1))
+    )
+    episodes: list[Episode] = []
+    followed_to_its_end(Follower([str(log)], AuditSettings(TIGHT)), episodes)
+    began, ended = episodes
+    assert (began.state, ended.state) == (State.BEGAN, State.ENDED)
+    assert began.name == ended.name
+    assert ended.subject == "user alice"
+    assert (ended.clients[0].user, ended.clients[0].client_id) == ("alice", "c")
+    assert ended.throttled_events <= ended.events == ended.clients[0].events
+    assert ended.begin_ms < ended.peak_ms <= ended.end_ms
+    assert not ended.at_least
+    raised = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: int(ended.enough)}}))
+    assert not batch([str(log)], AuditSettings(raised)).throttled
+    lower = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: int(ended.enough) - 1}}))
+    assert batch([str(log)], AuditSettings(lower)).throttled
+
+
+def test_late_lines_are_counted_and_in_the_findings(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0), row(60_000)))
+    follower = Follower([str(log)], AuditSettings(TIGHT), settle_ms=1000)
+    assert follower.turn().late == 0
+    with open(log, "a") as file:
+        file.write(lines(row(58_999), row(59_500)))
+    assert follower.turn().late == 1
+    same(followed_to_its_end(follower, []), batch([str(log)], AuditSettings(TIGHT)))
+
+
+def test_a_slow_broker_is_not_late_because_another_is_ahead(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    follower = Follower([str(log)], AuditSettings(TIGHT), settle_ms=100)
+    for time_ms in range(0, 5000, 500):
+        with open(log, "a") as file:
+            file.write(lines(row(time_ms + 100_000) | {"broker": "2"}, row(time_ms)))
+        assert follower.turn().late == 0
+    follower.close()
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, folder = tmp_path / "usage.jsonl", tmp_path / "kept"
+    log.write_text(lines(row(0)))
+    follower = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=folder)
+    follower.turn()
+    follower.save()
+    follower.close()
+
+    def again(audit_settings: AuditSettings, settle_ms: int = 1000) -> None:
+        Follower([str(log)], audit_settings, checkpoint_folder=folder, settle_ms=settle_ms).close()
+
+    again(AuditSettings(TIGHT))
+    other = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=folder)
+    with pytest.raises(Refused, match="another kquota follows"):
+        again(AuditSettings(TIGHT))
+    other.close()
+    with pytest.raises(Refused, match="other quotas"):
+        again(AuditSettings(QuotaHistory.of(ALL_LIMITED)))
+    with pytest.raises(Refused, match="other settle time"):
+        again(AuditSettings(TIGHT), 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "VERSION", 2)
+        with pytest.raises(Refused, match="version 1; this kquota reads 2"):
+            again(AuditSettings(TIGHT))
+    (folder / "checkpoint").write_bytes(b"something\n")
+    with pytest.raises(InputError, match="not written by kquota"):
+        again(AuditSettings(TIGHT))
+    folder.chmod(0o777)
+    with pytest.raises(Refused, match="others can write"):
+        again(AuditSettings(TIGHT))
+
+
+def test_resting_counters_and_clients_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their state stays bounded; what comes again is known again."""
+    monkeypatch.setattr(counters, "MOST_NAMES", 20)
+    everybody = QuotaHistory.of(QuotaSnapshot({Entity(user=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 100}}))
+    log = tmp_path / "usage.jsonl"
+    follower = Follower([str(log)], AuditSettings(everybody))
+    episodes: list[Episode] = []
+    sizes = []
+    for hour in range(12):
+        with open(log, "a") as file:
+            users = [f"u{hour}-{number}" for number in range(10)] + ["u"] * 10
+            file.write(lines(*(row(hour * 4_000_000 + n, user, 5000) for n, user in enumerate(users))))
+        episodes += follower.turn().episodes
+        sizes.append(follower.state_bytes()[0])
+    assert max(sizes) <= 40
+    found = followed_to_its_end(follower, episodes)
+    same(found, batch([str(log)], AuditSettings(everybody)))
+    assert {each.subject for each in episodes if each.state is State.BEGAN} == {
+        f"user {name}" for name in found.findings.column("sensor").to_pylist() for name in [name.removesuffix(":")]
+    }
+
+
+def test_a_full_spool_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0)))
+    follower = Follower([str(log)], AuditSettings(TIGHT), spool_bytes=1)
+    assert follower.turn().full
+    with open(log, "a") as file:
+        file.write(lines(row(1000), row(2000)))
+    assert follower.turn().newest_ms == oracle.START_MS + 2000
+    found = followed_to_its_end(follower, [])
+    assert found.quality.events == 1
+    assert "full" in found.quality.unread_files[0].reason
+
+
+def test_the_rates_of_counters_are_what_the_broker_would_measure(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(*(row(time_ms, size=20) for time_ms in range(0, 30_000, 500))))
+    follower = Follower([str(log)], AuditSettings(TIGHT))
+    follower.turn()
+    (observed,) = follower.observed()
+    assert observed.counter == ("1", QuotaKey.PRODUCER_BYTE_RATE, "alice", "")
+    assert observed.rate == pytest.approx(40, rel=0.1)
+    assert observed.throttle_ms == 0
+    assert follower.observed() == [observed]
+    follower.close()

@@ -1,0 +1,128 @@
+"""Where episodes go: JSON lines, Parquet, and a small Alertmanager."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kquota.audit.stream import sinks
+from kquota.core.findings.episode import Episode, State, Under
+from kquota.core.findings.finding import Client
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import Level
+from kquota.documents.episode import episode_document
+from kquota.errors import InputError
+
+
+def episode(state: State) -> Episode:
+    clients = (Client("alice", "app", 30, 5_000_000),)
+    return Episode(
+        state, Under.TESTED, "1", QuotaKey.PRODUCER_BYTE_RATE, "alice:", Entity(user="alice"), Level.USER, 1e6,
+        1_700_000_000_000, 1_700_000_060_000, 1_234_567.5, 1_700_000_030_000, 30, 20, 9000,
+        700, 3, True, True, 1, clients,
+    )  # fmt: skip
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Any = self.server
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        server.got.append((self.path, json.loads(body)))
+        self.send_response(server.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def alertmanager() -> Iterator[Any]:
+    """A server that keeps what it gets, and answers with `status`."""
+    server: Any = HTTPServer(("127.0.0.1", 0), _Answers)
+    server.got, server.status = [], 200
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    sink = sinks.open_sink(f"http://127.0.0.1:{alertmanager.server_port}/", pytest.fail)
+    sink.put([episode(State.BEGAN)])
+    sink.put([])
+    assert len(alertmanager.got) == 1
+    now[0] = 61.0
+    sink.put([])
+    assert len(alertmanager.got) == 2
+    sink.put([episode(State.ENDED)])
+    now[0] = 200.0
+    sink.put([])
+    sink.close()
+    assert len(alertmanager.got) == 3
+    (path, (began,)), _, (_, (ended,)) = alertmanager.got
+    assert path == "/api/v2/alerts"
+    assert began["labels"] == ended["labels"]
+    assert began["labels"]["alertname"] == "KafkaQuotaThrottled"
+    assert (began["labels"]["broker"], began["labels"]["counter"]) == ("1", "alice:")
+    assert began["startsAt"] == ended["startsAt"] == "2023-11-14T22:13:20.000Z"
+    assert "endsAt" not in began
+    assert ended["endsAt"] == "2023-11-14T22:14:20.000Z"
+    assert ended["annotations"]["loudest"] == "app"
+    assert ended["annotations"]["enough"].startswith("at least 1")
+
+
+def test_alerts_wait_while_nobody_takes_them(alertmanager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [0.0], list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    alertmanager.status = 503
+    sink = sinks.open_sink(f"http://127.0.0.1:{alertmanager.server_port}", said.append)
+    sink.put([episode(State.BEGAN)])
+    sink.put([])
+    now[0] = 6.0
+    sink.put([])
+    assert (len(alertmanager.got), len(said)) == (2, 1)
+    alertmanager.status = 200
+    now[0] = 12.0
+    sink.put([episode(State.ENDED)])
+    sink.close()
+    assert (len(alertmanager.got), len(said)) == (3, 1)
+    assert "endsAt" in alertmanager.got[-1][1][0]
+
+
+def test_parquet_files(tmp_path: Path) -> None:
+    sink = sinks.open_sink(f"{tmp_path / 'episodes'}/", pytest.fail)
+    sink.put([episode(State.BEGAN), episode(State.ENDED)])
+    sink.close()
+    rows = pq.read_table(tmp_path / "episodes").to_pylist()
+    assert [row["state"] for row in rows] == ["began", "ended"]
+    assert rows[1]["id"] == episode(State.ENDED).name
+    assert rows[1]["enough"] == 1_234_568
+    assert rows[1]["clients"] == [{"user": "alice", "client_id": "app", "value": 5_000_000}]
+
+
+def test_json_lines_are_appended(tmp_path: Path) -> None:
+    for state in (State.BEGAN, State.ENDED):
+        sink = sinks.open_sink(str(tmp_path / "episodes.jsonl"), pytest.fail)
+        sink.put([episode(state)])
+        sink.close()
+    lines = (tmp_path / "episodes.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [episode_document(episode(s)) for s in (State.BEGAN, State.ENDED)]
+
+
+def test_a_sink_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write episodes there"):
+        sinks.open_sink(str(tmp_path / "none" / "file"), pytest.fail)
+    with pytest.raises(InputError, match="not the address"):
+        sinks.open_sink("http://", pytest.fail)
