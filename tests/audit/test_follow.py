@@ -315,6 +315,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
         patch.setattr(checkpoint, "VERSION", 2)
         with pytest.raises(Refused, match="version 1; this kquota reads 2"):
             again(AuditSettings(TIGHT))
+    saved = (folder / "checkpoint").read_bytes()
+    (folder / "checkpoint").write_bytes(saved[: len(saved) // 2])
+    with pytest.raises(InputError, match="damaged"):
+        again(AuditSettings(TIGHT))
     (folder / "checkpoint").write_bytes(b"something\n")
     with pytest.raises(InputError, match="not written by kquota"):
         again(AuditSettings(TIGHT))

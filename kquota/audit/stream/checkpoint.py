@@ -56,7 +56,8 @@ def claim(folder: Path) -> ExitStack:
 def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any] | None:
     """The state that was saved last; None where none was.
 
-    Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write.
+    Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write;
+    InputError for one that is damaged.
     """
     path = folder / _NAME
     try:
@@ -72,7 +73,12 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any
         raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
     line, _, rest = data.partition(b"\n")
     compare(line, folder, settings, settle_ms)
-    state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
+    try:
+        state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
+    except Exception as error:  # pickle raises whatever damaged bytes make it call
+        raise InputError(
+            f"{path}: the checkpoint is damaged ({type(error).__name__})", hint="remove it to begin anew"
+        ) from None
     return state
 
 

@@ -98,13 +98,11 @@ class Counters(Replay):
 
     def take(self, segments: Iterable[Segment]) -> None:
         """Takes usage in the order of its first times and replays it up to the settle time before the newest."""
-        known = []
         for segment in segments:
             if self._held_rows >= FLUSH_ROWS:
                 # What comes next is no older than this segment.
                 self._settle(min(segment.base_ms, self.newest_ms - self._settle_ms))
             self.add(segment)
-            known.append(segment.last_ms)
         self._settle(self.newest_ms - self._settle_ms)
 
     def end(self) -> None:
