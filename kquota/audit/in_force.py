@@ -1,8 +1,8 @@
 """Which quotas were in force while the usage was recorded, and what the recording then says of its clients.
 
 Where the quotas in question were in force, nothing has to be simulated: the throttle times that the brokers answered
-are what the clients met. Three things show it: somebody says so, the quotas are a history, or the replay comes to the
-throttle times that were logged. The rate of a counter that is held at its limit stays near to it. So the replay under a
+are what the clients met. Three things show it: somebody says so, the quotas are a history that the log does not deny, or the
+replay comes to the throttle times that were logged. The rate of a counter that is held at its limit stays near to it. So the replay under a
 limit one percent off comes to several times the throttle time, or to none.
 """
 
@@ -95,7 +95,10 @@ class InForce:
         variant = judged.ref.variant
         quotas, named = self._settings.variants[variant], self._settings.recorded_under
         if are_in_force(self._settings, quotas, under_test=variant == 0):
-            return True
+            # Of a history nobody says that these brokers had it: a log in which nobody was throttled denies it.
+            denied = judged.verdict is Verdict.THROTTLED and judged.logged is not None and not judged.held_back
+            said = self._settings.in_force or quotas == named
+            return said or not denied
         if named is None:
             return reproduces(judged)
         if not judged.clients or not any(named.snapshots) or named.changes_ms:
