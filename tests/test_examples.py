@@ -221,7 +221,8 @@ def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempP
     [entry] = json.loads(kquota(home, "history", "-o", "json").stdout)["entries"]
     kquota(home, "plan", "quotas.yaml", "--out", "plan.json")
     last = json.loads(RECORDED.read_text())["data"]["result"][0]["values"][-1][0]
-    with fake_prometheus(time.time() - 60 - last) as prometheus:
+    # As of a minute ago whenever somebody asks: the examples take longer than a sample lives.
+    with fake_prometheus(lambda: time.time() - 60 - last) as prometheus:
         yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, prometheus.url, entry["id"])
     for deleted in topics.delete_topics(["load", "usage"]).values():
         deleted.result()
@@ -373,7 +374,7 @@ def test_the_files_of_the_pages_are_read(tmp_path: Path) -> None:
     assert len(texts) >= 2
 
 
-PYTHON = [block for block in examples.blocks() if block.language == "python"]
+PYTHON = [block for block in examples.blocks() if block.language == "python" and block.not_run is None]
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=[block.page for block in PYTHON])

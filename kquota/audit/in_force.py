@@ -1,9 +1,9 @@
 """Which quotas were in force while the usage was recorded, and what the recording then says of its clients.
 
 Where the quotas in question were in force, nothing has to be simulated: the throttle times that the brokers answered
-are what the clients met. Three things show it: somebody says so, the quotas are a history that the log does not deny, or the
-replay comes to the throttle times that were logged. The rate of a counter that is held at its limit stays near to it. So the replay under a
-limit one percent off comes to several times the throttle time, or to none.
+are what the clients met. Three things show it: somebody says so, the quotas are a history that the log does not deny,
+or the replay comes to the throttle times that were logged. The rate of a counter that is held at its limit stays near
+to it. So the replay under a limit one percent off comes to several times the throttle time, or to none.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,8 +52,8 @@ def _result(endpoint: str, asked: dict[str, str], shift: float) -> list[dict[str
 
 
 @contextmanager
-def fake_prometheus(shift: float = 0.0) -> Iterator[FakePrometheus]:
-    """A running server."""
+def fake_prometheus(shift: Callable[[], float] = lambda: 0.0) -> Iterator[FakePrometheus]:
+    """A running server; `shift` gives at each question by how many seconds the recording is moved."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -70,7 +70,7 @@ def fake_prometheus(shift: float = 0.0) -> Iterator[FakePrometheus]:
                 self.send_header("Location", f"{fake.url}/stolen")
                 self.end_headers()
             else:
-                data = {"resultType": "matrix", "result": _result(endpoint, asked, shift)}
+                data = {"resultType": "matrix", "result": _result(endpoint, asked, shift())}
                 self._answer(200, {"status": "success", "data": data})
 
         def _answer(self, code: int, document: dict[str, Any]) -> None:

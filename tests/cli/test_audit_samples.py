@@ -60,7 +60,7 @@ def test_every_source(kquota: Kquota, tmp_path: Path, file: str) -> None:
 def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int, free: int) -> None:
     """Its last hour; a value in each step proves less than every sample does."""
     shift = time.time() - 120 - json.loads(RECORDED.read_text())["data"]["result"][0]["values"][-1][0]
-    with fake_prometheus(shift) as prometheus:
+    with fake_prometheus(lambda: shift) as prometheus:
         done = kquota("audit", "--prometheus", prometheus.url, *QUOTAS, "--broker", "1", "-o", "json", *arguments)
 
     assert done.code == 0, done.err

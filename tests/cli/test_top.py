@@ -96,7 +96,7 @@ def test_the_command_that_lifts_a_limit_is_one_that_works(kquota: Kquota, tmp_pa
 
 def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:
     last = json.loads(RECORDED.read_text())["data"]["result"][0]["values"][-1][0]
-    with fake_prometheus(time.time() - 20 - last) as server:
+    with fake_prometheus(lambda: time.time() - 20 - last) as server:
         live = ("--prometheus", server.url, "--quotas", QUOTAS)
         shown = kquota("top", *live, "--once", "-o", "json")
         explained = kquota("top", *live, "--explain", "user=alice", "--key", "producer_byte_rate")
