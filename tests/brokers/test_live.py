@@ -209,9 +209,7 @@ def test_the_alerts_fire_for_the_throttled_alone(live: Live) -> None:
 
 def test_every_panel_has_an_answer(live: Live) -> None:
     metrics = found(Pages((Page(None, live.page),)).look().samples)
-    answers = {panel.title: live.ask(panel.expr) for panel in panels(metrics, THRESHOLDS)}
-
-    assert {title for title, answer in answers.items() if answer} >= {
+    wanted = {
         "Throttled now",
         "Counters by state",
         "Use divided by limit, the 20 highest",
@@ -219,6 +217,12 @@ def test_every_panel_has_an_answer(live: Live) -> None:
         "Age of what is shown",
         "Not shown",
     }
+    expressions = {panel.title: panel.expr for panel in panels(metrics, THRESHOLDS)}
+    for expression in expressions.values():
+        live.ask(expression)  # Prometheus accepts each of them
+    # No counter is over its limit at every moment, least of all where the machine is busy.
+    for title in sorted(wanted):
+        until(lambda title=title: live.ask(expressions[title]), title)
 
 
 @pytest.mark.parametrize("source", ["page", "prometheus"])
