@@ -42,7 +42,7 @@ maven:
 
 # The tests press Tab in each of the shells, read the manual, look at pages in a browser, and ask a Prometheus. In a container, as root, what is missing is installed.
 shell-tools:
-	@missing=; for tool in bash zsh fish man:man-db chromium prometheus; do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
+	@missing=; for tool in bash zsh fish man:man-db chromium prometheus go:golang-go; do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
 	test -z "$$missing" && exit; \
 	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
 		echo "installing$$missing, which the tests need" >&2; \

@@ -214,7 +214,7 @@ def test_every_panel_has_an_answer(live: Live) -> None:
         "Counters by state",
         "Use divided by limit, the 20 highest",
         "Time until throttled",
-        "Age of what is shown",
+        "Age of quotas and metrics",
         "Not shown",
     }
     expressions = {panel.title: panel.expr for panel in panels(metrics, THRESHOLDS)}

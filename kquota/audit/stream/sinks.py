@@ -29,7 +29,10 @@ from kquota.errors import InputError
 Say = Callable[[str], None]
 
 _EVERY_S: Final = 60.0
-"""How often Alertmanager is told of an alert that goes on, and Parquet is written. Alertmanager waits five minutes."""
+"""How often an alert that goes on is sent to Alertmanager again, which forgets it after five minutes.
+
+Parquet files are written as often.
+"""
 _MOST: Final = 1000
 """So many episodes are one Parquet file at most."""
 _TIMEOUT_S: Final = 5.0

@@ -55,8 +55,8 @@ def panels(metrics: Sequence[Metric], thresholds: Thresholds) -> Iterator[Panel]
         width=6,
     )
     yield Panel(
-        "Age of what is shown",
-        "How old quotas and metrics are.",
+        "Age of quotas and metrics",
+        "How long ago kquota read each part.",
         "kquota_age_seconds",
         "{{part}}",
         "stat",
