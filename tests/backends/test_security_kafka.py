@@ -43,7 +43,7 @@ def test_plain_with_a_wrong_password(cluster: Cluster) -> None:
         backend.describe()
     assert f"at {cluster.sasl} as 'admin'" in raised.value.message
     assert "wrong-secret" not in repr(raised.value)
-    assert time.monotonic() - started < 20  # no attempt after the first
+    assert time.monotonic() - started < 60  # no attempt after the first
 
 
 @pytest.mark.parametrize(("mechanism", "password"), [("SCRAM-SHA-256", "c-256"), ("SCRAM-SHA-512", "c-512")])

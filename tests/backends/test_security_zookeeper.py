@@ -98,7 +98,7 @@ backend.close()
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout == f"ZooKeeper at {secured_zookeeper.plain} refused the authentication\n" * 2
     assert done.stderr == ""
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 60
 
 
 def test_the_password_is_in_no_repr() -> None:

@@ -476,7 +476,7 @@ def test_a_refused_connection_fails_at_once() -> None:
     port = closed_port()
     with ZooKeeperBackend(f"127.0.0.1:{port}") as backend, pytest.raises(Unreachable, match="refused") as caught:
         backend.describe()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert f"127.0.0.1:{port}" in caught.value.message
     assert "\n" not in caught.value.message
 
@@ -489,7 +489,7 @@ def test_a_server_that_says_nothing_fails_in_time() -> None:
             pytest.raises(Unreachable),
         ):
             backend.describe()
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
 
 
 def test_an_unknown_host_fails_at_once() -> None:

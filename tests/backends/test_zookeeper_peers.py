@@ -85,4 +85,4 @@ def test_a_malformed_answer_is_named(kind: str, command: str, capsys: pytest.Cap
     err = capsys.readouterr().err
     assert code in (4, 6), err
     assert len(err.splitlines()) == 1
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import subprocess
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,11 +81,11 @@ class Live:
         return result
 
 
-def until(true: Any, what: str, seconds: float = 90) -> None:
+def until(true: Callable[[], Any], what: str | Callable[[], str], seconds: float = 120) -> None:
     """Waits for it."""
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < end, what() if callable(what) else what
         time.sleep(0.5)
 
 
@@ -178,13 +179,10 @@ def test_use_divided_by_limit_is_what_the_broker_enforces(live: Live) -> None:
     def shares() -> dict[str, float]:
         return {_subject(each["metric"]): float(each["value"][1]) for each in live.ask(query)}
 
-    until(lambda: shares().keys() >= LIMITS.keys(), "no shares were recorded")
-    time.sleep(10)  # rates of the time before the first throttle are above the limit
-    found_shares = shares()
-
-    for subject in THROTTLED:
-        assert found_shares[subject] == pytest.approx(1, abs=0.15), found_shares
-    assert found_shares["user=frank,client-id=batch"] == pytest.approx(0.05, abs=0.02)
+    expected: dict[str, Any] = {subject: pytest.approx(1, abs=0.15) for subject in THROTTLED}
+    expected["user=frank,client-id=batch"] = pytest.approx(0.05, abs=0.02)
+    # Rates of the time before the first throttle are above the limit.
+    until(lambda: shares() == expected, lambda: f"the shares are others: {shares()}")
     limits = {_subject(each["metric"]): float(each["value"][1]) for each in live.ask("kquota_limit")}
     assert limits == LIMITS
 
@@ -222,12 +220,14 @@ def test_every_panel_has_an_answer(live: Live) -> None:
         live.ask(expression)  # Prometheus accepts each of them
     # No counter is over its limit at every moment, least of all where the machine is busy.
     for title in sorted(wanted):
-        until(lambda title=title: live.ask(expressions[title]), title)
+        until(functools.partial(live.ask, expressions[title]), title)
 
 
 @pytest.mark.parametrize("source", ["page", "prometheus"])
 def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--metrics", f"b1={live.page}"] if source == "page" else ["--prometheus", live.prometheus]
+    # The last scrape that is already over: where the machine is busy, a scrape may be late, and top says by how much.
+    (last,) = live.ask('min(timestamp(kafka_server_quota_throttle_time{resource="Produce"}))')
     code = run(["top", "--bootstrap-server", live.broker.bootstrap, *where, "--once", "-o", "json"])
     document = json.loads(capsys.readouterr().out)
 
@@ -240,7 +240,7 @@ def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, caps
     assert throttled.keys() == THROTTLED
     assert {subject: each["limit"] for subject, each in throttled.items()} == {name: LIMITS[name] for name in THROTTLED}
     assert throttled["client-id=sensor"]["entity"] == {"client-id": {"default": True}}
-    assert all(each["age_s"] < 5 for each in throttled.values())
+    assert all(0 <= each["age_s"] <= time.time() - float(last["value"][1]) for each in throttled.values())
 
 
 def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFixture[str]) -> None:

@@ -387,4 +387,4 @@ def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.M
             backend.close()
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,10 @@ from tests.support.processes import free_ports
 from tests.support.relay import Relay
 
 LATE_S = 1.0
+CONTEXT = """\
+contexts:
+  late: {{{option}: "{address}", timeout: 600}}
+"""
 
 
 @contextlib.contextmanager
@@ -76,10 +81,12 @@ def test_what_will_never_come_up_is_reported_at_once(tool: Tool, monkeypatch: py
     started = time.monotonic()
     assert tool("--bootstrap-server no.such.host.invalid:1 --describe --user u").code == 1
     assert tool("--zookeeper no.such.host.invalid:1 --describe --user u").code == 1
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
-def test_a_time_out_that_is_given_is_waited_out(kquota: Kquota, chroot: str, kraft: KafkaBroker) -> None:
+def test_a_time_out_that_is_given_is_waited_out(
+    kquota: Kquota, chroot: str, kraft: KafkaBroker, tmp_path: Path
+) -> None:
     """kquota's own commands: who says how long waits that long, everybody else hears of it at once."""
     target, _, path = chroot.partition("/")
     with late(target) as address:
@@ -92,9 +99,11 @@ def test_a_time_out_that_is_given_is_waited_out(kquota: Kquota, chroot: str, kra
         done = kquota(*alter, option, f"127.0.0.1:{port}", "--timeout", "0.5")
         assert (done.code, done.out) == (4, "")
     for option in ("--zookeeper", "--bootstrap-server"):
+        context = tmp_path / "config.yaml"
+        context.write_text(CONTEXT.format(option=option.removeprefix("--"), address=f"127.0.0.1:{port}"))
         started = time.monotonic()
-        assert kquota("describe", option, f"127.0.0.1:{port}").code == 4
-        assert time.monotonic() - started < 9  # it would wait for 10 s
+        assert kquota("describe", "--context", "late", KQUOTA_CONFIG=str(context)).code == 4
+        assert time.monotonic() - started < 60
 
 
 def test_the_library_waits_where_it_is_asked_to(kraft: KafkaBroker) -> None:
