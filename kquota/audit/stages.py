@@ -197,7 +197,7 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
     for number, (_, rebuilder) in enumerate(sorted(brokers.items())):
         for batch in rebuilder.finish():
             for variant, quotas in enumerate(settings.variants):
-                packer = Packer(quotas, buckets, variant, False, settings.together)
+                packer = Packer(quotas, buckets, variant, False, settings.kept)
                 for bucket, segment in packer.pack(batch, (number, 0)):
                     yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
 
@@ -212,7 +212,7 @@ def packers_of(settings: AuditSettings, buckets: int, *, retell: bool = True) ->
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
     if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [
-            Packer(quotas, buckets, variant, settings.per_client, settings.together)
+            Packer(quotas, buckets, variant, settings.per_client, settings.kept)
             for variant, quotas in enumerate(settings.variants)
         ]
         _kept[:] = [(settings, buckets, packers)]
@@ -300,7 +300,7 @@ def _charged(
     tally = Tally()
     segments = []
     for variant, quotas in enumerate(settings.variants):
-        packer = Packer(quotas, 1, variant, settings.per_client, settings.together)
+        packer = Packer(quotas, 1, variant, settings.per_client, settings.kept)
         for _, mine in sorted(logs.items()):
             for part, batch in enumerate(batches(mine, settings.read.num_partitions)):
                 tally.saw(batch.time_ms, 0)  # a topic is no request of its own

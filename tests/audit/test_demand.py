@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from kquota.audit import demand, replay
 from kquota.audit.demand import DemandCollector, Measured, Question
 from kquota.audit.pack import Packer
-from kquota.audit.recommend import together
 from kquota.audit.replay import Replay
 from kquota.audit.segment import CounterRef, Segment
-from kquota.audit.settings import AuditSettings
+from kquota.audit.settings import AuditSettings, together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import replay_counter
 from kquota.core.enforcement.broker import UNLIMITED

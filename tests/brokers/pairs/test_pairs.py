@@ -49,6 +49,19 @@ def test_who_was_held_back_is_not_called_free_of_throttling() -> None:
     assert sum(each.verdict_is_right is None for each in asked) > len(asked) / 2, "demand under a limit is not known"
 
 
+def test_thread_time_that_no_log_holds_gives_an_interval() -> None:
+    """A request quota that was not in force: bounds of what its clients meet, and no number between them."""
+    (poll,) = [each for each in question(LOWERING, "none", "tight").counters if each.key == "request_percentage"]
+
+    assert poll.predicted is not None
+    assert poll.predicted["verdict"] == "undetermined"
+    assert poll.predicted["basis"].startswith("thread time between")
+    total = poll.predicted["throttle_time_ms"]
+    assert total["estimate"] is None
+    assert total["high"] > 0
+    assert poll.covered, (total, poll.total_ms)
+
+
 @pytest.mark.parametrize("name", ["none", "moderate", "tight"])
 def test_the_log_and_the_clients_agree(name: str) -> None:
     """The longest throttle time in the log is the one that the client's library reports."""
