@@ -20,6 +20,7 @@ import numpy as np
 from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
+from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.retries import keys_of
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
@@ -28,7 +29,7 @@ from kquota.core.enforcement.traffic import NONE
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.recorded import Charged, Counted, Met, run_recorded
+from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
+MOST_FED: Final = 1_000_000
+"""Consumers with more requests are not simulated again with what their throttled producers deliver."""
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
@@ -87,6 +90,10 @@ class Recorder:
         self._sums: dict[int, int] = {}
         self._simulated = 0
         """How many requests were simulated."""
+        self.feeds: dict[str, Feeds] = {}
+        """Of each broker who reads whose data, where the recording shows that."""
+        self.links = Links({}, [])
+        """What concerns the clients of other tasks; known when it is finished."""
 
     def part(self, part: Part) -> None:
         """Keeps the rows of a part, of the counters that can be predicted."""
@@ -205,7 +212,30 @@ class Recorder:
             return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
         self._simulated += count
         using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
-        return _simulated(group, _models(group, rows), settings, using)
+        models = _models(group, rows)
+        found, curves = _simulated(group, models, settings, using)
+        self._link(group, models, rows, curves)
+        return found
+
+    def _link(
+        self, group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any], curves: Mapping[int, Curve]
+    ) -> None:
+        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients."""
+        ref = group[0].judged.ref
+        feeds = self.feeds.get(ref.broker)
+        if feeds is None:
+            return
+        feeding = feeds.feeding()
+        for connection, curve in curves.items():
+            if connection in feeding:
+                self.links.curves[ref.variant, ref.broker, connection] = curve
+        fed = {
+            model.connection: feeders
+            for model in models
+            if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
+        }
+        if fed and sum(map(len, rows.values())) <= MOST_FED:
+            self.links.fed.append(Fed(list(group), dict(rows), fed))
 
     def _read(self, counter: int) -> Any:
         pieces = []
@@ -311,6 +341,7 @@ class _Model(NamedTuple):
     """Thread time of each recorded request."""
     exempt: bool
     """Whether its thread time is not charged."""
+    connection: int
 
 
 def _models(group: Sequence[_Counter], rows: Mapping[int, Any]) -> list[_Model]:
@@ -332,13 +363,16 @@ def _models(group: Sequence[_Counter], rows: Mapping[int, Any]) -> list[_Model]:
         for seen, its in _seen(mine, api):
             of_time = int(owner[its].max())
             # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.
-            models.append(_Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE))
+            models.append(
+                _Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE, int(mine["connection"][its[0]]))
+            )
     for counter in timed:
         mine = rows[counter.number][left[counter.number]]
         if len(mine):
             for seen, its in _seen(mine, _OTHER_API):
                 charged = Charged(NONE, group.index(counter))
-                models.append(_Model(seen, _OTHER_API, charged, mine["size"][its].astype(np.int64), exempt=False))
+                nanos = mine["size"][its].astype(np.int64)
+                models.append(_Model(seen, _OTHER_API, charged, nanos, False, int(mine["connection"][its[0]])))
     return models
 
 
@@ -355,19 +389,88 @@ def _requests(rows: Any) -> Any:
 
 def _simulated(
     group: Sequence[_Counter], models: Sequence[_Model], settings: AuditSettings, using: Kernel
-) -> dict[CounterRef, Prediction]:
-    """Runs the clients once for each kind that fits and each thread time: bounds of what those of each counter meet."""
+) -> tuple[dict[CounterRef, Prediction], dict[int, Curve]]:
+    """Runs the clients once for each kind that fits and each thread time: bounds of what those of each counter meet.
+
+    Also returns when the producers among them come to deliver, by connection, as far as it is later than recorded.
+    """
     limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
     shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
-    runs: list[list[Met]] = []
+    runs: list[Ran] = []
     for number in range(max(len(model.seen.guesses) for model in models)):
         guesses = [model.seen.guesses[min(number, len(model.seen.guesses) - 1)] for model in models]
         runs += [_run(group, models, guesses, share, settings, using) for share in shares]
     found = {}
     for place, counter in enumerate(group):
         mine = [model for model in models if place in model.charged]
-        found[counter.judged.ref] = _prediction(counter, mine, [run[place] for run in runs])
+        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs])
+    return found, _curves(models, runs[0].charged_ms)
+
+
+def _curves(models: Sequence[_Model], charged_ms: Sequence[int]) -> dict[int, Curve]:
+    """When producers deliver in a run of the most probable kinds, where that is later than recorded."""
+    curves = {}
+    end = 0
+    for model in models:
+        times = model.seen.guesses[0].times
+        start, end = end, end + len(times)
+        if model.api != PRODUCE_API:
+            continue
+        charged = np.asarray(charged_ms[start:end], np.int64)
+        # Requests that went out with a later one have its time.
+        charged = np.minimum.accumulate(np.where(charged < 0, LOST, charged)[::-1])[::-1]
+        if (charged > times + _LATENCY_MS).any():
+            curves[model.connection] = Curve(times, charged)
+    return curves
+
+
+class Fed(NamedTuple):
+    """Counters of consumers that read what others produce as it comes."""
+
+    group: list[_Counter]
+    rows: dict[int, Any]
+    feeders: dict[int, list[Feeder]]
+    """By the consumer's connection."""
+
+
+class Links(NamedTuple):
+    """What the counters of one task need of those of another one."""
+
+    curves: dict[Place, Curve]
+    fed: list[Fed]
+
+
+def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, Prediction]:
+    """The predictions of consumers whose producers are throttled: with what these deliver."""
+    curves = {place: curve for each in links for place, curve in each.curves.items()}
+    found: dict[CounterRef, Prediction] = {}
+    for fed in (fed for each in links for fed in each.fed):
+        ref = fed.group[0].judged.ref
+        late = {
+            connection: held
+            for connection, feeders in fed.feeders.items()
+            if (held := throttled(feeders, curves, ref.variant, ref.broker))
+        }
+        if late:
+            models = [_fed(model, late.get(model.connection, ())) for model in _models(fed.group, fed.rows)]
+            found |= _simulated(fed.group, models, settings, kernel(Mode.AUTO))[0]
     return found
+
+
+def _fed(model: _Model, late: Sequence[tuple[float, Curve]]) -> _Model:
+    """A consumer for whom the data of some producers comes later."""
+    if model.api != FETCH_API or not late:
+        return model
+    guesses = []
+    for guess in model.seen.guesses:
+        if (guess.thinks >= 0).any():
+            guesses.append(guess)  # it asks when it has processed what it got
+            continue
+        times, sizes = arrivals(guess.times, guess.sizes, late)
+        if len(times):
+            why = f"{guess.why}, when its throttled producers deliver it"
+            guesses.append(guess._replace(times=times, sizes=sizes, thinks=np.full(len(times), -1, np.int64), why=why))
+    return model._replace(seen=model.seen._replace(guesses=guesses or model.seen.guesses))
 
 
 def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]) -> Prediction:
@@ -380,7 +483,8 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
     guesses = [model.seen.guesses[0] for model in models]
     units = sum(int(model.nanos.sum()) for model in models) if timed else sum(int(each.sizes.sum()) for each in guesses)
     wanted = units / scale / seconds
-    held_back, drained = recorded.held_back, all(model.seen.drained for model in models)
+    # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
+    held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
     verdict, reason = judged.verdict, judged.reason
     if held_back and verdict is not Verdict.UNDETERMINED:
         verdict = _verdict_of([met.throttled > 0 for met in runs], drained=drained)
@@ -481,7 +585,7 @@ def _run(
     share: _Share,
     settings: AuditSettings,
     using: Kernel,
-) -> list[Met]:
+) -> Ran:
     """One run of clients of these kinds, which is counted for as long as the recording: after the last data as well."""
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
     times, sizes, thinks = (

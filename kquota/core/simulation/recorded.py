@@ -39,6 +39,15 @@ class Met:
     """The longest wait of a request from its arrival to its charge, of each client."""
 
 
+class Ran(NamedTuple):
+    """A run of recorded clients."""
+
+    met: list[Met]
+    """What the clients of each counter met."""
+    charged_ms: Sequence[int]
+    """When each recorded request was charged, epoch ms; -1 for never, and for those that went out with a later one."""
+
+
 class Charged(NamedTuple):
     """The counters of one recorded client, by their numbers; NONE where it has none."""
 
@@ -66,8 +75,8 @@ def run_recorded(
     *,
     generation: Generation,
     using: Kernel,
-) -> list[Met]:
-    """Runs clients with given requests until everything is delivered. Returns what those of each counter met.
+) -> Ran:
+    """Runs clients with given requests until everything is delivered.
 
     `charged` are the counters of each client. A client with two counters waits for the longer of their throttle times.
     The workload's duration is the recorded time, and its first client comes first.
@@ -97,7 +106,7 @@ def run_recorded(
             if account.counter.end_ms == until:
                 account.settle(traffic)
     using.end_traffic(traffic)
-    return [account.met(traffic) for account in accounts]
+    return Ran([account.met(traffic) for account in accounts], traffic.given.charged)
 
 
 class _Account:
