@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.stream import checkpoint, counters

@@ -17,7 +17,8 @@ import numpy as np
 
 from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Collector, Part, Replay, changes_of
+from kquota.audit.part import Collector, Part
+from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay, changes_of
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
 from kquota.audit.settings import AuditSettings
@@ -306,7 +307,7 @@ class Counters(Replay):
         count = len(refs)
         self._make_room(max(64, 2 * count))
         self.refs = refs
-        self._set_rows(from_bytes(table, self._engine), range(count))
+        self._set_rows(from_bytes(table, self._engine.table), range(count))
         for name, column in flags.items():
             self._totals[name][:count] = column
         self._held_rows = sum(map(len, self._held))

@@ -15,8 +15,8 @@ import numpy as np
 
 from kquota.audit import stages
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
-from kquota.audit.findings import AuditResult, DataQuality
 from kquota.audit.pack import Packer
+from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
 from kquota.audit.sources.connections import limits_ips

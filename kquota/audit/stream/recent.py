@@ -11,7 +11,7 @@ from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import Int64s
 
 if TYPE_CHECKING:
-    from kquota.audit.replay import Part
+    from kquota.audit.part import Part
 
 _STEP_MS: Final = 1000
 _COUNTER, _MEMBER, _STEP = range(3)
@@ -32,7 +32,7 @@ class Amounts(NamedTuple):
 
 
 class Recent:
-    """Adds up the requests of each client by the second, and forgets them (a `kquota.audit.replay.Collector`)."""
+    """Adds up the requests of each client by the second, and forgets them (a `kquota.audit.part.Collector`)."""
 
     def __init__(self) -> None:
         self._rows: Int64s = np.zeros((0, _KEYS + len(Amounts._fields)), np.int64)
