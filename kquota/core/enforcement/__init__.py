@@ -23,6 +23,7 @@ from __future__ import annotations
 from kquota.core.enforcement.broker import NOBODY, UNLIMITED, Throttle, Verdict
 from kquota.core.enforcement.connection import (
     UNLIMITED_IP,
+    Acceptors,
     Arrival,
     Connection,
     ConnectionManager,
@@ -51,6 +52,7 @@ __all__ = [
     "REQUEST",
     "UNLIMITED",
     "UNLIMITED_IP",
+    "Acceptors",
     "Arrival",
     "ClientQuotaManager",
     "Connection",
