@@ -79,6 +79,12 @@ SHORT_FREEZE = Kind(
     (),
     "A client at its present byte rate limit would stand still for 1 to 10 minutes.",
 )
+LOW_DEFAULT = Kind(
+    "low-default",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
+)
 UNSEEN = Kind(
     "unseen-limits",
     Severity.WARNING,
@@ -120,7 +126,7 @@ _RULES = {kind.name: kind for kind in _of_rules()}
 KINDS = tuple(
     sorted(
         (
-            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, SHORT_FREEZE, UNSEEN),
+            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN),
             *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
             *_RULES.values(),
         ),
@@ -310,6 +316,8 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         kind = _RULES.get(found.rule.name)
         if kind is None or found.entity is None:
             continue
+        if kind is _RULES["suspiciously-low"] and DEFAULT in (found.entity.user, found.entity.client_id):
+            kind = LOW_DEFAULT
         for entity in (found.entity, found.by):
             change = setting.get(entity) if entity is not None else None
             if change is not None and (found.key is None or found.key in change.keys):
