@@ -39,7 +39,7 @@ GROUPS = {
         "plan": "Show what would change so that the cluster has the quotas of FILE.",
         "apply": "Apply a quotas file, or a plan that 'kquota plan --out' kept.",
         "edit": "Edit quotas of a cluster in an editor, review the plan, and apply it.",
-        "reconcile": "Revert 'kquota apply --for' when its time is over, and recordings that were killed.",
+        "reconcile": "Revert writes with --for when their time is over, and recordings that were killed.",
         "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     },
     "Traffic": {
@@ -75,8 +75,9 @@ ALIASES = {
     "remove": "delete",
     "revert": "undo",
     "rollback": "undo",
+    "version": "--version",
 }
-"""Words that people try first, with the command that they mean."""
+"""Words that people try first, with the command or the option that they mean."""
 
 _MEANT = {
     "--set": "--add-config",
@@ -85,11 +86,16 @@ _MEANT = {
     "--unset": "--delete-config",
     "--delete": "--delete-config",
     "--remove": "--delete-config",
+    "--verbose": "--debug",
 }
 """Options that people try first, with the option that they mean where a command has it."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
+
+
+def _version() -> str:
+    return f"kquota, version {__version__}"
 
 
 class LazyGroup(click.Group):
@@ -119,6 +125,9 @@ class LazyGroup(click.Group):
         meant = ALIASES.get(args[0]) if args else None
         if meant is not None:
             note(f"'kquota {args[0]}' is 'kquota {meant}'")
+            if meant == "--version":
+                click.echo(_version())
+                ctx.exit()
             args = [meant, *args[1:]]
         try:
             return super().resolve_command(ctx, args)
@@ -137,7 +146,7 @@ class LazyGroup(click.Group):
     epilog="Run 'kquota COMMAND --help' for the options and examples of a command, 'kquota help concepts' for how"
     " quotas work, 'kquota help completion' for the Tab key.",
 )
-@click.version_option(__version__, prog_name="kquota")
+@click.version_option(__version__, "-V", "--version", prog_name="kquota")
 def cli() -> None:
     """Kafka client quotas: describe and alter them, explain them, and audit or simulate who would be throttled.
 
@@ -214,6 +223,9 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
 
 def _advised(error: click.UsageError) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
+    if isinstance(error, click.NoSuchOption) and error.option_name == "-v":
+        advice = "'kquota -V' shows the version, --debug shows where an error came from"
+        return click.UsageError(f"No such option '-v': {advice}", error.ctx)
     if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
         meant = _MEANT[error.option_name]
         if any(meant in param.opts for param in error.ctx.command.params):

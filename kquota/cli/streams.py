@@ -194,7 +194,7 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
     options: dict[str, Any] = {"expose_value": False, "hidden": hidden}
     return [
         click.Option(
-            ["--quiet"],
+            ["-q", "--quiet"],
             is_flag=True,
             callback=_be_quiet,
             help="No progress, notes and summaries on stderr. Warnings, errors and what is on stdout stay.",

@@ -58,7 +58,7 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    one, other = (_side(operand, files, given) for operand in operands)
+    one, other = (_side(operand, files, given, side) for operand, side in zip(operands, "AB", strict=True))
     found = difference(one, other, files.unmanaged)
     view = plan_view(found, files.labels, words=_WORDS)
     return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
@@ -127,7 +127,7 @@ def _hint(path: Path) -> str | None:
     return None if path.exists() else "a file, context:NAME, or live: the cluster of the options"
 
 
-def _side(operand: _Operand, files: _Files, given: Given) -> Side:
+def _side(operand: _Operand, files: _Files, given: Given, side: str) -> Side:
     if operand.kind == _FILE:
         return files.sides[Path(operand.name)]
     if operand.kind == _CONTEXT:
@@ -140,6 +140,7 @@ def _side(operand: _Operand, files: _Files, given: Given) -> Side:
             raise InputError(f"context {operand.name!r} has controllers only, which do not show quotas")
     else:
         access = given.access()
+    session.note_cluster(access, side)
     with session.open_backend(access) as backend:
         snapshot = backend.describe()
     session.warn_problems(snapshot)

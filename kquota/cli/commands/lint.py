@@ -92,6 +92,7 @@ def command(
     facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
     if file is None:
         access = given.access()
+        session.note_cluster(access)
         with session.open_backend(access) as backend:
             snapshot = backend.describe()
         session.warn_problems(snapshot)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.cluster_options
 def command(journal: Path, access: Access) -> int:
-    """Revert 'kquota apply --for' when its time is over, and recordings that were killed.
+    """Revert writes with --for when their time is over, and recordings that were killed.
 
-    For cron or a systemd timer, once for each cluster, by any of its addresses. What cannot be taken back, because
-    somebody else changed the entity since, is said each time, and holds up nothing else. The request loggers of a
-    'kquota record' that died are switched back at once on its own host, and when its time is over on others.
+    Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. A change stays when
+    somebody else changed the entity since: reconcile reports it at each run, and reverts the others. The request
+    loggers of a 'kquota record' that died are switched back at once on the host of the recording, and on other hosts
+    when its time is over.
 
     \b
     Examples:
@@ -31,13 +32,12 @@ def command(journal: Path, access: Access) -> int:
       */5 * * * *  kquota reconcile --context prod
     """
     from kquota.changes import now, place_of
-    from kquota.cli import consent
     from kquota.cli.commands.undo import switch_back, take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import KquotaError, Unauthorized, Unreachable
     from kquota.recorder import is_due
 
-    named = consent.label(access)
+    named = session.label(access)
     book = Journal(journal)
     pages, time = book.read(), now()
     warn_unreadable(pages)

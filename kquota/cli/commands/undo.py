@@ -38,10 +38,9 @@ def command(id: str | None, yes: bool, journal: Path, access: Access, output: st
       kquota undo 3f2a91c0d4e5 --yes
     """
     from kquota.changes import place_of, to_undo
-    from kquota.cli import consent
     from kquota.documents.journal import Journal
 
-    named = consent.label(access)
+    named = session.label(access)
     pages = Journal(journal).read()
     warn_unreadable(pages)
     with session.open_backend(access) as backend:
