@@ -75,9 +75,8 @@ ALIASES = {
     "remove": "delete",
     "revert": "undo",
     "rollback": "undo",
-    "version": "--version",
 }
-"""Words that people try first, with the command or the option that they mean."""
+"""Words that people try first, with the command that they mean."""
 
 _MEANT = {
     "--set": "--add-config",
@@ -122,12 +121,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args == ["version"]:
+            click.echo(_version())
+            ctx.exit()
         meant = ALIASES.get(args[0]) if args else None
         if meant is not None:
             note(f"'kquota {args[0]}' is 'kquota {meant}'")
-            if meant == "--version":
-                click.echo(_version())
-                ctx.exit()
             args = [meant, *args[1:]]
         try:
             return super().resolve_command(ctx, args)

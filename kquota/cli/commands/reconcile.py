@@ -22,9 +22,9 @@ def command(journal: Path, access: Access) -> int:
     """Revert writes with --for when their time is over, and recordings that were killed.
 
     Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. A change stays when
-    somebody else changed the entity since: reconcile reports it at each run, and reverts the others. The request
-    loggers of a 'kquota record' that died are switched back at once on the host of the recording, and on other hosts
-    when its time is over.
+    somebody else changed the entity since: reconcile reports it at each run, and reverts the others. A killed
+    'kquota record' has its request loggers switched back: at once on the host of the recording, and elsewhere when its
+    time is over.
 
     \b
     Examples:
