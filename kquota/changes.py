@@ -243,7 +243,7 @@ def _unseen(results: Sequence[AlterResult]) -> Plan:
     if not any(rates & result.blind for result in results):
         return made
     unseen = UNSEEN.objection(
-        "controllers do not tell the present limits: whether a busy client will stand still under a lower one is not"
+        "controllers do not show the current limits: whether a busy client would be blocked under a lower one is not"
         " known"
     )
     return replace(made, objections=gravest_first((*made.objections, unseen)))

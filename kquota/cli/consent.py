@@ -106,7 +106,7 @@ def _lifted(objection: Objection) -> str:
     context = click.get_current_context(silent=True)
     has = None if context is None else {name for each in context.command.params for name in each.opts}
     options = " or ".join(name for name in objection.lifted_by if has is None or name in has)
-    return f"if it is meant, say {options} [{objection.name}]" if options else f"[{objection.name}]"
+    return f"use {options} if you mean it [{objection.name}]" if options else f"[{objection.name}]"
 
 
 def name_cluster(named: str) -> None:

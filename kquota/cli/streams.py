@@ -302,7 +302,7 @@ def ask(question: str, *, done: str, yes: str) -> None:
     if lost is not None:
         raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
+        raise Refused("no confirmation: stdin is not a terminal", hint=f"--yes {yes} without asking")
     if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
 

@@ -129,7 +129,7 @@ def test_a_limit_of_ten_bytes_for_everybody_is_asked_about(
     alter = ["alter", "--user-defaults", "--add-config", "producer_byte_rate=10", *HERE]
     assert run(alter) == 8
     assert "10 B/s" in (said := capsys.readouterr().err)
-    assert "--yes or --force [low-default]" in said
+    assert "use --yes or --force if you mean it [low-default]" in said
     assert Entity(user=DEFAULT) not in cluster.describe()
     assert run([*alter, "--yes"]) == 0
     assert cluster.describe()[Entity(user=DEFAULT)] == {KEY: 10}

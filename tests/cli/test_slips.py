@@ -25,8 +25,8 @@ def quotas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        ("--user alise", "no quota names user=alise: did you mean 'alice'?\n"),
-        ("--user bob --client wroker-1", "no quota names client-id=wroker-1: did you mean 'worker-1'?\n"),
+        ("--user alise", "no quota for user=alise; did you mean 'alice'?\n"),
+        ("--user bob --client wroker-1", "no quota for client-id=wroker-1; did you mean 'worker-1'?\n"),
         ("--user bob --client worker-2", ""),
         ("--user alice --client wroker-1", ""),
         ("--user somebody --client else", ""),
@@ -42,7 +42,7 @@ def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "user=alise", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
-        "no quota names user=alise: did you mean 'alice'?",
+        "no quota for user=alise; did you mean 'alice'?",
         "user=alise has no quotas; governs 0 of 3 known clients",
     ]
 
@@ -94,7 +94,7 @@ def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind:
 def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
     done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
     assert done.code == 3
-    assert "(a file, context:NAME, or live: the cluster of the options)" in done.complaint
+    assert "(a file, context:NAME, or live: the cluster of the options; give a cluster a name with" in done.complaint
 
 
 def test_unlimited_is_no_value(kquota: Kquota) -> None:

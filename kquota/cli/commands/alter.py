@@ -77,7 +77,7 @@ def command(
     as a whole or not at all. The exit code is 9 when some entities were altered and others were not.
 
     Every alter is reviewed first, as a plan is ('kquota help review'). The review warns, asks or refuses: for example
-    about a name that nobody has, or a limit so low that busy clients stand still. The journal then keeps the way back:
+    about a name that nobody has, or a limit so low that busy clients are blocked. The journal then keeps the way back:
     'kquota undo' reverts the alter. With --for TIME, 'kquota reconcile' reverts it when the time is over. Controllers
     (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
 

@@ -70,9 +70,9 @@ def command(
 ) -> int:
     """Apply a quotas file, or a plan that 'kquota plan --out' kept.
 
-    Shows the plan and its review ('kquota help review'), and asks. A plan is refused when the cluster changed since it
-    was made, and on another cluster. All changes are validated before the first is written; when one fails all the
-    same, what was done is rolled back. The journal keeps the way back: 'kquota undo'.
+    Shows the plan and its review ('kquota help review'), and asks. A saved plan is refused on another cluster, and when
+    the cluster changed since the plan was made. All changes are validated before the first is written. When a change
+    fails nevertheless, the changes before it are rolled back. The journal keeps the way back: 'kquota undo'.
 
     \b
     Examples:

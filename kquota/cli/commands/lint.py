@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on",
     type=click.Choice(["note", "warning", "error"]),
-    help="Exit with 1 when there is a finding so bad, or worse.",
+    help="Exit with 1 when there is a finding of this severity or above.",
 )
 @params.match_option
 @params.given_cluster_options

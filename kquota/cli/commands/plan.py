@@ -58,15 +58,15 @@ _PLAN = Words(
     "--brokers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="What a limit comes to on N brokers, each of which grants it by itself (but mutations, which one controller"
-    " counts). Without it: on the brokers that the live cluster has.",
+    help="Show the sum of each limit over N brokers: every broker grants it by itself, but for mutations, which one"
+    " controller counts. Default: the number of brokers of the live cluster.",
 )
 @click.option(
     "--usage",
     multiple=True,
     type=click.Path(),
     metavar="PATH",
-    help="Recorded usage ('kquota audit' reads it): say also who would be newly throttled. May be given several times.",
+    help="Recorded usage, as 'kquota audit' reads it: also show who would be newly throttled. Repeat it for more.",
 )
 @recorded_under_option
 @click.option(
@@ -95,11 +95,12 @@ def command(
 ) -> int:
     """Show what would change so that the cluster has the quotas of FILE.
 
-    Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
-    --quotas the cluster is one that 'kquota describe' kept in a file. The review that apply will make ('kquota help
-    review') is said beforehand. What 'kquota lint' warns of in the quotas as they would be, as far as the file has to
-    do with it, stands below the changes; and with --usage the clients for whom the plan would change something:
-    recorded usage is replayed under the quotas as they are and as they would be.
+    Nothing is written. Entities and keys that the file does not name stay as they are; --prune deletes them. Below the
+    changes stand the findings of 'kquota lint' about the quotas of the file, and the objections that apply would raise
+    ('kquota help review').
+
+    --usage adds the clients who would notice: recorded usage is replayed under the quotas before and after the plan.
+    --quotas FILE replaces the live cluster, for a review without access to the cluster.
 
     \b
     Examples:

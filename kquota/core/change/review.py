@@ -71,13 +71,13 @@ FREEZE = Kind(
     "freeze",
     Severity.QUESTION,
     ("--yes", "--force"),
-    "A client at its present byte rate limit would stand still for more than 10 minutes under the lower one.",
+    "A client at its current byte rate limit would be blocked for more than 10 minutes under the lower one.",
 )
 SHORT_FREEZE = Kind(
     "short-freeze",
     Severity.WARNING,
     (),
-    "A client at its present byte rate limit would stand still for 1 to 10 minutes.",
+    "A client at its current byte rate limit would be blocked for 1 to 10 minutes.",
 )
 LOW_DEFAULT = Kind(
     "low-default",
@@ -89,7 +89,7 @@ UNSEEN = Kind(
     "unseen-limits",
     Severity.WARNING,
     (),
-    "A byte rate is set through a controller, which does not show the present limits: whether clients would stand still"
+    "A byte rate is set through a controller, which does not show the current limits: whether clients would be blocked"
     " is not known.",
 )
 LOG_SPACE = Kind(
@@ -246,7 +246,7 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
         if seconds >= SHORT_FREEZE_S:
             kind = FREEZE if seconds > LONG_FREEZE_S else SHORT_FREEZE
             yield kind.objection(
-                f"{entity}: a client that uses its present limit in full will stand still for up to"
+                f"{entity}: a client at its current limit would be blocked for up to"
                 f" {duration(round(1000 * seconds))} ({what})"
             )
 
