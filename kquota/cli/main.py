@@ -18,7 +18,7 @@ import click
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import global_options, guarded, note, say, say_lines, with_global_options
-from kquota.errors import InputError, KquotaError, MissingDependency
+from kquota.errors import InputError, KquotaError, MissingDependency, Unauthorized, Unreachable
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
 # import all of them.
@@ -251,8 +251,16 @@ def _show(error: click.ClickException) -> None:
     say_lines(said.getvalue())
 
 
+_OF_A_CLUSTER = re.compile(
+    r"cannot (?:reach|authenticate to) (?:Kafka|ZooKeeper)\b|ZooKeeper at \S+ re(?:fused|quires)\b"
+)
+"""Errors on the way to a cluster, which is the way that doctor walks."""
+
+
 def _hint(error: KquotaError) -> str | None:
-    """The error's hint; for a missing extra, the command that installs it here."""
+    """The error's hint, and the next step: for a missing extra, the command that installs it here."""
+    if isinstance(error, Unauthorized | Unreachable) and _OF_A_CLUSTER.match(error.message):
+        return "; ".join(filter(None, (error.hint, "'kquota doctor' checks each step of the way")))
     if not isinstance(error, MissingDependency):
         return error.hint
     from kquota.cli.extras import remedy

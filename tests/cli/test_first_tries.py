@@ -12,6 +12,7 @@ import kquota.changes
 from kquota import __version__
 from kquota.access import Access
 from kquota.backends.memory import MemoryBackend
+from kquota.cli.commands.help import TOPICS
 from kquota.cli.main import run
 from kquota.core.change.plan import Cluster
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -144,7 +145,9 @@ def test_a_limit_is_raised_for_two_hours(
     assert "until 2026-02-02 04:40:00 UTC: 'kquota reconcile' takes it back" in capsys.readouterr().err
     (entry,) = Journal(Path("journal")).entries()
     assert (entry.command, entry.expires) == ("alter", now + 7_200_000)
+    monkeypatch.setattr("sys.stderr", terminal := _Terminal())
     assert run(["reconcile", *HERE]) == 0
+    assert terminal.getvalue() == "nothing is due: the next one is at 2026-02-02 04:40:00 UTC\n"
     assert cluster.describe()[BOB] == {KEY: 40 * MB}
     now += 7_200_000
     assert run(["reconcile", *HERE]) == 0
@@ -164,3 +167,30 @@ def test_where_nothing_can_be_taken_back_nothing_is_for_a_time(
     key = "max.connection.creation.rate" if "--broker" in options else "producer_byte_rate"
     assert run(["alter", "--add-config", f"{key}=5000", "--for", "2h", *options]) == 2
     assert re.search(why, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("address", [("--bootstrap-server", "127.0.0.1:1"), ("--zookeeper", "127.0.0.1:1")])
+def test_a_cluster_that_cannot_be_reached_leads_to_doctor(
+    address: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["describe", *address, "--timeout", "2"]) == 4
+    assert "'kquota doctor' checks each step of the way)" in capsys.readouterr().err
+
+
+def test_a_workload_to_copy_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of `kquota help workload` is a workload as it stands."""
+    from kquota.documents.workload import read_workload
+
+    assert run(["help", "workload"]) == 0
+    (example,) = re.findall(r"(?m)^    kind: [^\n]+\n(?:    [^\n]+\n)+", capsys.readouterr().out)
+    (tmp_path / "workload.yaml").write_text(re.sub(r"(?m)^    ", "", example))
+    assert [client.name for client in read_workload(tmp_path / "workload.yaml").workload.clients][:2] == [
+        "orders",
+        "etl",
+    ]
+
+
+def test_help_lists_its_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help"]) == 0
+    listed = capsys.readouterr().out.partition("Topics, as in 'kquota help concepts':\n")[2]
+    assert re.split(r",\s+", listed.strip()) == list(TOPICS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
-from kquota.cli.streams import say
+from kquota.cli.streams import note, say
+from kquota.cli.text import moment
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -45,6 +47,9 @@ def command(journal: Path, access: Access) -> int:
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
+        if sys.stderr.isatty():  # cron would send a mail at each run
+            later = [each.expires for each in pages.entries if each.expires is not None and pages.can_be_undone(each)]
+            note(f"nothing is due: the next one is at {moment(min(later))} UTC" if later else "nothing is due")
         return worst
     with session.open_backend(access) as backend:
         here = place_of(backend)
