@@ -354,11 +354,11 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
             continue
         same = [each for each in known if isinstance(each, str) and each.casefold() == name.casefold()]
         if same:
-            note(f"no quota for {entity_type.value}={name}; did you mean {same[0]!r}?")
+            note(f"no quota is set for {entity_type.value}={name}; did you mean {same[0]!r}?")
             continue
         if re.search(r"[*?]", name):
             note(f"{name!r} is taken as a name; 'kquota describe --match' takes patterns")
             continue
         close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
-            note(f"no quota for {entity_type.value}={name}; did you mean {close[0]!r}?")
+            note(f"no quota is set for {entity_type.value}={name}; did you mean {close[0]!r}?")

@@ -220,6 +220,13 @@ class Group(click.Group):
                 [(name, child.get_short_help_str(limit=200)) for name, child in sorted(self.commands.items())]
             )
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(sorted(self.commands))}.", ctx)
+        return super().resolve_command(ctx, args)
+
 
 def with_global_options(command: C) -> C:
     """The command, and what is below it, with the options of all; its help only says that there are some."""

@@ -194,7 +194,7 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
 @pytest.mark.parametrize(
     ("user", "notes"),
     [
-        ("alise", ["user=alise: not set: producer_byte_rate", "no quota for user=alise; did you mean 'alice'?"]),
+        ("alise", ["user=alise: not set: producer_byte_rate", "no quota is set for user=alise; did you mean 'alice'?"]),
         ("somebody", ["user=somebody: not set: producer_byte_rate"]),
     ],
 )

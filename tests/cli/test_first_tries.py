@@ -88,6 +88,11 @@ def test_the_version_by_every_name(asked: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"kquota, version {__version__}\n"
 
 
+def test_a_word_that_is_no_command_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "list"]) == 2
+    assert "No such command 'list'. Commands: current-context, delete-context, " in capsys.readouterr().err
+
+
 def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["describe", "-q", "--user", "nobody", *HERE]) == 0
     assert capsys.readouterr() == ("", "")

@@ -135,7 +135,8 @@ def command(
             caveats = _caveats(snapshot, user, client, static, callback, facts)
         if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
-    if all(each.level is None for each in resolutions):
+    # A name that only defaults govern may be a slip.
+    if not any(isinstance(name, str) for each in resolutions if each.entity for _, name in each.entity.parts):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
