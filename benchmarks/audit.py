@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from benchmarks import rivals
 from benchmarks.usage import quotas, write_usage
 from kquota.audit import local, spark
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.request_log import QUOTAS, write_log
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.stream.follow import Follower

@@ -131,7 +131,7 @@ def test_a_program_can_do_all_without_the_command_line(tmp_path: Path) -> None:
 
 def test_a_package_and_its_function_have_one_name(tmp_path: Path) -> None:
     """Whichever was imported first."""
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.result import AuditResult
 
     assert isinstance(kquota.audit(_usage(tmp_path), QUOTAS), AuditResult)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,11 +18,11 @@ import numpy as np
 from kquota.audit.batch import Int64s
 from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.kind import MUTATION, REQUEST
-from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate
+from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Measured, estimate
 
 if TYPE_CHECKING:
-    from kquota.audit.replay import Part
-    from kquota.audit.settings import AuditSettings
+    from kquota.audit.part import Part
+    from kquota.audit.settings import AuditSettings, Question
 
 BLOCK_MS = 60_000
 """The shortest block of time that counts as one for the confidence: some times what a rate looks back over."""
@@ -32,28 +31,6 @@ MOST_BLOCKS = 32
 _COMPACT_CELLS = 1_000_000
 _TIME_BITS = 42
 _NEVER = -1
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked about the counters without a limit."""
-
-    max_throttled: float
-    """The share of the time, between 0 and 1, that may be throttled."""
-    confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The seconds of one counter."""
-
-    seconds: int
-    throttled: int
-    """Seconds with a throttled request; of a measured counter also those in which the client was muted."""
-    peak: float
-    """The highest observed rate."""
-    estimate: Estimate | None
-    """Of a counter without a limit."""
 
 
 class _Seconds(NamedTuple):

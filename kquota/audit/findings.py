@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
-from kquota.core.findings.finding import Basis, Client, Finding, Logged, ranked
-from kquota.core.findings.verdicts import QuotaVerdict, Verdict
+from kquota.core.findings.finding import Basis, Client, Finding, Logged
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
-from kquota.core.tabular import Rows, Tabular
-from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.audit.demand import Measured
-    from kquota.audit.segment import CounterRef
-    from kquota.audit.timeline import Timeline
-    from kquota.core.findings.closed_loop import ClosedLoop
-    from kquota.core.findings.prediction import CounterName, Prediction
-
 
 _CLIENT = pa.struct(
     [
@@ -94,148 +81,6 @@ several counters is one finding, under the lowest of their limits.
 """
 
 
-@dataclass(frozen=True)
-class DataQuality:
-    """What was read, and what could not be."""
-
-    events: int = 0
-    ungoverned: int = 0
-    """Events and samples of clients without a limit."""
-    exempt: int = 0
-    """Requests that brokers do not charge; they are not among the events."""
-    rejected: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    unread_files: tuple[UnreadFile, ...] = ()
-    """Files that were not read to their ends, in the order of their paths: the audit lacks what is in the rest."""
-    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
-    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
-
-    @classmethod
-    def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
-        """The account of one task."""
-        return cls(
-            tally.events,
-            ungoverned,
-            tally.exempt,
-            tally.rejected,
-            tally.first_ms,
-            tally.last_ms,
-            tuple(tally.unread.values()),
-            tally.exemptions,
-        )
-
-    def __add__(self, other: DataQuality) -> DataQuality:
-        def pick(choose: Any, *times: int | None) -> int | None:
-            known = [time for time in times if time is not None]
-            return choose(known) if known else None
-
-        return DataQuality(
-            self.events + other.events,
-            self.ungoverned + other.ungoverned,
-            self.exempt + other.exempt,
-            self.rejected + other.rejected,
-            pick(min, self.first_ms, other.first_ms),
-            pick(max, self.last_ms, other.last_ms),
-            tuple(
-                one for _, one in sorted({one.path: one for one in (*other.unread_files, *self.unread_files)}.items())
-            ),
-            {
-                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
-                for reason in sorted({*self.exemptions, *other.exemptions})
-            },
-        )
-
-
-_WHEN = ("first_throttled_ms", "last_throttled_ms")
-
-
-@dataclass(frozen=True)
-class AuditResult(Tabular):
-    """The findings table, the account of the data, and the records that could not be read."""
-
-    findings: pa.Table
-    quality: DataQuality
-    rejects: tuple[Reject, ...] = ()
-    before: pa.Table | None = None
-    """The findings under the quotas that `AuditSettings.against` names."""
-    engine: str = ""
-    """What ran it: `local` or `spark`."""
-    timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
-    """The `AuditSettings.timelines` most throttled counters over time, by (broker, key, sensor)."""
-    measured: Mapping[CounterRef, Measured] = field(default_factory=dict)
-    """The seconds of each counter, where `AuditSettings.question` asks for them."""
-    quotas: tuple[QuotaVerdict, ...] = ()
-    """What became of each quota that is set: one verdict each."""
-    quotas_before: tuple[QuotaVerdict, ...] = ()
-    """The same under `AuditSettings.against`."""
-    predictions: Mapping[CounterName, Prediction] = field(default_factory=dict)
-    """What the clients of each counter will meet; counters of samples and of connections have no prediction."""
-    predictions_before: Mapping[CounterName, Prediction] = field(default_factory=dict)
-    """The same under `AuditSettings.against`."""
-    closed_loop: tuple[ClosedLoop, ...] = ()
-    """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
-
-    @property
-    def found(self) -> list[Finding]:
-        """The findings as values, ranked by the harm to clients (`kquota.core.findings.finding`)."""
-        return ranked(
-            replace(found, prediction=self.predictions.get(found.name)) for found in findings_of(self.findings)
-        )
-
-    def table(self) -> Rows:
-        """A row for each finding, the most harm first; rates are per second, in the unit of the key."""
-        names = ("reason", "events", "throttled_events", "throttle_time_max_ms", "peak_rate", *_WHEN)
-
-        def rows() -> Iterator[Sequence[object]]:
-            for each in self.found:
-                subject = (each.broker, each.subject, each.key.value, str(each.entity), each.limit, each.verdict.value)
-                yield (*subject, *(getattr(each, name) for name in names))
-
-        return ("broker", "subject", "key", "entity", "limit", "verdict", *names), rows()
-
-    @property
-    def throttled(self) -> bool:
-        """Whether any counter would be throttled."""
-        return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
-
-    @property
-    def undetermined(self) -> bool:
-        """Whether that cannot be told of any counter, or of any quota that is set."""
-        told = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
-        return told or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
-
-    def naming(self, clients: int) -> AuditResult:
-        """The result with at most that many clients of each counter."""
-        before = None if self.before is None else _naming(self.before, clients)
-        return replace(self, findings=_naming(self.findings, clients), before=before)
-
-    def write(self, folder: Path) -> None:
-        """Writes the findings into a folder, which is made: `key=…/findings.parquet` for each quota key.
-
-        The layout is Hive's: Spark and Arrow read the folder as one table with all columns of SCHEMA. What an earlier
-        audit wrote there is replaced. Raises InputError when that cannot be.
-        """
-        import pyarrow.parquet as pq
-
-        keys = pc.unique(self.findings.column("key")).to_pylist() or [QuotaKey.PRODUCER_BYTE_RATE.value]
-        try:
-            for key in keys:
-                mine = self.findings.filter(pc.equal(self.findings.column("key"), key)).drop_columns(["key"])
-                place = folder / f"key={key}" / "findings.parquet"
-                place.parent.mkdir(parents=True, exist_ok=True)
-                # Written aside and renamed: a reader never sees half a file.
-                aside = place.with_name(".findings.parquet.part")
-                pq.write_table(mine, aside)
-                aside.replace(place)
-            for stale in folder.glob("key=*/findings.parquet"):
-                if stale.parent.name.removeprefix("key=") not in keys:
-                    stale.unlink()
-                    stale.parent.rmdir()
-        except OSError as error:
-            raise InputError(f"{folder}: cannot write the findings: {error.strerror or error}") from None
-
-
 def findings_of(table: pa.Table) -> list[Finding]:
     """The rows of a findings table as values, in their order."""
     entities: dict[str, Entity] = {}
@@ -275,7 +120,7 @@ def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:
     )
 
 
-def _naming(table: pa.Table, clients: int) -> pa.Table:
+def naming(table: pa.Table, clients: int) -> pa.Table:
     index = table.schema.get_field_index("clients")
     cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
     return table.set_column(index, SCHEMA.field(index), cut)

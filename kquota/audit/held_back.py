@@ -23,8 +23,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import SCHEMA, AuditResult
+from kquota.audit.findings import SCHEMA
 from kquota.audit.in_force import are_in_force
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, QuotaVerdict, Verdict

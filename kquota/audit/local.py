@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from kquota.audit import stages
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.errors import InputError, Unreachable

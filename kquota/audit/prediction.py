@@ -29,7 +29,7 @@ from kquota.core.simulation.recorded import Met, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
-    from kquota.audit.replay import Part
+    from kquota.audit.part import Part
     from kquota.audit.segment import CounterRef
     from kquota.audit.settings import AuditSettings
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Any
 
-from kquota.audit.demand import Measured, Question
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.segment import KEYS, CounterRef
-from kquota.audit.settings import AuditSettings, Together
+from kquota.audit.settings import AuditSettings, Question, Together
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.demand import Measured
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.recommendation import (
     Policy,

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA
 from kquota.audit.in_force import Judged
+from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
 from kquota.audit.prediction import Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
@@ -49,50 +50,6 @@ _COMPACT_MEMBERS = 1_000_000
 _INCOMPLETE = "the export does not hold all that it is charged"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Events of some counters, in time; events of one moment are in the order of the export.
-
-    The i-th counter is number `counters[i]` of the replay and owns the rows [offsets[i], offsets[i+1]).
-    """
-
-    counters: Int64s
-    homes: Int64s
-    """Where each counter is kept (`AuditSettings.together`)."""
-    kinds: Any
-    limits: Any
-    offsets: Int64s
-    times: Int64s
-    values: Int64s
-    throttle_ms: Int64s | None
-    """What the broker answered; less than 0 where it is not told."""
-    connection: Int64s | None
-    detail: Int64s | None
-    member: Int64s | None
-    """The fingerprint of each event's client."""
-    event_limits: Any
-    """The limit that each event meets, where a counter has had more than one; else None."""
-
-    def owners(self, rows: Any) -> Int64s:
-        """The places in `counters` of those rows."""
-        owners: Int64s = np.searchsorted(self.offsets, rows, side="right") - 1
-        return owners
-
-    def before(self, time_ms: int) -> Part:
-        """The events before that time."""
-        rows = self.times < time_ms
-        ends = np.concatenate([[0], np.cumsum(rows)])
-        columns: dict[str, Any] = {
-            name: None if (column := getattr(self, name)) is None else column[rows] for name in _ROWS
-        }
-        rest: dict[str, Any] = {name: getattr(self, name) for name in ("counters", "homes", "kinds", "limits")}
-        return Part(**rest, offsets=ends[self.offsets], **columns)
-
-
-_OPTIONAL = ("throttle_ms", "connection", "detail", "member", "event_limits")
-_ROWS = ("times", "values", *_OPTIONAL)
-
-
 class _Later:
     """Segments on the disk: no event of them is before `from_ms`."""
 
@@ -119,13 +76,6 @@ _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
 _FLAGS = ("incomplete", "follows", "told")
 
 
-class Collector(Protocol):
-    """Looks at the events as they are replayed."""
-
-    def part(self, part: Part, delays: Any, rates: Any) -> None:
-        """`delays` (raw, ms) and `rates` (observed, units per second) belong to the part's events."""
-
-
 class Replay:
     """The replay of the counters of one bucket."""
 
@@ -146,7 +96,7 @@ class Replay:
         self._flush_at = FLUSH_ROWS
         self._later: list[_Later] = []
         """What is on the disk, the latest first."""
-        self._changes = np.unique(np.concatenate([np.array(h.changes_ms, np.int64) for h in settings.variants]))
+        self._changes = changes_of(settings)
         """When quotas change under any of the variants."""
         self._has_periods = len(self._changes) > 0
         self._hits: dict[int, set[int]] = {}
@@ -329,7 +279,7 @@ class Replay:
             limits[target] = segment.limits
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         names = ["times", "values"]
-        names += [name for name in _OPTIONAL[:3] if any(getattr(segment, name) is not None for segment in segments)]
+        names += [name for name in OPTIONAL[:3] if any(getattr(segment, name) is not None for segment in segments)]
         names += ["member"] if self.settings.per_client else []
         names += ["event_limits"] if self._has_periods else []
         columns: dict[str, Any] = {
@@ -354,7 +304,7 @@ class Replay:
             keys = [columns[name] for name in reversed(names) if name != "times"]
             order = np.lexsort([*keys, columns["times"], np.repeat(np.arange(len(counters)), np.diff(offsets))])
             columns = {name: columns[name][order] for name in names}
-        columns = {name: columns.get(name) for name in _ROWS}
+        columns = {name: columns.get(name) for name in ROWS}
         return Part(counters, homes, kinds, limits, offsets, **columns)
 
     def _run(self, part: Part, retaken: Any) -> None:
@@ -584,6 +534,11 @@ def _added_up(rows: Sequence[Int64s]) -> Int64s:
         return table
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(table[:, :2], axis=0) != 0).any(axis=1)]))
     return np.column_stack([table[starts, :2], np.add.reduceat(table[:, 2:], starts, axis=0)])
+
+
+def changes_of(settings: AuditSettings) -> Int64s:
+    """When quotas change under any of the variants (epoch ms), in order."""
+    return np.unique(np.concatenate([np.array(history.changes_ms, np.int64) for history in settings.variants]))
 
 
 def _changes(periods: dict[int, Governing]) -> int:

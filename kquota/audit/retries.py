@@ -14,7 +14,7 @@ from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Int64s
 from kquota.core.enforcement.kind import FETCH
 
 if TYPE_CHECKING:
-    from kquota.audit.replay import Part
+    from kquota.audit.part import Part
     from kquota.audit.segment import Segment
 
 RETRY_MS = 600_000

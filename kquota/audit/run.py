@@ -19,8 +19,8 @@ from kquota.errors import InputError, MissingDependency
 from kquota.inputs import Quotas, history_of
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import AuditResult
     from kquota.audit.recommend import Wanted
+    from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
     from kquota.audit.stream.frames import AuditStream

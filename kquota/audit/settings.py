@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from kquota.audit.demand import Question
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -22,6 +21,15 @@ class Together(enum.Enum):
     """Those of one client-id; none may be a user's."""
     BROKER = "broker"
     """All."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about the counters without a limit."""
+
+    max_throttled: float
+    """The share of the time, between 0 and 1, that may be throttled."""
+    confidence: float
 
 
 @dataclass(frozen=True)

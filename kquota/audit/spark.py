@@ -27,8 +27,8 @@ import pyarrow as pa
 from kquota.audit import stages
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import under_spark_submit
-from kquota.audit.findings import AuditResult
 from kquota.audit.package import is_packed, named_package
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, request_log, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable

@@ -20,14 +20,15 @@ import pyarrow as pa
 
 from kquota.audit.batch import Reject, Tally
 from kquota.audit.bounds import Window
-from kquota.audit.demand import DemandCollector, Measured
-from kquota.audit.findings import AuditResult, DataQuality, ordered
+from kquota.audit.demand import DemandCollector
+from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
 from kquota.audit.prediction import Recorder
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
+from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
@@ -36,6 +37,7 @@ from kquota.audit.sources.connections import ConnectionLog, judge_connections, l
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
+from kquota.core.findings.demand import Measured
 from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kquota.audit.batch import Int64s
 from kquota.audit.findings import ordered
-from kquota.audit.replay import Part
+from kquota.audit.part import Part
 from kquota.audit.segment import CounterRef
 from kquota.core.findings.verdicts import Verdict
 

@@ -16,7 +16,7 @@ from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject, UnreadFile
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.result import AuditResult
     from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
 

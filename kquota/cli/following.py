@@ -14,7 +14,7 @@ from kquota.cli import params
 from kquota.cli.streams import note, stoppable, warn
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.result import AuditResult
     from kquota.audit.run import Usage
     from kquota.audit.settings import AuditSettings
     from kquota.audit.stream.follow import Follower, Turn

@@ -14,7 +14,7 @@ from kquota.core.quotas.quota import humanize
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import AuditResult
+    from kquota.audit.result import AuditResult
     from kquota.brokers import BrokerFacts
     from kquota.cli.text import Column
     from kquota.core.quotas.snapshot import QuotaSnapshot

@@ -17,7 +17,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 
 from kquota.audit import spark
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, plan_splits
 from kquota.core.change.history import QuotaHistory

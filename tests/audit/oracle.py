@@ -18,7 +18,8 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import Summary, replay_counter
+from kquota.core.enforcement.replay import Summary
+from kquota.core.enforcement.sensors import replay_counter
 from kquota.core.findings.verdicts import HELD_BACK
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey

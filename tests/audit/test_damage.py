@@ -24,7 +24,7 @@ from pyarrow import orc
 from kquota.audit import local
 from kquota.audit import spark as job
 from kquota.audit.batch import Tally
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, lines, plan_splits
 from kquota.audit.sources.files import open_text

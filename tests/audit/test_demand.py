@@ -14,19 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import demand, replay
-from kquota.audit.demand import DemandCollector, Measured, Question
+from kquota.audit.demand import DemandCollector
 from kquota.audit.pack import Packer
+from kquota.audit.part import Part
 from kquota.audit.recommend import together
 from kquota.audit.replay import Replay
 from kquota.audit.segment import CounterRef, Segment
-from kquota.audit.settings import AuditSettings
+from kquota.audit.settings import AuditSettings, Question
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import replay_counter
 from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.findings.demand import Cell, bin_of, estimate
+from kquota.core.findings.demand import Cell, Measured, bin_of, estimate
 from kquota.core.findings.recommendation import Scope, unlimited
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -194,7 +195,7 @@ def test_many_counters_are_not_sorted_for_every_part(monkeypatch: pytest.MonkeyP
         limits, none = np.full(counters, UNLIMITED), np.zeros(2 * counters, np.int64)
         times = np.tile([1_700_000_000_000, 1_700_000_001_000], counters)
         kinds, offsets = np.full(counters, PRODUCE), np.arange(0, 2 * counters + 1, 2)
-        part = replay.Part(mine, mine, kinds, limits, offsets, times, none, None, None, None, None, None)
+        part = Part(mine, mine, kinds, limits, offsets, times, none, None, None, None, None, None)
         collector.part(part, none, np.ones(2 * counters))
 
     told = list(collector.finish())

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.stream import checkpoint, counters
@@ -127,6 +127,39 @@ def test_however_a_file_grows_and_the_follower_is_killed(
         found = followed_to_its_end(follower, episodes)
 
         same(found, batch([str(whole)], audit_settings))
+        assert kept(episodes) == kept(uncut)
+
+
+@given(made=rows(), cuts=st.lists(st.integers(1, 900), min_size=1, max_size=6), quotas=oracle.quota_histories())
+@settings(max_examples=15, deadline=None)
+def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[int], quotas: QuotaHistory) -> None:
+    """The findings and the episodes are those under the history that was seen."""
+    begun = AuditSettings(QuotaHistory.of(quotas.snapshots[0]), read=ReadSettings(broker="1"))
+    later = [(time_ms, snapshot) for time_ms, snapshot in quotas if time_ms is not None]
+    with tempfile.TemporaryDirectory() as name:
+        whole, growing = Path(name) / "a" / "usage.jsonl", Path(name) / "b" / "usage.jsonl"
+        whole.parent.mkdir()
+        growing.parent.mkdir()
+        write(made, whole, 1)
+        data, at = whole.read_bytes(), 0
+        follower, episodes = Follower([str(growing.parent)], begun), list[Episode]()
+        for size in cuts:
+            with open(growing, "ab") as file:
+                file.write(data[at : at + size])
+            at += size
+            episodes += follower.turn().episodes
+            for time_ms, snapshot in later[:1]:
+                changed = follower.change(snapshot, time_ms)
+                assert changed is None or changed >= time_ms
+                assert follower.change(snapshot, time_ms) is None
+            later = later[1:]
+        with open(growing, "ab") as file:
+            file.write(data[at:])
+        found = followed_to_its_end(follower, episodes)
+        seen, uncut = follower.settings, list[Episode]()
+        followed_to_its_end(Follower([str(whole)], seen), uncut)
+
+        same(found, batch([str(whole)], seen))
         assert kept(episodes) == kept(uncut)
 
 

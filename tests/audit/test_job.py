@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from kquota.audit import local, replay, sources
 from kquota.audit import spark as job
 from kquota.audit.batch import UNKNOWN, Batch, Column, Tally
-from kquota.audit.findings import AuditResult
 from kquota.audit.pack import Packer
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory

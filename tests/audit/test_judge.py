@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
 from kquota.audit.judge import judge
+from kquota.audit.result import AuditResult
 from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
 from kquota.audit.held_back import audited as audited_twice
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -14,10 +14,9 @@ import pytest
 
 from kquota.audit import local
 from kquota.audit import spark as job
-from kquota.audit.demand import Question
-from kquota.audit.findings import AuditResult
 from kquota.audit.recommend import Wanted, recommendations
-from kquota.audit.settings import AuditSettings
+from kquota.audit.result import AuditResult
+from kquota.audit.settings import AuditSettings, Question
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ProduceSensor

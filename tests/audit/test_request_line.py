@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY
-from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+from kquota.audit.sources.event import UNKNOWN, UsageEvent
+from kquota.audit.sources.request_line import parse_line
 from tests.audit.request_lines import (
     ANY_JSON,
     JSON,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kquota.audit import spark as job
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.follow import Follower
 from kquota.audit.stream.frames import AuditStream, audit_frames

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit import local, replay, timeline
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.timeline import MOST_BINS, Bin, Timeline, width_of

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 
 from kquota.audit import local
 from kquota.audit import spark as job
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, plan_splits, sight_of, usage, usage_topic
 from kquota.audit.sources.connections import LOWER_BOUND

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult, DataQuality
+from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.audit.whatif import compare

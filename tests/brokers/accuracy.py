@@ -32,15 +32,16 @@ from kquota.audit.batch import Tally
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.event import UNKNOWN, UsageEvent
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
 from kquota.audit.sources.request_fast import connection_id
-from kquota.audit.sources.request_line import UNKNOWN, UsageEvent, parse_line
+from kquota.audit.sources.request_line import parse_line
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.mutation import MutationSensor
-from kquota.core.enforcement.replay import replay_counter
+from kquota.core.enforcement.sensors import replay_counter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history

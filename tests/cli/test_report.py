@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.audit import local
-from kquota.audit.findings import AuditResult
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.cli.commands.audit import audited_view

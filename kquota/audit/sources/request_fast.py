@@ -20,16 +20,8 @@ from zlib import crc32
 from kquota.audit.sizes import FETCH_PARTS, FETCH_VERSIONS, PARTITION_TAGS, PRODUCE_VERSIONS, compact_size, varint_size
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
-from kquota.audit.sources.request_line import (
-    MOST_MS,
-    UNKNOWN,
-    UNTOLD_FETCH_MS,
-    UNTOLD_MS,
-    client_address,
-    moment_before,
-    sender_of,
-    share_fetch_size,
-)
+from kquota.audit.sources.event import MOST_MS, UNKNOWN, client_address
+from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS, moment_before, sender_of, share_fetch_size
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 

@@ -14,10 +14,11 @@ from kquota.audit.batch import API_KINDS, Batch, Column, Tally
 from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
+from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
-from kquota.audit.sources.request_line import Line, UsageEvent, parse
+from kquota.audit.sources.request_line import Line, parse
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey

@@ -21,7 +21,7 @@ import re
 from typing import Any, Final
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
-from kquota.audit.sources.request_line import (
+from kquota.audit.sources.event import (
     UNKNOWN,
     UsageEvent,
     check_moment,

@@ -15,8 +15,8 @@ import numpy as np
 
 from kquota.audit import stages
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
-from kquota.audit.findings import AuditResult, DataQuality
 from kquota.audit.pack import Packer
+from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
 from kquota.audit.sources.connections import limits_ips
@@ -27,6 +27,7 @@ from kquota.audit.stream.spool import Place, Spool
 from kquota.audit.stream.tail import Increment, Tail
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
+from kquota.core.quotas.snapshot import QuotaSnapshot
 
 SETTLE_MS: Final = 1000
 """How far behind the newest line of its broker a line may come and still be in its place."""
@@ -57,8 +58,9 @@ class Follower:
 
     `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
     batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
-    follower of the same paths and settings goes on. Raises Refused for a checkpoint of another version or of
-    other settings.
+    follower of the same paths and settings goes on. Without `spool_bytes` nothing is kept for findings. With `watched`,
+    `observed` names the clients of each counter. Raises Refused for a checkpoint of another version or of other
+    settings.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class Follower:
         checkpoint_folder: Path | None = None,
         settle_ms: int = SETTLE_MS,
         spool_bytes: int = SPOOL_BYTES,
+        watched: bool = False,
     ) -> None:
         self.settings = settings
         self._paths, self._dialect, self._settle_ms, self._spool_bytes = tuple(paths), dialect, settle_ms, spool_bytes
-        self._folder = checkpoint_folder
+        self._folder, self._watched = checkpoint_folder, watched
         self._own = Path(tempfile.mkdtemp(prefix="kquota-follow-")) if checkpoint_folder is None else None
         self._held = ExitStack() if checkpoint_folder is None else checkpoint.claim(checkpoint_folder)
         try:
@@ -109,6 +112,8 @@ class Follower:
         }
         self._packers: dict[str, list[Packer]] = {}
         """Those of each broker, which introduce clients to its counters."""
+        self._newest_ms: int | None = state.get("newest")
+        """The time of the newest event that was read, of anybody."""
         self._strangers: set[str] = set()
         """Brokers to whose counters all clients are to be introduced again."""
 
@@ -151,6 +156,34 @@ class Follower:
             each.end()
         more = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
         return replace(turn, episodes=(*turn.episodes, *more))
+
+    def change(self, quotas: QuotaSnapshot, time_ms: int) -> int | None:
+        """Has other quotas hold from that time on, or from behind the newest event that was read, if that is later.
+
+        Returns the time (epoch ms); None where these quotas hold already. `settings` has the history, and the findings
+        are the findings of a batch audit under it.
+        """
+        history = self.settings.quotas
+        if quotas == history.latest:
+            return None
+        # What was read was charged under the quotas of before.
+        times = [time_ms, *(time + 1 for time in (self._newest_ms, *history.changes_ms[-1:]) if time is not None)]
+        self.settings = replace(self.settings, quotas=history.then(quotas, max(times)))
+        for packers in self._packers.values():
+            packers[0].change(self.settings.quotas)
+        for counters in self._counters.values():
+            counters.change(self.settings)
+        return max(times)
+
+    @property
+    def quality(self) -> DataQuality:
+        """What was read so far, and what was not."""
+        return self._account()
+
+    @property
+    def rejects(self) -> Sequence[Reject]:
+        """Some of the records that could not be read."""
+        return self._rejects
 
     def observed(self) -> list[Observed]:
         """What is known of each counter under the quotas now, as far as its broker's log is settled: exact rates."""
@@ -197,6 +230,7 @@ class Follower:
             "full_since": self._full_since,
             "reading": self._reading,
             "apart": self._apart,
+            "newest": self._newest_ms,
             "accounts": self._accounts,
             "counters": {broker: each.dumps() for broker, each in self._counters.items()},
         }
@@ -243,9 +277,11 @@ class Follower:
             followed.parts += 1
             packers = self._packers_of(broker or "")
             before = packers[0].ungoverned
+            if isinstance(piece, Batch) and len(piece):
+                self._newest_ms = max(int(piece.time_ms.max()), self._newest_ms or 0)
             for blob in stages.pack_pieces([((followed.number, part), piece)], packers, 1):
                 place: Place | bytes = blob.data
-                if self._full_since is None:
+                if self._spool_bytes and self._full_since is None:
                     place = self._spool.add(blob, followed.number, part)
                 if broker is not None:
                     pending.setdefault(broker, []).append(place)
@@ -259,14 +295,14 @@ class Follower:
             self._rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(self._rejects))]
             for dialect, shown in tally.noted.items():
                 self._noted.setdefault(dialect, set()).update(shown)
-            if self._spool.size > self._spool_bytes:
+            if self._spool_bytes and self._spool.size > self._spool_bytes:
                 self._full_since = max((each.newest_ms for each in self._counters.values()), default=0)
 
     def _advance(self, broker: str, waiting: Sequence[Place | bytes]) -> None:
         """Replays what came of a broker."""
         counters = self._counters.get(broker)
         if counters is None:
-            counters = self._counters[broker] = Counters(self.settings, self._settle_ms)
+            counters = self._counters[broker] = Counters(self.settings, self._settle_ms, watched=self._watched)
         if all(isinstance(each, Place) for each in waiting):
             waiting = sorted(waiting, key=lambda each: each.start_ms if isinstance(each, Place) else 0)
         blobs = (each if isinstance(each, bytes) else self._spool.read(each) for each in waiting)

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from kquota.audit import spark, stages
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.findings import AuditResult, DataQuality
 from kquota.audit.lookup import fingerprint
+from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
 from kquota.audit.stream import checkpoint

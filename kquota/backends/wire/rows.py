@@ -30,7 +30,7 @@ _MANY, _SMALLEST = 1_000_000, 16
 _double = struct.Struct(">d").unpack_from
 
 
-def rows(version: int, flexible: bool) -> Codec:
+def entry_rows(version: int, flexible: bool) -> Codec:
     """The codec of the entries, null with an error, as a list of rows."""
     parts = array_of(struct_of(_pair, STRING, NULLABLE_STRING))
     entry = struct_of(_pair, parts, array_of(struct_of(_pair, STRING, FLOAT64)))(version, flexible)

@@ -22,7 +22,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kquota.audit.findings import AuditResult, DataQuality
+    from kquota.audit.result import AuditResult, DataQuality
     from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop

@@ -18,7 +18,7 @@ from kquota.cli import drawing
 from kquota.errors import InputError, MissingDependency
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import DataQuality
+    from kquota.audit.result import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
     from kquota.core.findings.finding import Finding

@@ -10,7 +10,7 @@ from kquota.cli.text import Markdown, code, many, markdown, markdown_table, reco
 from kquota.cli.verdicts import markdown_lines
 
 if TYPE_CHECKING:
-    from kquota.audit.findings import DataQuality
+    from kquota.audit.result import DataQuality
     from kquota.core.findings.finding import Finding
     from kquota.core.findings.verdicts import QuotaVerdict
 

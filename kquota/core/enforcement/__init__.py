@@ -7,13 +7,13 @@
 - `rate`: the windowed rate.
 - `token_bucket`: the statistic of the controller mutation quota.
 - `broker`: what a broker does to one request, whatever its kind: expire, record, check, delay, take back.
-- `sensors`, `mutation`, `connection`: the same as objects, with limits that change, the managers that find a client's
-  sensor, and the acceptor threads.
 - `replay`: recorded usage of many counters in one pass.
 - `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
-- `vectors`: sequences with Kafka's own answers.
 - `compilable`: the mark of what `kernel` compiles.
-- `kernel`: runs all of it compiled or plain, with identical results.
+- `kernel`: runs all of the above compiled or plain, with identical results.
+- `sensors`, `mutation`, `connection`: the same as objects, with limits that change, the managers that find a client's
+  sensor, and the acceptor threads.
+- `vectors`: sequences with Kafka's own answers.
 
 Importing this package loads neither numpy nor numba.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 from kquota.core.enforcement.broker import NOBODY, UNLIMITED, Throttle, Verdict
 from kquota.core.enforcement.connection import (
     UNLIMITED_IP,
+    Acceptors,
     Arrival,
     Connection,
     ConnectionManager,
@@ -35,7 +36,7 @@ from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import REQUEST, Kind
 from kquota.core.enforcement.mutation import Mutation, MutationQuota, MutationResponse, MutationSensor
-from kquota.core.enforcement.replay import Events, Summaries, Summary, replay_counter
+from kquota.core.enforcement.replay import Events, Summaries, Summary
 from kquota.core.enforcement.sensors import (
     ClientQuotaManager,
     FetchSensor,
@@ -43,6 +44,7 @@ from kquota.core.enforcement.sensors import (
     RequestSensor,
     fetch_with_request,
     produce_with_request,
+    replay_counter,
 )
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "REQUEST",
     "UNLIMITED",
     "UNLIMITED_IP",
+    "Acceptors",
     "Arrival",
     "ClientQuotaManager",
     "Connection",

@@ -2,7 +2,7 @@
 
 An acceptor thread first waits until the rates of the broker and of its listener are within their limits, one window at
 most; then the ip is looked at, and a connection of an ip above its limit is taken back everywhere and closed.
-`ConnectionManager` has the quotas, `accept` the acceptor threads. Numbers of connections (`max.connections` and the
+`ConnectionManager` has the quotas, `Acceptors` the acceptor threads. Numbers of connections (`max.connections` and the
 like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Acceptor`; KIP-612 (broker and listener since
 2.7.0, ip since 2.8.0), whose text checks an ip again after its delay: that was never shipped.
 """
@@ -10,18 +10,20 @@ like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Accep
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kquota.core.enforcement.arithmetic import INT_MAX
 from kquota.core.enforcement.broker import Verdict
+from kquota.core.enforcement.counter import NEW
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import Kind
 from kquota.core.enforcement.sensors import RateSensor
 from kquota.core.quotas.quota import Value
 from kquota.errors import InputError
+
+T = TypeVar("T")
 
 UNLIMITED_IP: Final = INT_MAX
 """`IP_CONNECTION_RATE_DEFAULT`: this value of an ip quota means none; its connections are not recorded either."""
@@ -174,38 +176,101 @@ _WAKE_UP: Final = 0
 _ACCEPT: Final = 1
 
 
-def accept(manager: ConnectionManager, arrivals: Iterable[Arrival]) -> list[Connection]:
-    """Runs the acceptor threads: one a listener, each taking one connection after the other; in the order of arrivals.
+class Step(NamedTuple, Generic[T]):
+    """One step of an acceptor thread with a connection."""
 
-    The arrivals of one listener are in the order of its backlog. At the same ms, who waited goes before who accepts,
-    and then listeners go in the manager's order: one takes all that is there, until it has to wait, before a later one
-    gets its turn. (On a broker the threads race for a lock.) Raises InputError for an unknown listener.
+    listener: str
+    subject: T
+    """The caller's name for the connection."""
+    now_ms: int
+    wait: Wait
+    begins: bool
+    """Whether the thread takes the connection from its backlog; false at the end of its wait."""
+    outcome: Connection | None
+    """None while the thread waits: another step follows."""
+
+
+class Acceptors(Generic[T]):
+    """The acceptor threads of a broker: one a listener, each takes one connection after the other from its backlog.
+
+    Connections may be added between any two steps. At the same ms, who waited goes before who accepts, and then
+    listeners go in the manager's order: one takes all that is there, until it has to wait, before a later one gets its
+    turn. (On a broker the threads race for a lock.)
     """
-    backlog = list(arrivals)
-    numbers = {name: number for number, name in enumerate(manager.listeners)}
-    queues: list[deque[int]] = [deque() for _ in numbers]
-    for index, arrival in enumerate(backlog):
-        if arrival.listener not in numbers:
-            raise InputError(f"{arrival.listener!r} is none of the listeners {', '.join(numbers)}")
-        queues[numbers[arrival.listener]].append(index)
-    # The one pending step of each listener that has any: (time, which, listener).
-    steps = [(backlog[queue[0]].time_ms, _ACCEPT, number) for number, queue in enumerate(queues) if queue]
-    heapq.heapify(steps)
-    waiting: dict[int, tuple[int, Wait]] = {}
-    outcomes: dict[int, Connection] = {}
-    while steps:
-        now, step, number = heapq.heappop(steps)
-        queue = queues[number]
-        listener, ip = backlog[queue[0]].listener, backlog[queue[0]].ip
-        if step == _ACCEPT:
-            start, wait = now, manager.wait(now, listener)
+
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._threads = {name: _Thread[T](number) for number, name in enumerate(manager.listeners)}
+        self._added = 0
+
+    def add(self, time_ms: int, listener: str, ip: str, subject: T) -> None:
+        """Puts a connection into the backlog; of two at the same ms the first one that was added goes first.
+
+        Raises InputError for an unknown listener.
+        """
+        if listener not in self._threads:
+            raise InputError(f"{listener!r} is none of the listeners {', '.join(self._threads)}")
+        heapq.heappush(self._threads[listener].backlog, (time_ms, self._added, ip, subject))
+        self._added += 1
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next step is due; None when no connection is left."""
+        return min((thread.due()[0] for thread in self._threads.values() if thread.is_due), default=None)
+
+    def step(self) -> Step[T]:
+        """Takes the next step. Raises ValueError when no connection is left."""
+        due, listener = min((thread.due(), name) for name, thread in self._threads.items() if thread.is_due)
+        thread, now = self._threads[listener], due[0]
+        if thread.waiting is None:
+            _, _, ip, subject = heapq.heappop(thread.backlog)
+            wait = self._manager.wait(now, listener)
             if wait.delay_ms > 0:
-                waiting[number] = start, wait
-                heapq.heappush(steps, (now + wait.delay_ms, _WAKE_UP, number))
-                continue
+                thread.waiting = now, wait, ip, subject
+                return Step(listener, subject, now, wait, True, None)
+            start, begins = now, True
         else:
-            start, wait = waiting.pop(number)
-        outcomes[queue.popleft()] = Connection(start, wait, now, manager.admit(now, listener, ip))
-        if queue:
-            heapq.heappush(steps, (max(backlog[queue[0]].time_ms, now), _ACCEPT, number))
-    return [outcomes[index] for index in range(len(backlog))]
+            start, wait, ip, subject = thread.waiting
+            thread.waiting, begins = None, False
+        thread.free_ms = now
+        outcome = Connection(start, wait, now, self._manager.admit(now, listener, ip))
+        return Step(listener, subject, now, wait, begins, outcome)
+
+
+class _Thread(Generic[T]):
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.backlog: list[tuple[int, int, str, T]] = []
+        """(when it arrives, how many were added before it, ip, subject)."""
+        self.waiting: tuple[int, Wait, str, T] | None = None
+        self.free_ms: int = NEW
+
+    @property
+    def is_due(self) -> bool:
+        return self.waiting is not None or bool(self.backlog)
+
+    def due(self) -> tuple[int, int, int]:
+        """(when, which step, whose): the steps of all threads are taken in this order."""
+        if self.waiting is not None:
+            return self.waiting[0] + self.waiting[1].delay_ms, _WAKE_UP, self.number
+        return max(self.backlog[0][0], self.free_ms), _ACCEPT, self.number
+
+
+def accept(manager: ConnectionManager, arrivals: Iterable[Arrival]) -> list[Connection]:
+    """Runs the acceptor threads over connections that are all known, and returns them in the order of arrivals.
+
+    The arrivals of one listener are in the order of its backlog. Raises InputError for an unknown listener.
+    """
+    acceptors = Acceptors[int](manager)
+    behind: dict[str, int] = {}
+    count = 0
+    for count, arrival in enumerate(arrivals, 1):
+        # Whoever stands behind another in a backlog is not taken before it.
+        behind[arrival.listener] = max(arrival.time_ms, behind.get(arrival.listener, arrival.time_ms))
+        acceptors.add(behind[arrival.listener], arrival.listener, arrival.ip, count)
+    outcomes: dict[int, Connection] = {}
+    while acceptors.due_ms is not None:
+        step = acceptors.step()
+        if step.outcome is not None:
+            outcomes[step.subject] = step.outcome
+    return [outcomes[number] for number in range(1, count + 1)]

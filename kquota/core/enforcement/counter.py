@@ -10,16 +10,13 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, MutableSequence, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kind import MUTATION
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.core.enforcement.kernel import Kernel
 
 SENSOR_EXPIRY_MS: Final = 3_600_000
 """`InactiveSensorExpirationTimeSeconds`: a quota sensor is dropped when it recorded nothing for longer than this."""
@@ -174,8 +171,11 @@ def to_bytes(counters: Counters) -> bytes:
     return header + slots.to_bytes(8, "little") + ints + floats
 
 
-def from_bytes(data: bytes, using: Kernel) -> Counters:
-    """The counters that `to_bytes` wrote. Raises InputError for other bytes, and for bytes of another version."""
+def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
+    """The counters that `to_bytes` wrote, in the kind of tables that `table` makes.
+
+    Raises InputError for other bytes, and for bytes of another version.
+    """
     if data[:4] != _MAGIC or len(data) < _HEADER.size + 8:
         raise InputError("these are not the counters of a broker")
     _, version, *settings, rows = _HEADER.unpack_from(data)
@@ -190,11 +190,11 @@ def from_bytes(data: bytes, using: Kernel) -> Counters:
     tables = []
     parts = ("q", "int64", widths[0], data[begin:middle]), ("d", "float64", widths[1], data[middle:])
     for code, dtype, width, part in parts:
-        table = using.table(rows, width, dtype)
-        for number, row in enumerate(table):
+        made = table(rows, width, dtype)
+        for number, row in enumerate(made):
             values = array(code, part[8 * width * number : 8 * width * (number + 1)])
             row[:] = _native(values)
-        tables.append(table)
+        tables.append(made)
     samples, window_ms, by_last, *others = settings
     return Counters(samples, window_ms, bool(by_last), *others, *tables)
 

@@ -1,6 +1,7 @@
 """One implementation, two ways to run it: the functions marked `@compilable`, through numba or as they are.
 
-Nothing is compiled, and neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled kernel. Both
+This module is above all others of the package that have such functions, and imports them. Nothing is compiled, and
+neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled kernel. Both
 kernels give identical results; the compiled one is about a hundred times faster after about a second to load.
 """
 
@@ -10,24 +11,21 @@ import contextlib
 import enum
 import functools
 import hashlib
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kquota.core.enforcement.broker import Throttle, Verdict
 from kquota.core.enforcement.compilable import COMPILABLE, INLINED
+from kquota.core.enforcement.counter import Counter, Counters, counter_of, new_counters
+from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.enforcement.replay import Summaries, new_summaries
+from kquota.core.enforcement.traffic import Traffic
 from kquota.core.enforcement.unpacked import is_packed, unpacked
 from kquota.errors import MissingDependency
-
-if TYPE_CHECKING:
-    from kquota.core.enforcement.broker import Throttle, Verdict
-    from kquota.core.enforcement.counter import Counter, Counters
-    from kquota.core.enforcement.generation import Generation, QuotaWindows
-    from kquota.core.enforcement.replay import Summaries
-    from kquota.core.enforcement.traffic import Traffic
 
 
 class Mode(enum.Enum):
@@ -76,8 +74,6 @@ class Kernel:
         expires: bool = True,
     ) -> Counters:
         """That many new counters; `controller` has the windows of mutation counters, where they differ."""
-        from kquota.core.enforcement.counter import new_counters
-
         return new_counters(rows, windows, generation, self.table, controller, expires=expires)
 
     def new_counter(self, windows: QuotaWindows, generation: Generation, *, expires: bool = True) -> Counter:
@@ -86,20 +82,15 @@ class Kernel:
 
     def counter_of(self, counters: Counters, row: int, kind: int) -> Counter:
         """The counter of a row. Compiled code cannot return rows to Python, as it allocates nothing."""
-        from kquota.core.enforcement.counter import counter_of
-
         return counter_of(counters, row, kind)
 
     def new_summaries(self, rows: int) -> Summaries:
         """Room for the summaries of that many counters."""
-        from kquota.core.enforcement.replay import new_summaries
-
         return new_summaries(rows, self.column)
 
 
 _MADE_HERE = ("mode", "column", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
-_MODULES = ("arithmetic", "counter", "rate", "token_bucket", "broker", "replay", "traffic")
 
 
 def kernel(mode: Mode = Mode.AUTO) -> Kernel:
@@ -188,9 +179,8 @@ def _assemble(
 
 
 def _functions() -> list[FunctionType]:
-    for name in _MODULES:
-        importlib.import_module(f"kquota.core.enforcement.{name}")
-    return list(COMPILABLE)
+    """All compilable functions, in an order that does not depend on which module was imported first."""
+    return sorted(COMPILABLE, key=lambda function: (function.__module__, function.__name__))
 
 
 def _rows(rows: int, columns: int, dtype: str) -> list[list[Any]]:

@@ -1,8 +1,8 @@
 """Open-loop replay of recorded usage: what the broker would have done, per counter, in one pass.
 
 `replay_many` walks many counters in one call, so that a compiled caller pays nothing per counter; their state stays in
-the table of the counters, from one part of the recording to the next. `replay_counter` is the same for one counter,
-whole. Events of a counter are in the order of the broker's clock.
+the table of the counters, from one part of the recording to the next. `sensors.replay_counter` is the same for one
+counter, whole. Events of a counter are in the order of the broker's clock.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kquota.core.enforcement.broker import UNLIMITED, charged, charged_topic, noted
+from kquota.core.enforcement.broker import charged, charged_topic, noted
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import Counters, awake, counter_of, load, store
-from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import MUTATION, PERMISSIVE, Kind
+from kquota.core.enforcement.kind import MUTATION, PERMISSIVE
 from kquota.core.enforcement.token_bucket import burst
-
-Column: TypeAlias = Any
-"""Integers or floats by index: a sequence, or an array where a caller has one."""
 
 NEVER: Final = -1
 """The time of what did not happen."""
@@ -194,44 +189,3 @@ def replay_many(
         store(counter, state)
         out.throttled[row], out.violated[row], out.total_ms[row], out.max_ms[row] = tally[:4]
         out.first_ms[row], out.last_ms[row], out.peak_rate[row], out.peak_ms[row] = tally[4:]
-
-
-def replay_counter(
-    kind: Kind,
-    times: Column,
-    values: Column,
-    limit: float | None,
-    *,
-    windows: QuotaWindows,
-    generation: Generation,
-    checked: Column | None = None,
-    event_limits: Column | None = None,
-    delays: Column | None = None,
-    rates: Column | None = None,
-    using: Kernel | None = None,
-) -> Summary:
-    """Replays one counter; a limit of None is none at all, and `event_limits` stand in place of `limit`.
-
-    `delays` and `rates` (of the kernel's own kind: lists, or arrays) receive the raw delay and the observed rate of
-    every event.
-    """
-    chosen = kernel(Mode.AUTO) if using is None else using
-    out = chosen.new_summaries(1)
-    events = Events(
-        chosen.column([0], "int64"),
-        chosen.column([kind], "int8"),
-        chosen.column([UNLIMITED if limit is None else float(limit)], "float64"),
-        chosen.column([0, len(times)], "int64"),
-        chosen.column(times, "int64"),
-        chosen.column(values, "float64"),
-    )
-    chosen.replay_many(
-        chosen.new_counters(1, windows, generation),
-        events,
-        out,
-        None if checked is None else chosen.column(checked, "bool"),
-        None if event_limits is None else chosen.column(event_limits, "float64"),
-        delays,
-        rates,
-    )
-    return summary_of(out, 0)

@@ -71,6 +71,19 @@ class Estimate:
     """Of the observed rates, throttled or not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The seconds of one counter."""
+
+    seconds: int
+    throttled: int
+    """Seconds with a throttled request; of a measured counter also those in which the client was muted."""
+    peak: float
+    """The highest observed rate."""
+    estimate: Estimate | None
+    """Of a counter without a limit."""
+
+
 def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: int, peak: float = math.inf) -> Estimate:
     """The limit at which at most that share of the time would be throttled, with an interval of that confidence.
 

@@ -1,16 +1,14 @@
 """Clients that open connections: the acceptor threads of each broker, fed by the plans of its clients.
 
-It is the loop of `kquota.core.enforcement.accept`, with arrivals that are made as they are needed and connections that
-are tried again after a rejection.
+The next connection of a client is added when the one before it was taken; a rejected one may be added again.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kquota.core.enforcement import ConnectionManager, Generation, Mode, Wait, kernel
+from kquota.core.enforcement import Acceptors, ConnectionManager, Generation, Mode, kernel
 from kquota.core.enforcement.traffic import DONE, Traffic, take
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -22,7 +20,6 @@ from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import CONNECT_API, Change, Workload
 
-_WAKE_UP, _ACCEPT = 0, 1
 _KEY = QuotaKey.CONNECTION_CREATION_RATE
 
 
@@ -75,9 +72,8 @@ class _Ip:
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """An acceptor thread: its backlog, and how long it waited."""
+    """How long an acceptor thread waited, and for how long it closed connections."""
 
-    backlog: list[tuple[int, int, int, _Source]] = field(default_factory=list)
     connections: int = 0
     waited: int = 0
     wait_ms: int = 0
@@ -144,7 +140,7 @@ class _Broker:
             connection += member.client.connections
         self._listeners = {name: _Listener() for name in brokers.listeners}
         self._ips: dict[str, _Ip] = {}
-        self._order = 0
+        self._acceptors = Acceptors[tuple[_Source, bool]](self._manager)
 
     def _apply(self) -> None:
         values = self._values
@@ -169,16 +165,12 @@ class _Broker:
             ip = self._ip(source.ip, now)
             if ip is not None:
                 ip.offered[self._bucket(now)] += 1
-            self._queue(source, now, again=0)
+            self._queue(source, now, again=False)
 
-    def _queue(self, source: _Source, now: int, *, again: int) -> None:
-        self._order += 1
-        backlog = self._listener(source)[1].backlog
-        heapq.heappush(backlog, (now, self._order, again, source))
-
-    def _listener(self, source: _Source) -> tuple[str, _Listener]:
-        name = source.member.client.listener or next(iter(self._listeners))
-        return name, self._listeners[name]
+    def _queue(self, source: _Source, now: int, *, again: bool) -> None:
+        self._acceptors.add(
+            now, source.member.client.listener or next(iter(self._listeners)), source.ip, (source, again)
+        )
 
     def _bucket(self, now: int) -> int:
         return min((now - self._workload.origin_ms) // self._rows.bucket_ms, self._rows.buckets - 1)
@@ -205,39 +197,24 @@ class _Broker:
         changes = [change for change in self._workload.changes if change.entity.ip is not None]
         for source in self._sources:
             self._pull(source)
-        names = list(self._listeners)
-        listeners = list(self._listeners.values())
-        steps = [
-            (listener.backlog[0][0], _ACCEPT, number) for number, listener in enumerate(listeners) if listener.backlog
-        ]
-        heapq.heapify(steps)
-        waiting: dict[int, Wait] = {}
-        while steps and steps[0][0] < end:
-            now, step, number = heapq.heappop(steps)
+        while (now := self._acceptors.due_ms) is not None and now < end:
             while changes and origin + changes[0].at_ms <= now:
                 self._change(changes.pop(0))
-            listener = listeners[number]
-            if step == _ACCEPT:
-                wait = self._manager.wait(now, names[number])
+            step = self._acceptors.step()
+            listener, (source, again) = self._listeners[step.listener], step.subject
+            if step.begins:
                 listener.connections += 1
-                if wait.delay_ms > 0:
+                if step.wait.delay_ms > 0:
                     listener.waited += 1
-                    listener.wait_ms += wait.delay_ms
-                    listener.max_ms = max(listener.max_ms, wait.delay_ms)
-                    waiting[number] = wait
-                    heapq.heappush(steps, (now + wait.delay_ms, _WAKE_UP, number))
-                    continue
-            else:
-                wait = waiting.pop(number)
-            _, _, again, source = heapq.heappop(listener.backlog)
-            self._admit(source, names[number], now, wait.delay_ms)
-            if not again:
-                self._pull(source)
-            if listener.backlog:
-                heapq.heappush(steps, (max(listener.backlog[0][0], now), _ACCEPT, number))
+                    listener.wait_ms += step.wait.delay_ms
+                    listener.max_ms = max(listener.max_ms, step.wait.delay_ms)
+            if step.outcome is not None:
+                self._admit(source, listener, now, step.wait.delay_ms, step.outcome.ip_ms)
+                if not again:
+                    self._pull(source)
 
-    def _admit(self, source: _Source, listener: str, now: int, waited_ms: int) -> None:
-        delay = self._manager.admit(now, listener, source.ip)
+    def _admit(self, source: _Source, listener: _Listener, now: int, waited_ms: int, delay: int) -> None:
+        """Counts a connection that was accepted, or that is closed after `delay` ms."""
         source.requests += 1
         if waited_ms > 0:
             source.throttle(now - waited_ms, waited_ms)
@@ -257,8 +234,8 @@ class _Broker:
                 ip.delivered[self._bucket(now)] += 1
             return
         assert ip is not None
-        self._listeners[listener].closed += 1
-        self._listeners[listener].closed_ms += delay
+        listener.closed += 1
+        listener.closed_ms += delay
         source.rejections += 1
         source.throttle(now, delay)
         source.ip_ms += delay
@@ -272,7 +249,7 @@ class _Broker:
         ip.ends[bucket] = max(ip.ends[bucket], float(now + delay - self._workload.origin_ms))
         client = source.member.client
         if client.closed and client.retry:
-            self._queue(source, now + delay + client.backoff_ms, again=1)
+            self._queue(source, now + delay + client.backoff_ms, again=True)
         else:
             source.rejected += 1
 

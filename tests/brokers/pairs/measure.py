@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from kquota.audit.sources.request_line import UsageEvent, parse_line
+from kquota.audit.sources.event import UsageEvent
+from kquota.audit.sources.request_line import parse_line
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kquota.core.enforcement import (
     UNLIMITED_IP,
+    Acceptors,
     Arrival,
     Connection,
     ConnectionManager,
@@ -287,3 +288,40 @@ def test_both_generations_of_the_window(using: Kernel, generation: Generation, d
     for time in (0, 0, 0, 0, 900):
         sensor.connect(T0 + time)
     assert manager.wait(T0 + 2000, "A").delay_ms == delay
+
+
+@settings(deadline=None, max_examples=50)
+@given(managers(), events)
+def test_connections_may_be_added_when_those_before_them_are_taken(
+    quotas: dict[str, Any], events: list[tuple[int, int, str]]
+) -> None:
+    """A simulated client plans its next connection when the last one is through: nothing else comes of it."""
+    names = list(quotas["listeners"])
+    now = given_.START
+    arrivals = []
+    for gap, number, ip in events:
+        now += gap if gap % 3 else 0
+        arrivals.append(Arrival(now, names[number % len(names)], ip))
+    together = accept(ConnectionManager(**quotas), arrivals)
+
+    acceptors = Acceptors[int](ConnectionManager(**quotas))
+    later = {name: [n for n, arrival in enumerate(arrivals) if arrival.listener == name] for name in names}
+
+    def add_next(listener: str) -> None:
+        if later[listener]:
+            number = later[listener].pop(0)
+            acceptors.add(arrivals[number].time_ms, listener, arrivals[number].ip, number)
+
+    for name in names:
+        add_next(name)
+    found: dict[int, Connection] = {}
+    begun: list[int] = []
+    while (due_ms := acceptors.due_ms) is not None:
+        step = acceptors.step()
+        assert step.now_ms == due_ms
+        begun += [step.subject] if step.begins else []
+        if step.outcome is not None:
+            found[step.subject] = step.outcome
+            add_next(step.listener)
+    assert [found[number] for number in range(len(arrivals))] == together
+    assert sorted(begun) == list(range(len(arrivals)))

@@ -46,12 +46,12 @@ def test_counters_go_on_from_their_bytes(
         value = float(size % 50 if kind >= Kind.MUTATION else 1 if kind is Kind.CONNECTION else size)
         limit = LIMITS.get(kind, 500.0)
         if at is not None:
-            cut, other = from_bytes(to_bytes(cut), at), at
+            cut, other = from_bytes(to_bytes(cut), at.table), at
         expected = using.charge_counter(using.counter_of(whole, kind, kind), kind, now, value, limit)
         assert other.charge_counter(other.counter_of(cut, kind, kind), kind, now, value, limit) == expected
     assert to_bytes(cut) == to_bytes(whole)
-    assert rows(from_bytes(to_bytes(whole), PLAIN)) == rows(whole)
-    assert from_bytes(to_bytes(whole), using)[:6] == whole[:6]
+    assert rows(from_bytes(to_bytes(whole), PLAIN.table)) == rows(whole)
+    assert from_bytes(to_bytes(whole), using.table)[:6] == whole[:6]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_other_bytes_are_refused(data: bytes | int | None, message: str) -> None
     elif isinstance(data, int):
         data = written[:data] if data < 0 else written + bytes(data)
     with pytest.raises(InputError, match=message):
-        from_bytes(data, PLAIN)
+        from_bytes(data, PLAIN.table)
 
 
 def test_no_counters_are_a_value_too() -> None:
-    assert from_bytes(to_bytes(PLAIN.new_counters(0, QuotaWindows(), Generation.N_BY_START)), PLAIN).ints == []
+    assert from_bytes(to_bytes(PLAIN.new_counters(0, QuotaWindows(), Generation.N_BY_START)), PLAIN.table).ints == []

@@ -162,7 +162,7 @@ def in_parts(
         checked = None if all_checked else using.column([checked for _, _, checked in flat], "bool")
         bounds = using.column(each, "float64") if by_event else None
         if part.start == cut:  # what a stream does between two batches
-            counters = from_bytes(to_bytes(counters), using)
+            counters = from_bytes(to_bytes(counters), using.table)
         using.replay_many(counters, charged, out, checked, bounds, found, rates)
         assert max(rates, default=0.0) <= max(out.peak_rate, default=0.0)
         for sensor, begin, end in zip(sensors_, offsets, offsets[1:], strict=False):

@@ -1,0 +1,107 @@
+"""One request of a request log as the quota managers met it, whatever form its line has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+
+UNKNOWN: Final = -1
+"""The bytes of a throttled fetch."""
+
+MOST_MS: Final = 2**31 - 1
+"""No part of a request takes longer: Kafka's time-outs are ints of ms. Nor is any negative (`nanosToMs`)."""
+_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
+
+
+class ControllerLine(NamedTuple):
+    """A line about topics, or about which listener is a controller's: what a `TopicBook` is to see."""
+
+    begun_ms: float
+    """When the request was begun with, epoch ms: that is about when a controller charges its topics."""
+    fields: Mapping[str, Any]
+    """The whole JSON object."""
+
+
+class UsageEvent(NamedTuple):
+    """One request as the quota managers met it."""
+
+    time_ms: int
+    """When it was charged, epoch ms: the time of the line less the time the response then took to be sent."""
+    broker: str | None
+    """As given by the caller; the log does not name its broker."""
+    user: str
+    """The principal's name, without its type."""
+    client_id: str
+    """Empty for null, as the quota managers take it."""
+    ip: str
+    """The client's address."""
+    connection: str
+    """Repeats for the requests of one connection to one broker."""
+    api: str
+    """`produce`, `fetch`, `share_fetch`, or another API's name in lower case, such as `list_offsets`."""
+    bytes: int
+    """What the byte-rate quota of `produce` or `fetch` is charged, exact (but see `sized`); 0 for other APIs; UNKNOWN
+    (-1) for a fetch that was throttled: the broker logs the empty response it sent, not the one it charged and took
+    back."""
+    request_ns: int
+    """Time on the request handler thread; the network threads' share, also charged, is not logged."""
+    throttle_ms: int | None
+    """The throttle time that the broker applied: the larger of bandwidth and request quota. None where old logs do not
+    tell."""
+    acks: int | None
+    """Of a produce request; with 0 its request time is exempt, its bytes are not."""
+    exempt: bool
+    """Not charged to a client quota: follower fetches, other requests among brokers, and the controller's copies of
+    forwarded requests (the mutation quota is charged for exactly those)."""
+    position: int = 0
+    """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
+    fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data. Of a
+    produce request the library of its client and the partition, as `sender_of`."""
+    sized: bool = True
+    """False where the line does not hold the size (text form, and share fetches): `bytes` is then no more than a lower
+    bound."""
+    controller: ControllerLine | None = None
+
+    @property
+    def exemption(self) -> str | None:
+        """Why it is exempt, None where it is charged."""
+        if not self.exempt:
+            return None
+        if self.controller is not None and self.controller.fields["isForwarded"]:
+            return "forwarded"
+        return "follower_fetch" if self.api == "fetch" else "inter_broker"
+
+
+def check_times(times_ms: Iterable[float]) -> None:
+    """Raises ValueError when a part of a request took less than nothing, or longer than any can."""
+    if not all(0 <= time_ms <= MOST_MS for time_ms in times_ms):
+        raise ValueError("the request's times are out of range")
+
+
+def check_moment(event: UsageEvent) -> UsageEvent:
+    """The event. Raises ValueError when it was charged at no time of Kafka's."""
+    if not EARLIEST_MS <= event.time_ms < LATEST_MS:
+        raise ValueError("the request's time is out of range")
+    return event
+
+
+def position_of(topic: Any, partition: Any, offset: Any) -> int:
+    """A number for the first partition in a fetch and its offset; the same in every process."""
+    return crc32(f"{topic} {partition} {offset}".encode())
+
+
+@lru_cache(maxsize=16384)
+def client_address(connection: str) -> str:
+    """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
+
+    Before 1.0 there is no index. IPv6 addresses stand there without brackets.
+    """
+    match = _ADDRESSES.fullmatch(connection)
+    if match is None:
+        raise ValueError(f"the connection is not one: {connection[:60]!r}")
+    return match["client"]
