@@ -199,3 +199,21 @@ def test_help_lists_its_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help"]) == 0
     listed = capsys.readouterr().out.partition("Topics, as in 'kquota help concepts':\n")[2]
     assert re.split(r",\s+", listed.strip()) == list(TOPICS)
+
+
+def test_a_plan_repeats_no_finding_about_what_stays(
+    cluster: MemoryBackend, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A low limit that is there already is lint's to find, and no news of the plan."""
+    low = QUOTAS + "  - {entity: {user: carol}, values: {producer_byte_rate: 10}}\n"
+    (tmp_path / "q.yaml").write_text(low)
+    assert run(["plan", "q.yaml", *HERE]) == 0
+    shown = capsys.readouterr()
+    assert "warning: producer_byte_rate of user=carol: is 10 B/s" in shown.out
+    assert run(["apply", "q.yaml", "--yes", *HERE]) == 0
+    (tmp_path / "q.yaml").write_text(low.replace("1MB", "2MB"))
+    capsys.readouterr()
+    assert run(["plan", "q.yaml", *HERE]) == 0
+    shown = capsys.readouterr()
+    assert "carol" not in shown.out
+    assert "1 finding about quotas that stay: 'kquota lint' shows them" in shown.err

@@ -366,9 +366,7 @@ def test_a_freeze_is_announced_before_it_happens(cluster: Cluster) -> None:
     assert text in planned.err
     assert "freeze" in [each["name"] for each in json.loads(planned.out)["objections"]]
     markdown = cluster("plan", "quotas.yaml", "-o", "markdown").out
-    assert f"* **question**: user=alice: a client at its current limit {text}" in markdown.replace(
-        "\\", ""
-    )
+    assert f"* **question**: user=alice: a client at its current limit {text}" in markdown.replace("\\", "")
     for file in ("plan.json", "quotas.yaml"):
         assert cluster("apply", file).code == 8
     done = cluster("apply", "plan.json", "--yes", "-o", "json")

@@ -96,7 +96,7 @@ def command(
     """Show what would change so that the cluster has the quotas of FILE.
 
     Nothing is written. Entities and keys that the file does not name stay as they are; --prune deletes them. Below the
-    changes stand the findings of 'kquota lint' about the quotas of the file, and the objections that apply would raise
+    changes stand the findings of 'kquota lint' about the quotas that change, and the objections that apply would raise
     ('kquota help review').
 
     --usage adds the clients who would notice: recorded usage is replayed under the quotas before and after the plan.
@@ -209,7 +209,7 @@ class Review:
 def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
     """A plan in plan's formats; `words` are those of its tables."""
     brokers = review.brokers if review is not None else None
-    findings = (review.findings if review is not None else None) or ()
+    findings, unchanged = _about_changes(planned, () if review is None else review.findings)
     comparison, replayed = (review.usage if review is not None else None) or (None, None)
 
     def document() -> Document:
@@ -239,6 +239,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
         yield from _objections_markdown(planned.objections, findings)
         yield from _findings_markdown(findings)
+        if unchanged:
+            yield f"* {unchanged}"
         if comparison is not None and replayed is not None:
             from kquota.cli.whatif import comparison_markdown
 
@@ -250,6 +252,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield _table(planned, labels, brokers, words)
         yield from _findings(findings)
         yield Note(title)
+        if unchanged:
+            yield Note(unchanged)
         if comparison is not None and replayed is not None:
             from kquota.cli import whatif
             from kquota.cli.verdicts import lines
@@ -261,6 +265,17 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield from map(Note, lines(comparison.quotas, counts=False))
 
     return View(screen=screen, document=document, others={"markdown": markdown})
+
+
+def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence[Finding], str]:
+    """The findings about what the plan changes, and a line about the others: they were there before."""
+    from kquota.core.change.lint import concerning
+
+    new = concerning(findings, {change.entity for change in planned.changes}) if planned else ()
+    rest = len(findings) - len(new)
+    if not rest:
+        return new, ""
+    return new, f"{rest} {'finding' if rest == 1 else 'findings'} about quotas that stay: 'kquota lint' shows them"
 
 
 _MOST_FINDINGS = 20
