@@ -46,8 +46,8 @@ OPTIONS = (
     click.option(
         "--follow",
         is_flag=True,
-        help="Go on with files as they grow, are rotated or come anew; print an episode when throttling begins and"
-        " ends. Ctrl-C or SIGTERM ends it with the findings so far.",
+        help="Go on with a topic, or with files as they grow, are rotated or come anew; print an episode when"
+        " throttling begins and ends. Ctrl-C or SIGTERM ends it with the findings so far.",
     ),
     click.option(
         "--until-idle",
@@ -99,8 +99,8 @@ class Following:
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
-        if usage.table is not None or usage.topic is not None or usage.prometheus is not None:
-            raise click.UsageError("--follow reads files; --table, --topic and --prometheus are read once")
+        if usage.table is not None or usage.prometheus is not None:
+            raise click.UsageError("--follow reads files or a topic; --table and --prometheus are read once")
         if usage.engine == "spark" or usage.master is not None:
             raise click.UsageError("--follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame")
 
@@ -240,14 +240,16 @@ def follow(
     from kquota.audit.stream.follow import SETTLE_MS, Follower
 
     with stoppable() as stop, nullcontext() if live is None else _Watched(live) as quotas:
+        paths = usage.paths if usage.topic is None else (usage.topic,)
         follower = Follower(
-            usage.paths,
+            paths,
             settings,
             dialect=usage.dialect,
             checkpoint_folder=following.checkpoint,
             settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
             spool_bytes=following.keep_gb * 10**9,
             live=None if quotas is None else quotas.live(),
+            topic=usage.topic is not None,
         )
         targets = [sinks.open_sink(target, warn) for target in following.episodes]
         told = _Told()
@@ -285,7 +287,8 @@ def follow(
             follower.save()
             tell(follower.end().episodes)
             tell(follower.open_episodes())
-            return follower.result(", ".join(usage.paths)), follower.settings
+            what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
+            return follower.result(what), follower.settings
         finally:
             for target in targets:
                 target.close()
