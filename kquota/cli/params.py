@@ -541,6 +541,6 @@ def alter_options(function: F) -> F:
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
         journal_option,
         given_cluster_options,
-        shown_as("table", "json", "yaml", "csv", told=True),
+        shown_as("table", "json", "yaml", "csv", takes_output=True),
         collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
     )(function)

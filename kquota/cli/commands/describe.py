@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @params.strict_option
 @params.match_option
 @params.cluster_options
-@shown_as("table", "wide", "json", "yaml", "csv", "name", told=True)
+@shown_as("table", "wide", "json", "yaml", "csv", "name", takes_output=True)
 def command(selection: params.Selection, strict: bool, match: NamePatterns, access: Access, output: str) -> View | None:
     """Show the quotas that are set.
 
