@@ -1,11 +1,13 @@
-"""The audit of a usage table against the least that Spark can do with it, and against DuckDB and Polars.
+"""The audit of usage tables against the least that Spark and Arrow can do with them, and against DuckDB and Polars.
 
-    python -m benchmarks.audit [--rows 5000000 50000000] [--repeat 3]
+    python -m benchmarks.audit [--rows 5000000 50000000] [--hour-rows 10000000] [--repeat 3]
 
-The least is one groupBy over the same file. All run on two cores, one after the other, in turns, and those that audit
-must find the same. Prints the CPU seconds of the whole process tree (driver, JVM, Python workers), wall seconds, and
-the peak resident memory: of all, and of the largest Python process. CPU seconds are what a noisy machine leaves
-comparable.
+There are two tables. In the first one each row is charged to one counter, and a groupBy by the second has nearly a
+group for each row. In the second one users follow Zipf's law, all rows are of one hour, and each row is charged to two
+counters: bytes and thread time. The least is one groupBy on Spark, and the reading of all columns without it. All run
+on two cores, one after the other, in turns, and those that audit must find the same. Prints the CPU seconds of the
+whole process tree (driver, JVM, Python workers), wall seconds, and the peak resident memory: of all, and of the largest
+Python process. CPU seconds are what a noisy machine leaves comparable.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from typing import Any
 
 import psutil
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from benchmarks import rivals
-from benchmarks.usage import quotas, write_usage
+from benchmarks.usage import hour_quotas, quotas, write_hour, write_usage
 from kquota.audit import local, spark
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -111,71 +114,129 @@ def measured(meter: Meter, work: Callable[[], Any]) -> Measured:
 def main() -> None:
     """Runs the benchmark and prints a table for each number of rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000])
+    parser.add_argument(
+        "--rows", type=int, nargs="*", default=[5_000_000], help="rows of the first table; none: leave it out"
+    )
+    parser.add_argument("--hour-rows", type=int, nargs="*", default=[10_000_000], help="the same of the second table")
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
 
     session = spark.open_session("local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 8)
     meter = Meter()
-    grown = {rows: benchmark(session, meter, rows, arguments.repeat) for rows in arguments.rows}
+    _grown({rows: by_bytes(session, meter, rows, arguments.repeat) for rows in arguments.rows})
+    _grown({rows: by_two_counters(session, meter, rows, arguments.repeat) for rows in arguments.hour_rows})
     session.stop()
-    (fewest, first), (most, last) = min(grown.items()), max(grown.items())
-    if most > fewest:
-        print(f"from {fewest} to {most} rows: {most / fewest:.1f} times the rows", end="")
-        for name in ("audit", "local"):
-            print(f", {last[name] / first[name]:.1f} times the CPU seconds of {name}", end="")
-        print()
 
 
-def benchmark(session: Any, meter: Meter, rows: int, repeat: int) -> dict[str, float]:
-    """The contenders in turns, over one file. Returns the median CPU seconds of each."""
+def _grown(medians: dict[int, dict[str, float]]) -> None:
+    """Prints how the CPU seconds grow with the rows."""
+    if len(medians) < 2:
+        return
+    fewest, most = min(medians), max(medians)
+    print(f"from {fewest} to {most} rows: {most / fewest:.1f} times the rows", end="")
+    for name in ("audit", "local"):
+        print(f", {medians[most][name] / medians[fewest][name]:.1f} times the CPU seconds of {name}", end="")
+    print()
+
+
+def by_bytes(session: Any, meter: Meter, rows: int, repeat: int) -> dict[str, float]:
+    """Quotas of bytes, and nearly a group of the groupBy for each row. Returns the median CPU seconds of each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "usage.parquet"
         write_usage(path, rows)
         splits, tested = plan_splits([str(path)], "usage"), quotas()
         settings = AuditSettings(QuotaHistory.of(tested))
-
-        def baseline() -> None:
-            from pyspark.sql import functions as f
-
-            usage = session.read.parquet(str(path))
-            second = (f.col("time_ms") / 1000).cast("long").alias("second")
-            sums = usage.groupBy("broker", "user", "client_id", second).agg(f.sum("bytes"))
-            sums.write.format("noop").mode("overwrite").save()
-
-        def totals(result: AuditResult) -> tuple[int, int]:
-            assert result.quality.events == rows
-            throttled, time_ms = (pc.sum(result.findings[name]) for name in ("throttled_events", "throttle_time_ms"))
-            return throttled.as_py(), time_ms.as_py()
-
         contenders: dict[str, Callable[[], Any]] = {
-            "groupBy": baseline,
-            "audit": lambda: totals(spark.audit(session, splits, settings, "usage")),
-            "DataFrame": lambda: totals(spark.audit_dataframe(session.read.parquet(str(path)), settings)),
-            "local": lambda: totals(local.audit(splits, settings, "usage")),
+            "groupBy": lambda: _grouped(session, path, "bytes"),
+            "audit": lambda: _totals(spark.audit(session, splits, settings, "usage"), rows),
+            "DataFrame": lambda: _totals(spark.audit_dataframe(session.read.parquet(str(path)), settings), rows),
+            "local": lambda: _totals(local.audit(splits, settings, "usage"), rows),
             "DuckDB": lambda: rivals.duckdb_audit(path, tested),
             "Polars": lambda: rivals.polars_audit(path, tested),
         }
-        print(f"{rows} rows, {path.stat().st_size / 2**20:.0f} MB of Parquet, two cores; CPU seconds (wall, peak MB)")
-        print(f"{'':8}" + "".join(f"{name:>24}" for name in contenders))
-        cpu: dict[str, list[float]] = {name: [] for name in contenders}
-        for turn in range(repeat + 1):
-            line, answers = f"{'warm-up' if turn == 0 else f'run {turn}':8}", set()
-            for name, work in contenders.items():
-                found = measured(meter, work)
-                if turn:  # the first turn warms the JVM and fills the compiler's cache
-                    cpu[name].append(found.cpu_s)
-                if name not in ("groupBy", "DataFrame"):  # the rows of a DataFrame have no order within a ms
-                    answers.add(found.answer)
-                line += f"{found!s:>24}"
-            print(line, flush=True)
-            assert len(answers) == 1, answers
-        medians = {name: statistics.median(seconds) for name, seconds in cpu.items()}
+        print(f"quotas of bytes: {_described(path, rows)}")
+        # The rows of a DataFrame have no order within a ms.
+        medians = _in_turns(meter, contenders, repeat, alike={"audit", "local", "DuckDB", "Polars"})
         for name in ("audit", "DataFrame", "local"):
             others = [f"{medians[name] / medians[other]:.2f} of {other}" for other in ("groupBy", "DuckDB", "Polars")]
             print(f"{name}: {', '.join(others)} (medians of CPU seconds)")
         return medians
+
+
+def by_two_counters(session: Any, meter: Meter, rows: int, repeat: int) -> dict[str, float]:
+    """Quotas of bytes and of thread time in one hour: each row is charged to two counters.
+
+    The groupBy has far fewer groups than rows here. The floor without Spark is Arrow's reading of the same columns.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "usage.parquet"
+        write_hour(path, rows)
+        splits = plan_splits([str(path)], "usage")
+        settings = AuditSettings(QuotaHistory.of(hour_quotas(rows)))
+        contenders: dict[str, Callable[[], Any]] = {
+            "groupBy": lambda: _grouped(session, path, "bytes", "request_time_ns"),
+            "audit": lambda: _totals(spark.audit(session, splits, settings, "usage"), rows),
+            "columns": lambda: _read_columns(path),
+            "one process": lambda: _totals(local.audit(splits, settings, "usage", processes=1), rows),
+            "two": lambda: _totals(local.audit(splits, settings, "usage", processes=2), rows),
+        }
+        print(f"quotas of bytes and of thread time: {_described(path, rows)}")
+        medians = _in_turns(meter, contenders, repeat, alike={"audit", "one process", "two"})
+        for name, floor in (("audit", "groupBy"), ("one process", "columns"), ("two", "columns")):
+            print(f"{name}: {medians[name] / medians[floor]:.2f} of {floor} (medians of CPU seconds)")
+        return medians | {"local": medians["one process"]}
+
+
+def _described(path: Path, rows: int) -> str:
+    return f"{rows} rows, {path.stat().st_size / 2**20:.0f} MB of Parquet, two cores; CPU seconds (wall, peak MB)"
+
+
+def _grouped(session: Any, path: Path, *values: str) -> None:
+    """The floor on Spark: the sums of each client's seconds."""
+    from pyspark.sql import functions as f
+
+    usage = session.read.parquet(str(path))
+    second = (f.col("time_ms") / 1000).cast("long").alias("second")
+    sums = usage.groupBy("broker", "user", "client_id", second).agg(*(f.sum(value) for value in values))
+    sums.write.format("noop").mode("overwrite").save()
+
+
+def _read_columns(path: Path) -> None:
+    """The floor without Spark: every column once, in one thread."""
+    with pq.ParquetFile(path) as file:
+        for _ in file.iter_batches(1 << 20, use_threads=False):
+            pass
+
+
+def _totals(result: AuditResult, rows: int) -> tuple[int, int]:
+    """(throttled events, their throttle time in ms) of all counters."""
+    assert result.quality.events == rows
+    throttled, time_ms = (pc.sum(result.findings[name]) for name in ("throttled_events", "throttle_time_ms"))
+    return throttled.as_py(), time_ms.as_py()
+
+
+def _in_turns(
+    meter: Meter, contenders: dict[str, Callable[[], Any]], repeat: int, *, alike: set[str]
+) -> dict[str, float]:
+    """Runs the contenders in turns, and prints what each cost. Returns the median CPU seconds of each.
+
+    The contenders in `alike` must have the same answer.
+    """
+    print(f"{'':8}" + "".join(f"{name:>24}" for name in contenders))
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(repeat + 1):
+        line, answers = f"{'warm-up' if turn == 0 else f'run {turn}':8}", set()
+        for name, work in contenders.items():
+            found = measured(meter, work)
+            if turn:  # the first turn warms the JVM and fills the compiler's cache
+                cpu[name].append(found.cpu_s)
+            if name in alike:
+                answers.add(found.answer)
+            line += f"{found!s:>24}"
+        print(line, flush=True)
+        assert len(answers) == 1, answers
+    return {name: statistics.median(seconds) for name, seconds in cpu.items()}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
-"""Generates a usage table as a busy cluster would write it: skewed, deterministic, in time order.
+"""Generates usage tables as busy clusters would write them: skewed, deterministic, in time order, and their quotas.
 
-Three brokers, 2,000 users of which one makes a fifth of all requests, some 5,000 client-ids, log-normal sizes, an hour
-per ten million rows; and quotas on all eight levels.
+`write_usage`: three brokers, 2,000 users of which one makes a fifth of all requests, some 5,000 client-ids, log-normal
+sizes, an hour per ten million rows; `quotas` are of bytes, on all eight levels.
+
+`write_hour`: the same brokers in one hour however many rows there are, users by Zipf's law, thread times; under
+`hour_quotas`, of bytes and of thread time, each row is charged to two counters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,37 +27,80 @@ _START_MS = 1_700_000_000_000
 _CHUNK = 1_000_000
 
 
+Codes = dict[str, Any]
+"""For each column of names the number of each row's name."""
+
+
 def write_usage(path: Path, rows: int, *, seed: int = 7) -> None:
     """Writes that many rows as Parquet, a row group per million."""
     random = np.random.default_rng(seed)
+
+    def columns(start: int, count: int) -> tuple[Codes, Codes]:
+        # 0.36 ms between requests of the cluster; Zipf-like users behind the one whale.
+        time_ms = _START_MS + (np.arange(start, start + count) * 0.36).astype(np.int64)
+        whale = random.random(count) < 0.2
+        user = np.where(whale, 0, (random.random(count) ** 2 * (USERS - 1)).astype(np.int64) + 1)
+        client = (user * 5 + random.integers(0, 5, count)) // 2 % CLIENTS
+        codes = {
+            "broker": random.integers(0, BROKERS, count),
+            "user": user,
+            "client_id": client,
+            "api": (random.random(count) < 0.6).astype(np.int64),
+        }
+        return codes, {"time_ms": time_ms, "bytes": _sizes(random, count)}
+
+    _write(path, rows, columns)
+
+
+def write_hour(path: Path, rows: int, *, seed: int = 13) -> None:
+    """Writes that many rows of one hour as Parquet, a row group per million. The rows have thread times."""
+    random = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, USERS + 1) ** _ZIPF
+    edges = np.cumsum(shares) / shares.sum()
+
+    def columns(start: int, count: int) -> tuple[Codes, Codes]:
+        time_ms = _START_MS + np.arange(start, start + count) * 3_600_000 // rows
+        user = np.minimum(np.searchsorted(edges, random.random(count)), USERS - 1)
+        codes = {
+            "broker": random.integers(0, BROKERS, count),
+            "user": user,
+            # Four applications a user, which some users share.
+            "client_id": (user * 2 + random.integers(0, 4, count)) % CLIENTS,
+            "api": (random.random(count) < 0.6).astype(np.int64),
+        }
+        nanos = np.clip(random.lognormal(12.0, 0.8, count), 1e4, 1e8).astype(np.int64)
+        return codes, {"time_ms": time_ms, "bytes": _sizes(random, count), "request_time_ns": nanos}
+
+    _write(path, rows, columns)
+
+
+_ZIPF = 1.1
+"""The exponent of Zipf's law: the first user makes a sixth of all requests."""
+
+
+def _sizes(random: np.random.Generator, count: int) -> Any:
+    return np.clip(random.lognormal(9.0, 1.0, count), 64, 1 << 20).astype(np.int64)
+
+
+def _write(path: Path, rows: int, columns: Callable[[int, int], tuple[Codes, Codes]]) -> None:
+    """Writes the rows in chunks; `columns` gives codes of names and numbers of the rows from `start` on."""
     names = {
         "broker": [f"broker-{number}" for number in range(BROKERS)],
         "user": [f"user-{number:04}" for number in range(USERS)],
         "client_id": [f"app-{number:04}" for number in range(CLIENTS)],
         "api": ["produce", "fetch"],
     }
-    schema = pa.schema([("time_ms", pa.int64()), *((name, pa.string()) for name in names), ("bytes", pa.int64())])
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with ExitStack() as opened:
+        writer: Any = None
         for start in range(0, rows, _CHUNK):
-            count = min(_CHUNK, rows - start)
-            # 0.36 ms between requests of the cluster; Zipf-like users behind the one whale.
-            time_ms = _START_MS + (np.arange(start, start + count) * 0.36).astype(np.int64)
-            whale = random.random(count) < 0.2
-            user = np.where(whale, 0, (random.random(count) ** 2 * (USERS - 1)).astype(np.int64) + 1)
-            client = (user * 5 + random.integers(0, 5, count)) // 2 % CLIENTS
-            codes = {
-                "broker": random.integers(0, BROKERS, count),
-                "user": user,
-                "client_id": client,
-                "api": (random.random(count) < 0.6).astype(np.int64),
-            }
-            size = np.clip(random.lognormal(9.0, 1.0, count), 64, 1 << 20).astype(np.int64)
-            columns = [
-                pa.array(time_ms),
-                *(pa.DictionaryArray.from_arrays(codes[name], names[name]).cast(pa.string()) for name in names),
-                pa.array(size),
-            ]
-            writer.write_table(pa.table(columns, schema=schema), row_group_size=_CHUNK)
+            codes, numbers = columns(start, min(_CHUNK, rows - start))
+            table = pa.table(
+                {name: pa.DictionaryArray.from_arrays(codes[name], names[name]).cast(pa.string()) for name in names}
+                | {name: pa.array(column) for name, column in numbers.items()}
+            )
+            if writer is None:
+                writer = opened.enter_context(pq.ParquetWriter(path, table.schema, compression="zstd"))
+            writer.write_table(table, row_group_size=_CHUNK)
 
 
 def quotas(*, seed: int = 11) -> QuotaSnapshot:
@@ -72,6 +121,30 @@ def quotas(*, seed: int = 11) -> QuotaSnapshot:
         return {
             key: int(random.integers(2_000, 40_000))
             for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+        }
+
+    return QuotaSnapshot({entity: values() for entity in entities})
+
+
+def hour_quotas(rows: int, *, seed: int = 17) -> QuotaSnapshot:
+    """Some 1,700 quotas of users, of client-ids and of pairs for `write_hour` of that many rows.
+
+    Each entity limits the bytes and the thread time, near what its clients use on a broker.
+    """
+    random = np.random.default_rng(seed)
+    entities = [
+        Entity(user=DEFAULT),
+        *(Entity(user=f"user-{number:04}") for number in range(0, USERS, 2)),
+        *(Entity(user=f"user-{number:04}", client_id=f"app-{number * 2 % CLIENTS:04}") for number in range(700)),
+    ]
+    rate = rows / 3600 / BROKERS / USERS  # requests a second of the mean user on a broker
+
+    def values() -> dict[QuotaKey, Value]:
+        bytes_, percent = rate * 13_000, rate * 0.022
+        return {
+            QuotaKey.PRODUCER_BYTE_RATE: int(bytes_ * random.uniform(0.2, 4)) + 1,
+            QuotaKey.CONSUMER_BYTE_RATE: int(bytes_ * random.uniform(0.2, 4)) + 1,
+            QuotaKey.REQUEST_PERCENTAGE: round(percent * random.uniform(0.2, 4), 6),
         }
 
     return QuotaSnapshot({entity: values() for entity in entities})

@@ -46,6 +46,7 @@ from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
 from tests.support.processes import QUICK_SPARK
+from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = RECORDED.parent
@@ -196,10 +197,13 @@ def write_files(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(
+    zookeeper: Sandbox, kraft: KafkaBroker, forks: Forks, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
     """Everything that the examples take for granted; the broker has no quotas afterwards."""
     home = tmp_path_factory.mktemp("home")
     write_files(home)
+    forks.install(home / "bin" / "kquota")
     config = home / ".config" / "kquota" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text(contexts(kraft.bootstrap, zookeeper.connect))

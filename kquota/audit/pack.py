@@ -109,6 +109,12 @@ class Packer:
         """How many clients it has met, in all its periods."""
         return sum(len(period.charged) for period in self._periods)
 
+    def change(self, quotas: QuotaHistory) -> None:
+        """Goes on under a longer history of quotas; the history so far is the beginning of it."""
+        known = len(self._periods)
+        self._periods += [_Period(number, each) for number, each in enumerate(quotas.snapshots[known:], known)]
+        self.quotas, self._changes = quotas, np.array(quotas.changes_ms, np.int64)
+
     def begin(self, *, retell: bool = True) -> None:
         """Begins a task: nothing is counted yet and, with `retell`, no counter or member is introduced yet."""
         self.ungoverned = 0

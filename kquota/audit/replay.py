@@ -96,7 +96,7 @@ class Replay:
         self._flush_at = FLUSH_ROWS
         self._later: list[_Later] = []
         """What is on the disk, the latest first."""
-        self._changes = np.unique(np.concatenate([np.array(h.changes_ms, np.int64) for h in settings.variants]))
+        self._changes = changes_of(settings)
         """When quotas change under any of the variants."""
         self._has_periods = len(self._changes) > 0
         self._hits: dict[int, set[int]] = {}
@@ -534,6 +534,11 @@ def _added_up(rows: Sequence[Int64s]) -> Int64s:
         return table
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(table[:, :2], axis=0) != 0).any(axis=1)]))
     return np.column_stack([table[starts, :2], np.add.reduceat(table[:, 2:], starts, axis=0)])
+
+
+def changes_of(settings: AuditSettings) -> Int64s:
+    """When quotas change under any of the variants (epoch ms), in order."""
+    return np.unique(np.concatenate([np.array(history.changes_ms, np.int64) for history in settings.variants]))
 
 
 def _changes(periods: dict[int, Governing]) -> int:

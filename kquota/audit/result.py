@@ -134,9 +134,9 @@ class AuditResult(Tabular):
 
     @property
     def undetermined(self) -> bool:
-        """Whether that cannot be told of any counter, or of any quota that is set."""
-        told = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
-        return told or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+        """Whether any counter is undetermined, or any quota that is set."""
+        of_quotas = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
+        return of_quotas or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
 
     def naming(self, clients: int) -> AuditResult:
         """The result with at most that many clients of each counter."""

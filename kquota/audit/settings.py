@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
@@ -67,3 +67,7 @@ class AuditSettings:
     def variants(self) -> tuple[QuotaHistory, ...]:
         """The quotas under test: `quotas`, and `against` where it is given."""
         return (self.quotas,) if self.against is None else (self.quotas, self.against)
+
+    def under(self, variant: int, history: QuotaHistory) -> AuditSettings:
+        """The same with other quotas as one of the variants."""
+        return replace(self, quotas=history) if variant == 0 else replace(self, against=history)

@@ -149,6 +149,16 @@ def segment_of(blob: Any) -> Segment | None:
     return Segment.loads(memoryview(blob)[1:]) if bytes(blob[:1]) == _SEGMENT else None
 
 
+def is_needed(blob: bytes, settings: AuditSettings) -> bool:
+    """Whether an audit with these settings would have read what the blob holds; blobs of segments always are.
+
+    For who reads before all quotas are known, and so reads connections in any case.
+    """
+    if blob[:1] != _OTHER or limits_ips(settings.variants):
+        return True
+    return not isinstance(pickle.loads(blob[1:]), ConnectionLog)  # noqa: S301 - written by this audit's own workers
+
+
 def moved(blob: bytes, ordinal: tuple[int, int]) -> bytes:
     """The data of a blob whose usage has another place in the order of the export."""
     segment = segment_of(blob)

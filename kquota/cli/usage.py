@@ -267,12 +267,7 @@ class Asked:
         self._check_input()
         if self.table is not None and self.engine == "local":
             raise click.UsageError("--table is Spark's: it needs --engine spark")
-        try:
-            ZoneInfo(self.log_timezone)
-        except (ValueError, KeyError, OSError):
-            raise InputError(
-                f"unknown time zone {self.log_timezone!r}", hint="an IANA name such as UTC or Europe/Berlin"
-            ) from None
+        time_zone(self.log_timezone)
         from kquota.audit.run import settings_of
 
         broker = session.load_broker_settings(self.facts)
@@ -326,6 +321,15 @@ class Asked:
         # With a topic, the options of a cluster say where that is.
         quotas = session.load_history(self.quotas, self.journal, only_a_file=self.topic is None)
         return quotas, None if against is None else session.read_history_file(Path(against))
+
+
+def time_zone(name: str) -> str:
+    """The name of a time zone, as it is given. Raises InputError for a name that is unknown."""
+    try:
+        ZoneInfo(name)
+    except (ValueError, KeyError, OSError):
+        raise InputError(f"unknown time zone {name!r}", hint="an IANA name such as UTC or Europe/Berlin") from None
+    return name
 
 
 def recorded_quotas(named: str | None) -> QuotaHistory | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
-from kquota.documents.encoding import Document
+from kquota.documents.encoding import Document, Each
 from kquota.documents.prediction import prediction_document, recorded_under_document
 from kquota.documents.quotas import entity_document, limit_document, who_document
 from kquota.documents.verdicts import verdicts_document
@@ -33,9 +33,16 @@ def audit_document(
 
     Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
     those others), where it was replayed; what became of each of the `quotas` that are set; and which quotas were in
-    force while the usage was recorded, as far as that is known.
+    force while the usage was recorded, as far as that is known. The document of a finding is made when it is written.
     """
     recorded = {"source": "unknown", "quotas": None, "throttled": None} if recorded_under is None else recorded_under
+    source = Source(recorded["source"])
+    loop = closed_loop[0] if closed_loop else None
+
+    def finding(found: Finding) -> Document:
+        under = recorded_under_document(_recorded_under(found, source))
+        return {**_finding(found, loop), "recorded_under": under}
+
     return {
         "kind": "kquota.audit",
         "version": 1,
@@ -44,13 +51,7 @@ def audit_document(
         "data": dict(quality),
         "recorded_under": dict(recorded),
         "quotas": verdicts_document(quotas),
-        "findings": [
-            {
-                **_finding(found, closed_loop[0] if closed_loop else None),
-                "recorded_under": recorded_under_document(_recorded_under(found, Source(recorded["source"]))),
-            }
-            for found in findings
-        ],
+        "findings": Each(findings, finding),
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }

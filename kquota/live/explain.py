@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kquota.core.findings.use import Counter, Enforcers, State, Use
 from kquota.core.quotas.entity import Entity
@@ -19,9 +19,12 @@ from kquota.live.sources import Prometheus, Sample
 from kquota.live.watching import View
 from kquota.metrics.series import IDENTITY, Nature
 
+_NOT_FROM_METRICS: Final = "from metrics, for clients are held back: 'kquota audit' of the request log shows it"
+_NOT_FROM_LOG: Final = "from a request log, which lacks some of what the counter is charged"
+
 
 class Loud(NamedTuple):
-    """A client in the counter, and what a finer series of the same broker says about it."""
+    """A client in the counter, and what a log or a finer series of the same broker says about it."""
 
     client: Sensor
     key: QuotaKey
@@ -34,27 +37,42 @@ class Explanation:
 
     use: Use
     since_ms: int | None
-    """From when on the broker reports a throttle time without a pause; None where nothing says so."""
+    """From when on requests are delayed without a pause; None where nothing says so."""
     since_unknown: str | None
     """Why it is not known since when."""
     loudest: tuple[Loud, ...]
     enough: float | None
-    """A limit under which the present rate is not near; None where the source cannot say, for clients are held back."""
+    """A limit under which the present rate is not near; of a log, under which nobody would have been delayed.
+
+    None where the source cannot say, as clients are held back.
+    """
+    enough_at_least: bool
+    """Whether `enough` is a lower bound: clients that were held back may want more."""
+    enough_unknown: str = ""
+    """Why it is not known what would be enough, where it is not."""
 
 
 def explain(use: Use, view: View, source: object, brokers: Enforcers) -> Explanation:
     """The explanation of one of the uses of a view."""
+    episode = view.look.episodes.get(use.counter)
+    if episode is not None and use.state is State.THROTTLED:
+        loudest = tuple(_loudest(use, view))
+        return Explanation(use, episode.begin_ms, None, loudest, episode.enough, episode.at_least)
     since, why_not = _since(use, view, source)
     rate = use.observed.rate
     enough = None if use.state is State.THROTTLED or rate is None else rate / brokers.near
-    return Explanation(use, since, why_not, tuple(_loudest(use, view)), enough)
+    from_log = use.observed.clients is not None
+    unknown = _NOT_FROM_LOG if from_log else _NOT_FROM_METRICS
+    return Explanation(use, since, why_not, tuple(_loudest(use, view)), enough, use.observed.at_least, unknown)
 
 
 def _loudest(use: Use, view: View) -> Sequence[Loud]:
-    """The clients of the counter by their own series, the greatest rate of each key first.
+    """The clients of the counter, the greatest rate first: as a log shows them, else by their own series.
 
-    Of the counter's own key nothing finer exists; thread time is the best other measure, so its series come first.
+    Of the counter's own key no finer series exists; thread time is the best other measure, so its series come first.
     """
+    if use.observed.clients is not None:
+        return [Loud(share.client, use.counter.key, share.rate) for share in use.observed.clients]
     keys = (QuotaKey.REQUEST_PERCENTAGE, *QuotaKey)
     mine = set(use.clients)
     found = [
@@ -72,6 +90,8 @@ def _loudest(use: Use, view: View) -> Sequence[Loud]:
 def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None]:
     if use.state is not State.THROTTLED:
         return None, None
+    if use.observed.clients is not None:
+        return None, "the log shows that the broker throttles, and not how much the counter is charged"
     if not isinstance(source, Prometheus):
         return None, "pages of metrics have no past: --prometheus URL looks back"
     sample = next(

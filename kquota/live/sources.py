@@ -1,4 +1,7 @@
-"""Where live metrics come from: exporters' pages, or a Prometheus. Each look has its time and what is missing."""
+"""Where live metrics come from: exporters' pages, or a Prometheus. Each look has its time and what is missing.
+
+`kquota.live.followed` is a third source: the request logs themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import tempfile
 import time
 import urllib.error
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from kquota.core.findings.episode import Episode
+from kquota.core.findings.use import Counter, Observed
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.exposition import labels_of, parse
 from kquota.metrics.prometheus import Server
@@ -51,7 +57,13 @@ class Look:
     missing: tuple[Missing, ...] = ()
     """Places without an answer: brokers whose counters are not among the samples."""
     unread: tuple[Missing, ...] = ()
-    """Series about a quota whose labels no known rule makes."""
+    """Series about a quota whose labels no known rule makes; of a log, lines that could not be read."""
+    readings: tuple[Observed, ...] = ()
+    """What the source itself knows about whole counters, without samples."""
+    episodes: Mapping[Counter, Episode] = field(default_factory=dict)
+    """The delays that go on, where the source knows each request."""
+    unread_are: tuple[str, str] = ("series", "series")
+    """One and several of `unread`, as people call them."""
 
 
 class LiveSource(Protocol):
@@ -61,8 +73,10 @@ class LiveSource(Protocol):
     def name(self) -> str:
         """The source as people call it."""
 
-    def look(self) -> Look:
+    def look(self, quotas: QuotaSnapshot | None = None) -> Look:
         """The present samples; a range of the last minutes where the source keeps one.
+
+        `quotas` hold now, for a source that charges clients to counters itself.
 
         Raises Unreachable when no part of it answers, Unauthorized and InputError.
         """
@@ -77,9 +91,7 @@ class Page(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Page:
         """Reads `[BROKER=]URL` or `[BROKER=]FILE`. Raises InputError for a URL that is not http, or has a login."""
-        name, equals, place = text.partition("=")
-        # A URL may hold an equals sign itself, in its query.
-        page = cls(name, place) if equals and name and "/" not in name and ":" not in name else cls(None, text)
+        page = cls(*named(text))
         if "://" in page.place:
             _check(page.place)
         return page
@@ -93,6 +105,13 @@ class Page(NamedTuple):
     def where(self) -> str:
         """The broker where no label says it: the host and port, or the file's name."""
         return urlsplit(self.place).netloc if self.is_url else Path(self.place).stem
+
+
+def named(text: str) -> tuple[str | None, str]:
+    """(broker, place) of `[BROKER=]PLACE`."""
+    name, equals, place = text.partition("=")
+    # A URL may hold an equals sign itself, in its query.
+    return (name, place) if equals and name and "/" not in name and ":" not in name else (None, text)
 
 
 def _check(url: str) -> None:
@@ -120,7 +139,7 @@ class Pages:
         """How many pages they are."""
         return f"{len(self.pages)} page{'' if len(self.pages) == 1 else 's'} of metrics"
 
-    def look(self) -> Look:
+    def look(self, quotas: QuotaSnapshot | None = None) -> Look:
         """One reading of each page; all pages at the same time."""
         from concurrent.futures import ThreadPoolExecutor
 
@@ -201,7 +220,7 @@ class Prometheus:
         """Its address."""
         return f"Prometheus at {self.server.shown_url}"
 
-    def look(self) -> Look:
+    def look(self, quotas: QuotaSnapshot | None = None) -> Look:
         """The readings of the last minutes, with the times at which the brokers were scraped.
 
         A range selector is asked for: an instant query would repeat readings of up to five minutes ago as of now.

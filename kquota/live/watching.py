@@ -33,8 +33,8 @@ class Watching:
 
     def look(self, snapshot: QuotaSnapshot) -> View:
         """The uses of all counters now. Raises what `LiveSource.look` raises."""
-        look = self.source.look()
-        seen = observed(look, self._totals)
+        look = self.source.look(snapshot)
+        seen = observed(look, self._totals) | {each.counter: Seen(each, None) for each in look.readings}
         now = {counter: each.now for counter, each in seen.items()}
         before = {**self._last, **{counter: each.before for counter, each in seen.items() if each.before is not None}}
         found = uses(now.values(), snapshot, source=self.source.name, earlier=before, brokers=self.brokers)

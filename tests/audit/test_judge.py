@@ -580,7 +580,7 @@ def test_findings_are_a_document() -> None:
 
     from kquota.audit.findings import findings_of
     from kquota.documents.audit import audit_document
-    from kquota.documents.encoding import schema
+    from kquota.documents.encoding import schema, to_json
 
     free = [gauge([0.0] * 9, nature=Nature.THROTTLE)]
     ((table,), _) = judge(free, AuditSettings(quotas({Entity(user="u"): {PRODUCE: 1000}}), in_force=True))
@@ -592,4 +592,4 @@ def test_findings_are_a_document() -> None:
 
     document = audit_document(findings_of(result.findings), quality, brokers, "local")
 
-    Draft202012Validator(schema("audit")).validate(json.loads(json.dumps(document)))
+    Draft202012Validator(schema("audit")).validate(json.loads(to_json(document)))

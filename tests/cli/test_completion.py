@@ -22,6 +22,7 @@ from kquota.cli.completion import words
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.terminal import ROOT, SHELLS, Terminal
+from tests.support.warm import Forks
 
 NAMES = (
     "my user", "o'brien", 'quo"te', "eq=ual", "col:on", "CN=a,OU=b", "dol$lar", "back\\slash", "bang!x", "ümlaut",
@@ -52,7 +53,7 @@ def shell(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def terminal(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def terminal(shell: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A shell in a folder with some files and contexts, and no cluster."""
     folder = tmp_path_factory.mktemp(shell)
     (folder / "my quotas.yaml").write_text(
@@ -61,7 +62,7 @@ def terminal(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
     config = folder / ".config" / "kquota" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("contexts: {prod: {zookeeper: z, comment: 'a: b'}, 'old one': {bootstrap-server: b:1}}\n")
-    with Terminal(shell, folder, {}) as opened:
+    with Terminal(shell, folder, {}, forks) as opened:
         yield opened
 
 
@@ -141,12 +142,12 @@ def cluster(zookeeper: Sandbox) -> str:
 
 
 @pytest.fixture(scope="module")
-def online(shell: str, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def online(shell: str, cluster: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A shell whose environment says where the cluster is, in a variable of its own."""
     folder = tmp_path_factory.mktemp(f"{shell}-online")
     config = folder / "kquota.yaml"
     config.write_text(f"contexts: {{real: {{zookeeper: {json.dumps(cluster)}}}}}\n")
-    with Terminal(shell, folder, {"CLUSTER": cluster, "KQUOTA_CONFIG": str(config)}) as opened:
+    with Terminal(shell, folder, {"CLUSTER": cluster, "KQUOTA_CONFIG": str(config)}, forks) as opened:
         yield opened
 
 

@@ -109,6 +109,52 @@ def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:
     assert "UTC at least" in explained.out
 
 
+def test_from_a_followed_log(kquota: Kquota, tmp_path: Path) -> None:
+    """Exact, and so with the clients, since when, and what would have been enough."""
+    rows = [
+        {"time_ms": 1_793_523_600_000 + at, "user": user, "client_id": client, "api": "produce", "bytes": size}
+        for at in range(0, 30_000, 500)
+        for user, client, size in (("alice", "loud", 60_000), ("alice", "quiet", 1000), ("bob", "free", 9))
+    ]
+    (tmp_path / "usage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    live = ("--log", "7=usage.jsonl", "--quotas", QUOTAS)
+    shown = kquota("top", *live, "--once", "-o", "json")
+    explained = kquota("top", *live, "--explain", "user=alice", "--key", "producer_byte_rate")
+    (tmp_path / "top.json").write_text(shown.out)
+    document = read_document(tmp_path / "top.json", "top")
+    (alice,) = (each for each in document["counters"] if each["key"] == "producer_byte_rate")
+
+    assert (shown.code, explained.code) == (0, 0), explained.err
+    assert document["source"] == "log usage.jsonl"
+    assert (alice["broker"], alice["state"], alice["limit"]) == ("7", "throttled", 60_000)
+    assert alice["clients"] == ["alice:loud", "alice:quiet"]
+    assert alice["age_s"] > 0
+    assert "    alice:loud: producer_byte_rate " in explained.out
+    assert "  since: 2026-11-01 " in explained.out
+    assert "  enough: 1" in explained.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (("--log", "gone.log", "--quotas", QUOTAS), 3, "gone.log: no such file or folder"),
+        (("--log", PAGE, "--log-timezone", "Mars/Olympus", "--quotas", QUOTAS), 3, "unknown time zone"),
+    ],
+)
+def test_a_log_that_cannot_be_followed(kquota: Kquota, arguments: tuple[str, ...], code: int, complaint: str) -> None:
+    done = kquota("top", *arguments, "--once")
+
+    assert done.code == code
+    assert complaint in done.complaint
+
+
+def test_one_source_at_a_time(kquota: Kquota) -> None:
+    done = kquota("top", *LIVE, "--log", PAGE, "--once")
+
+    assert done.code == 2
+    assert "one source" in done.err
+
+
 def test_hostile_names(kquota: Kquota, tmp_path: Path) -> None:
     """A name on a page drives no terminal, and the command that lifts its limit still means it."""
     (tmp_path / "page.prom").write_text(

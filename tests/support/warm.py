@@ -17,22 +17,24 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from tests.support.shim import KINDS, NO_FORK, hand_over, kind_of, line
 
 ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("rich.console", "rich.progress", "rich.table", "kazoo.client")
 _HEAVY = ("numba", "orjson", "pandas", "pyarrow.parquet")
-_AUDITS = {"audit", "recommend", "simulate", "--usage"}
-"""Words of command lines that need the heavy libraries."""
 _AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OMP_", "NUMBA_")
 """How variables begin that are read when an interpreter or a library starts."""
 _CHUNK = 65_536
@@ -42,11 +44,11 @@ class Forks:
     """Runs command lines in forks of two warm processes, as a context manager; each is started when it is needed."""
 
     def __init__(self) -> None:
-        self._warm: dict[bool, Warm] = {}
-        self._start = dict(os.environ)
+        self._warm: dict[str, Warm] = {}
 
     def __enter__(self) -> Self:
         self._stack = contextlib.ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-warm-")))
         return self
 
     def __exit__(
@@ -61,90 +63,84 @@ class Forks:
 
         Where the environment asks for another start of the interpreter, it gets one.
         """
-        if not self._can_fork(env):
-            command = [sys.executable, "-m", "kquota", *arguments]
-            options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-            return subprocess.run(command, **options, cwd=cwd, env=env, timeout=timeout, check=False)  # type: ignore[call-overload,no-any-return]
-        heavy = not _AUDITS.isdisjoint(arguments)
-        if heavy not in self._warm:
-            self._warm[heavy] = self._stack.enter_context(Warm(self._start, heavy=heavy))
-        return self._warm[heavy].run(arguments, cwd, env, timeout)
+        done = self._started(kind_of(arguments)).run(arguments, cwd, env, timeout)
+        if done is not None:
+            return done
+        command = [sys.executable, "-m", "kquota", *arguments]
+        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        return subprocess.run(command, **options, cwd=cwd, env=env, timeout=timeout, check=False)  # type: ignore[call-overload,no-any-return]
 
-    def _can_fork(self, environment: Mapping[str, str]) -> bool:
-        """Whether a fork runs as a new process would, and the system can wait for it."""
-        names = {name for name in {*environment, *self._start} if name.startswith(_AT_START)}
-        same = all(environment.get(name) == self._start.get(name) for name in names - {"PYTHONPATH"})
-        return same and environment.get("PYTHONPATH") == str(ROOT) and hasattr(os, "pidfd_open")
+    def install(self, program: Path) -> None:
+        """Writes a program that runs kquota so, for shells; it passes its streams and the signals that it gets."""
+        for kind in KINDS:
+            self._started(kind)
+        shim = Path(__file__).with_name("shim.py")
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {shim} {self._folder} "$@"\n')
+        program.chmod(0o755)
+
+    def _started(self, kind: str) -> Warm:
+        if kind not in self._warm:
+            self._warm[kind] = self._stack.enter_context(Warm(self._folder / kind))
+        return self._warm[kind]
 
 
 class Warm:
-    """The warm process, as a context manager; a heavy one has imported the audit with its libraries too.
+    """A warm process, as a context manager. It listens on a socket, whose file has the name of its kind.
 
     A fork copies the tables of its pages: forks of a heavy process take longer than most command lines.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, heavy: bool) -> None:
-        """With the environment that it starts in."""
-        self._environment = environment
-        self._heavy = heavy
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def __enter__(self) -> Self:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(self._path))
+            listener.listen(64)
+            ours, theirs = os.pipe()
+            self._alive = theirs
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.warm", str(theirs.fileno()), *(["heavy"] if self._heavy else [])],
-                pass_fds=(theirs.fileno(),),
+                [sys.executable, "-m", "tests.support.warm", self._path.name, str(listener.fileno()), str(ours)],
+                pass_fds=(listener.fileno(), ours),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
-                env=self._environment,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
             )
+            os.close(ours)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ours.close()  # ends it
+        os.close(self._alive)  # ends it
         self._process.wait(60)
 
     def run(
         self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float
-    ) -> subprocess.CompletedProcess[str]:
-        """As `Forks.run` does."""
-        reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ) -> subprocess.CompletedProcess[str] | None:
+        """As `Forks.run` does; None where no fork would do."""
         pipes = [os.pipe(), os.pipe()]
-        request = json.dumps([list(arguments), str(cwd), dict(env)]).encode("utf-8", "surrogateescape")
-        with reply:
-            with their_reply:
-                descriptors = [their_reply.fileno(), *(writing for _, writing in pipes)]
-                socket.send_fds(self._ours, [len(request).to_bytes(8, "big")], descriptors)
-                self._ours.sendall(request)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as reply:
+            reply.connect(str(self._path))
+            hand_over(reply, arguments, str(cwd), env, [nothing, *(writing for _, writing in pipes)])
+            os.close(nothing)
             for _, writing in pipes:
                 os.close(writing)
-            pid = int(_line(reply))
             deadline = time.monotonic() + timeout
             try:
+                if line(reply) == NO_FORK:
+                    return None
                 out, err = _read_all([reading for reading, _ in pipes], deadline)
                 reply.settimeout(max(0.001, deadline - time.monotonic()))
-                code = int(_line(reply))
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                code = int(line(reply))
+            except TimeoutError:  # the end of the connection ends the fork
                 raise subprocess.TimeoutExpired(["kquota", *arguments], timeout) from None
             finally:
                 for reading, _ in pipes:
                     os.close(reading)
         return subprocess.CompletedProcess(["kquota", *arguments], code, out, err)
-
-
-def _line(stream: socket.socket) -> str:
-    """The next line. Raises EOFError when the warm process is gone."""
-    text = b""
-    while not text.endswith(b"\n"):
-        if not (more := stream.recv(1)):
-            raise EOFError("the warm process ended")
-        text += more
-    return text.decode().strip()
 
 
 def _read_all(descriptors: Sequence[int], deadline: float) -> list[str]:
@@ -168,52 +164,91 @@ def _read_all(descriptors: Sequence[int], deadline: float) -> list[str]:
 # --- The warm process ---
 
 
-def _serve(requests: socket.socket) -> Sequence[str] | None:
-    """Forks for each request; returns None at the end of the requests, and in a fork its arguments."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        running: dict[int, tuple[int, socket.socket]] = {}
-        while True:
-            for key, _ in selector.select():
-                if key.fd in running:
-                    pid, reply = running.pop(key.fd)
-                    selector.unregister(key.fd)
-                    os.close(key.fd)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    with reply, contextlib.suppress(OSError):
-                        reply.sendall(b"%d\n" % code)
-                    continue
-                head, descriptors, _, _ = socket.recv_fds(requests, 8, 3)
-                if not head:
-                    return None
-                request = requests.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
-                reply, *streams = socket.socket(fileno=descriptors[0]), *descriptors[1:]
-                pid = os.fork()
-                if pid == 0:
-                    for each in (requests, reply, *(theirs for _, theirs in running.values())):
-                        each.close()
-                    for descriptor in running:
-                        os.close(descriptor)
-                    return _become(request, streams)
-                for descriptor in streams:
+def _serve(listener: socket.socket, alive: int) -> Sequence[str] | None:
+    """Forks for each connection; returns None when nobody needs this process any more, and in a fork its arguments.
+
+    A connection gets the fork's pid and, at its end, the exit code, each in a line; or that no fork would do. A fork
+    whose connection is given up is killed.
+    """
+    running: list[Running] = []
+    while True:
+        waited: list[Any] = [listener, alive, *running, *(each.reply for each in running)]
+        ready, _, _ = select.select(waited, [], [])
+        for each in [each for each in running if each in ready or each.reply in ready]:
+            if each not in ready:  # its connection is given up
+                os.kill(each.pid, signal.SIGKILL)
+            each.end()
+            running.remove(each)
+        if alive in ready:
+            return None
+        if listener in ready:
+            reply, _ = listener.accept()
+            head, streams, _, _ = socket.recv_fds(reply, 8, 3)
+            request = reply.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+            arguments, folder, environment = json.loads(request.decode("utf-8", "surrogateescape"))
+            can_fork = _can_fork(environment)
+            if can_fork and (pid := os.fork()) == 0:
+                for theirs in (listener, reply, *(each.reply for each in running)):
+                    theirs.close()
+                for descriptor in (alive, *(each.fileno() for each in running)):
                     os.close(descriptor)
-                reply.sendall(b"%d\n" % pid)
-                watched = os.pidfd_open(pid)
-                running[watched] = pid, reply
-                selector.register(watched, selectors.EVENT_READ)
+                _become(folder, environment, streams)
+                return arguments  # type: ignore[no-any-return]
+            for descriptor in streams:
+                os.close(descriptor)
+            if can_fork:
+                running.append(Running(pid, reply))
+            else:
+                with reply:
+                    reply.sendall(f"{NO_FORK}\n".encode())
 
 
-def _become(request: bytes, streams: Sequence[int]) -> Sequence[str]:
-    """Makes this process the one that is asked for; returns its arguments."""
-    arguments: Sequence[str]
-    arguments, folder, environment = json.loads(request.decode("utf-8", "surrogateescape"))
-    for number, descriptor in enumerate(streams, start=1):
+class Running:
+    """A fork that runs: it is readable once it has ended."""
+
+    def __init__(self, pid: int, reply: socket.socket) -> None:
+        """Reports the pid to the connection that asked for the fork."""
+        self.pid = pid
+        self.reply = reply
+        self._ended = os.pidfd_open(pid)
+        with contextlib.suppress(OSError):
+            reply.sendall(b"%d\n" % pid)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._ended
+
+    def end(self) -> None:
+        """Waits for its end, and reports the exit code."""
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self._ended)
+        with self.reply, contextlib.suppress(OSError):
+            self.reply.sendall(b"%d\n" % code)
+
+
+def _can_fork(environment: Mapping[str, str]) -> bool:
+    """Whether a fork of this process runs as a new process with that environment would."""
+
+    def start(variables: Mapping[str, str]) -> dict[str, str]:
+        # Python takes these locales for one: UTF-8.
+        return {
+            name: value
+            for name, value in variables.items()
+            if name.startswith(_AT_START) and name != "PYTHONPATH" and value not in ("C", "POSIX", "C.UTF-8")
+        }
+
+    return start(environment) == start(os.environ) and environment.get("PYTHONPATH") == str(ROOT)
+
+
+def _become(folder: str, environment: Mapping[str, str], streams: Sequence[int]) -> None:
+    """Makes this process the one that is asked for."""
+    for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    return arguments
 
 
 def _warm_up(heavy: bool) -> None:
@@ -230,9 +265,10 @@ def _warm_up(heavy: bool) -> None:
 
 
 def main() -> None:
-    _warm_up("heavy" in sys.argv)
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        arguments = _serve(requests)
+    kind, listener, alive = sys.argv[1:]
+    _warm_up(kind == "heavy")
+    with socket.socket(fileno=int(listener)) as requests:
+        arguments = _serve(requests, int(alive))
     if arguments is not None:
         sys.argv[1:] = arguments
         sys.path[0] = os.getcwd()

@@ -8,7 +8,7 @@ has no place any more: it is counted in `late`, and left out.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,20 +17,21 @@ import numpy as np
 
 from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.part import Part
-from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay
+from kquota.audit.part import Collector, Part
+from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay, changes_of
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.episodes import Delays, Episodes
+from kquota.audit.stream.recent import Amounts, Recent
 from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_bytes, to_bytes
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.findings.finding import Client
-from kquota.core.findings.use import Counter, Observed
+from kquota.core.findings.use import Counter, Observed, Share
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.resolve.resolver import Level
+from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
 VERSION: Final = 1
@@ -39,6 +40,11 @@ MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
 _FIRST_MS: Final = -(1 << 62)
 _NO_FLUSH: Final = 1 << 60
+_LACKS: Final = (
+    "the log lacks some of what the counter is charged, so the rate is a lower bound",
+    "the log lacks the time of network threads, so the rate is a lower bound",
+)
+"""Why usage is not complete: of bytes, of thread time."""
 
 
 class _LookingBack(Retries):
@@ -63,13 +69,29 @@ class _LookingBack(Retries):
         self._known = sum(map(len, self._last.values()))
 
 
-class Counters(Replay):
-    """The counters of one broker, carried from turn to turn."""
+def counter_of(counter: CounterRef | Episode) -> Counter:
+    """The counter by its tags."""
+    user, _, client_id = counter.sensor.partition(":")  # the user's name is encoded and has no colon
+    return Counter(counter.broker, counter.key, unquote(user), client_id)
 
-    def __init__(self, settings: AuditSettings, settle_ms: int) -> None:
+
+def _logged(members: Mapping[int, Amounts], explained: Collection[int]) -> tuple[int, int]:
+    """(requests, ms) that the broker itself throttled, of clients that are not among the explained."""
+    found = [amounts for member, amounts in members.items() if member not in explained]
+    return sum(each.logged for each in found), sum(each.logged_ms for each in found)
+
+
+class Counters(Replay):
+    """The counters of one broker, carried from turn to turn. With `watched`, `observed` names their clients too."""
+
+    def __init__(self, settings: AuditSettings, settle_ms: int, *, watched: bool = False) -> None:
         windows = settings.windows
         self._episodes = Episodes(windows.samples * windows.window_ms)
-        super().__init__(replace(settings, per_client=True), [self._episodes])
+        self._recent = Recent() if watched else None
+        collectors: list[Collector] = [self._episodes]
+        if self._recent is not None:
+            collectors.append(self._recent)
+        super().__init__(replace(settings, per_client=True), collectors)
         self._retries = self._back = _LookingBack()
         self._flush_at = _NO_FLUSH
         self._settle_ms = settle_ms
@@ -116,6 +138,8 @@ class Counters(Replay):
         self._replay(before_ms)
         self.settled_ms = before_ms
         self._episodes.settle(before_ms)
+        if self._recent is not None:
+            self._recent.forget(before_ms - THROTTLE_SEEN_MS)
         # These are for the findings, which come from the spool.
         self._throttled_members, self._logged_members, self._members = [], [], []
         self._hits = {}
@@ -186,25 +210,61 @@ class Counters(Replay):
         """Each counter of the quotas that recorded anything in the last hour, at the newest settled moment.
 
         `throttle_ms` is the mean delay of an episode whose last delay began less than THROTTLE_SEEN_MS ago, else 0.
+        The rate of a counter is a lower bound where its usage is not complete. Then only the broker's own log can show
+        a delay: of clients that no other counter delays.
         """
+        recent = {} if self._recent is None else self._recent.amounts()
+        incomplete = self._totals["incomplete"]
+        delayed = {
+            member
+            for number, members in recent.items()
+            for member, amounts in members.items()
+            if amounts.delayed and not incomplete[number]
+        }
+        uncertain = {member for number, members in recent.items() if incomplete[number] for member in members}
         found = []
         now = self.settled_ms - 1
-        ints, floats = self._state.ints, self._state.floats
         for number, ref in enumerate(self.refs):
-            if ref is None or ref.variant or now - ints[number][RECORDED] > SENSOR_EXPIRY_MS:
+            if ref is None or ref.variant or now - self._state.ints[number][RECORDED] > SENSOR_EXPIRY_MS:
                 continue
-            kind = int(_KIND_OF_KEY[KEYS.index(ref.key)])
-            rate = None
-            if kind < MUTATION:
-                # A broker that measures drops old windows: so a copy of the row is measured.
-                copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
-                rate = float(self._engine.measure(self._engine.counter_of(copy, 0, kind), now))
+            rate = self._rate(number, ref, now)
             going = self._episodes.open.get(number)
             delays = going is not None and going.last_ms > now - THROTTLE_SEEN_MS
-            mean = going.throttle_ms / going.throttled if going is not None and delays else 0.0
-            user, _, client_id = ref.sensor.partition(":")
-            found.append(Observed(Counter(ref.broker, ref.key, unquote(user), client_id), now, rate, mean))
+            mean: float | None = going.throttle_ms / going.throttled if going is not None and delays else 0.0
+            members = recent.get(number, {})
+            unknown: list[str] = []
+            if incomplete[number]:
+                count, total = _logged(members, delayed)
+                mean = mean or (total / count if count else None)
+                unknown.append(f"its rate in full: {_LACKS[ref.key is QuotaKey.REQUEST_PERCENTAGE]}")
+            elif not mean:
+                count, _ = _logged(members, delayed | uncertain)
+                if count:
+                    unknown.append(f"which quota throttled {count:,} of its requests: by the given quotas, none")
+            clients = None if self._recent is None else self._loud(members, rate)
+            at_least = bool(incomplete[number])
+            found.append(Observed(counter_of(ref), now, rate, mean, None, at_least, clients, tuple(unknown)))
         return found
+
+    def _rate(self, number: int, ref: CounterRef, now: int) -> float | None:
+        """The observed rate of a counter at that time; None where it is a bucket of tokens."""
+        kind = int(_KIND_OF_KEY[KEYS.index(ref.key)])
+        if kind >= MUTATION:
+            return None
+        # A broker that measures drops old windows: so a copy of the row is measured.
+        ints, floats = self._state.ints, self._state.floats
+        copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
+        return float(self._engine.measure(self._engine.counter_of(copy, 0, kind), now))
+
+    def _loud(self, members: Mapping[int, Amounts], rate: float | None) -> tuple[Share, ...]:
+        """The clients of a counter by their part of its rate, the loudest first."""
+        total = sum(amounts.value for amounts in members.values())
+        shares = [
+            Share(Sensor(encode_user(user), client_id), (rate or 0.0) * amounts.value / total if total else 0.0)
+            for member, amounts in members.items()
+            for user, client_id in (self._names[member],)
+        ]
+        return tuple(sorted(shares, key=lambda share: (-share.rate, str(share.client))))
 
     # --- as bytes ---
 
@@ -229,6 +289,12 @@ class Counters(Replay):
             ),
             protocol=5,
         )
+
+    def change(self, settings: AuditSettings) -> None:
+        """Goes on under a longer history of quotas; the history so far is the beginning of it."""
+        self.settings = replace(settings, per_client=True)
+        self._changes = changes_of(settings)
+        self._has_periods = len(self._changes) > 0
 
     @classmethod
     def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
@@ -266,6 +332,8 @@ class Counters(Replay):
             return False
         held_members: Int64s = np.concatenate([np.zeros(0, np.int64), *(held.member_ids for held in self._held)])
         members = set(held_members.tolist())
+        if self._recent is not None:
+            members |= self._recent.members
         for going in self._episodes.open.values():
             members |= going.amounts.members.keys() | going.tail.members.keys()
         self._names = {member: names for member, names in self._names.items() if member in members}
@@ -288,5 +356,7 @@ class Counters(Replay):
         self._governing = {numbers[n]: periods for n, periods in self._governing.items() if n in numbers}
         self._back.renumber(numbers)
         self._episodes.renumber(numbers)
+        if self._recent is not None:
+            self._recent.renumber(numbers)
         self._forget_at = max(MOST_NAMES, 2 * max(len(self._names), len(self.refs)))
         return True

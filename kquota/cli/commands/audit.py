@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kquota.audit.result import AuditResult, DataQuality
-    from kquota.audit.run import Audit, Usage
+    from kquota.audit.run import Audit
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop
     from kquota.core.findings.finding import Finding
@@ -123,7 +123,8 @@ def command(
     throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough.
     Topic changes and connections of a request log are judged at the end only. The findings at the end are the findings
     of the audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing
-    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
+    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed. The quotas
+    of a live cluster are followed too: a change counts from the moment on when it is seen.
 
     \b
     Examples:
@@ -156,7 +157,8 @@ def command(
     lines = follow and until_idle is None
     if follow:
         how = following.Following(until_idle, checkpoint, settle, episodes, keep)
-        result = audited(_followed(asked.usage, settings, how, output if lines else ""), settings)
+        run, settings = _followed(asked, settings, how, output if lines else "", _live(asked, settings, against))
+        result = audited(run, settings)
     else:
         following.refuse_without_follow(
             {"until-idle": until_idle, "checkpoint": checkpoint, "settle": settle, "episodes": episodes}
@@ -195,21 +197,39 @@ def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterato
     yield from (found,) if isinstance(found, Mapping) else found
 
 
-def _followed(usage: Usage, settings: AuditSettings, how: following.Following, output: str) -> Audit:
-    """An audit that follows its files, and prints episodes on the way in that format (empty: not).
+def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> following.LiveQuotas | None:
+    """The quotas whose changes count while files are followed: those of a cluster, unless a journal leads to them."""
+    variant = 1 if against == "live" else 0
+    access = asked.quotas.live.access if variant else asked.quotas.access
+    if access is None or asked.journal is not None:
+        return None
+    known = asked.facts.settings()
+    return following.LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
 
-    Other settings than these are audited on the files that are there in the end.
+
+def _followed(
+    asked: usage.Asked,
+    settings: AuditSettings,
+    how: following.Following,
+    output: str,
+    live: following.LiveQuotas | None,
+) -> tuple[Audit, AuditSettings]:
+    """An audit that has followed its files, and the settings with the quotas that were seen.
+
+    Prints episodes on the way in that format (empty: not). Other settings than these are audited on the files that are
+    there in the end.
     """
-    how.check(usage)
+    how.check(asked.usage)
     show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
+    followed, seen = following.follow(asked.usage, settings, how, show, live)
 
     def run(its: AuditSettings) -> AuditResult:
-        if its == settings:
-            return following.follow(usage, its, how, show)
-        with auditing.auditor(usage, its) as batch:
+        if its == seen:
+            return followed
+        with auditing.auditor(asked.usage, its) as batch:
             return batch(its)
 
-    return run
+    return run, seen
 
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:

@@ -17,6 +17,7 @@ from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import stoppable, warn
 from kquota.cli.text import Column, entity_text, many, moment, rate_text, safe
+from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
 from kquota.errors import InputError, KquotaError
 
@@ -41,6 +42,17 @@ _KEYS = (
 
 @click.command("top")
 @watched.source_options
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    metavar="[BROKER=]PATH",
+    help="Follow a broker's request log instead, a file or a folder: exact, with the clients of each counter. Repeat it"
+    " for each broker.",
+)
+@click.option(
+    "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
+)
 @click.option("--user", metavar="NAME", help="Only counters of that user.")
 @click.option("--client", metavar="NAME", help="Only counters of that client-id.")
 @click.option("--ip", metavar="ADDRESS", help="Only connections of that ip.")
@@ -63,6 +75,8 @@ _KEYS = (
 @shown_as("table", "json", takes_output=True)
 def command(
     live: watched.Asked,
+    logs: tuple[str, ...],
+    log_timezone: str,
     user: str | None,
     client: str | None,
     ip: str | None,
@@ -84,6 +98,10 @@ def command(
     Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR is the share
     of a limit from which on the moments of requests decide.
 
+    With --log they are computed from each request that a broker logs, under the given quotas, as the broker computes
+    them. The clients of a counter are known then. A client without a quota is in no counter. Changed quotas count from
+    the look on that finds them. Changes of topics, and connections, are judged by 'kquota audit' only.
+
     --explain SUBJECT names the rule, what it shadows, since when the counter is throttled, and who is loudest in it. It
     says what would be enough, and which command lifts the limit for two hours. Where no counter is throttled, a slow
     client is slow for another reason than quotas.
@@ -94,13 +112,14 @@ def command(
       kquota top --context prod --prometheus http://prometheus:9090 --once
       kquota top --quotas quotas.yaml --metrics page.prom --all --sort-by -rate
       kquota top --context prod --prometheus http://prometheus:9090 --explain client-id=web-edge
+      kquota top --quotas quotas.yaml --log 1=kafka-request.log
     """
     from kquota.live.watching import Watching
 
     if interval < 1000:
         raise click.UsageError("--interval is at least 1s")
     brokers = watched.enforcers(facts)
-    looked = live.open(source.cluster.timeout_s)
+    looked = _followed(logs, log_timezone, live, facts) if logs else live.open(source.cluster.timeout_s)
     screen = _Screen(
         Watching(looked, brokers),
         watched.quotas_reader(source, facts),
@@ -111,6 +130,24 @@ def command(
     if once:
         return screen.look()
     return _again_and_again(screen, interval / 1000, count, output)
+
+
+def _followed(logs: Sequence[str], zone: str, live: watched.Asked, facts: BrokerFacts) -> LiveSource:
+    """The source of --log. Raises click.UsageError beside another source, InputError and MissingDependency."""
+    if live.is_named:
+        raise click.UsageError("live metrics come from one source: give --log, or --metrics, or --prometheus")
+    from dataclasses import replace
+
+    from kquota.audit.run import settings_of
+    from kquota.core.change.history import QuotaHistory
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
+    settings = settings_of(QuotaHistory.of(QuotaSnapshot({})), facts, broker=session.load_broker_settings(facts))
+    from kquota.live.followed import Logs
+
+    followed = Logs(logs, replace(settings, read=replace(settings.read, zone=time_zone(zone))))
+    click.get_current_context().call_on_close(followed.close)
+    return followed
 
 
 class _Wanted:
@@ -212,7 +249,8 @@ class _Screen:
             yield Note(f"{place} is left out: {why}", by=warn)
         if seen.look.unread:
             place, why = seen.look.unread[0]
-            yield Note(f"{many(len(seen.look.unread), 'series', 'series')} not understood: {place}: {why}", by=warn)
+            text = f"{many(len(seen.look.unread), *seen.look.unread_are)} not understood: {place}: {why}"
+            yield Note(text, by=warn)
         if shown:
             yield _table(shown, now_ms)
         elif selected:
@@ -388,10 +426,12 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
         yield f"  since: not known: {safe(explained.since_unknown)}"
-    if use.state is State.THROTTLED:
-        yield "  enough: not known from metrics, for clients are held back: 'kquota audit' of the request log shows it"
-    elif explained.enough is not None and use.limit is not None:
-        yield f"  enough: {rate_text(explained.enough, key.unit)} for the present rate"
+    if explained.enough is not None and use.limit is not None:
+        for_what = "" if use.state is State.THROTTLED else " for the present rate"
+        least = "at least " if explained.enough_at_least else ""
+        yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"
+    elif use.state is State.THROTTLED:
+        yield f"  enough: not known {explained.enough_unknown}"
     for each in use.unknown:
         yield f"  not known: {safe(each)}"
     if use.limit is not None and use.state in (State.THROTTLED, State.NEAR):

@@ -79,6 +79,10 @@ class QuotaHistory:
                 times.append(latest)
         return cls(tuple(reversed(snapshots)), tuple(reversed(times)))
 
+    def then(self, snapshot: QuotaSnapshot, time_ms: int) -> QuotaHistory:
+        """The history with other quotas from that time on, which is after all its changes."""
+        return QuotaHistory((*self.snapshots, snapshot), (*self.changes_ms, time_ms))
+
     def each(self, change: Callable[[QuotaSnapshot], QuotaSnapshot]) -> QuotaHistory:
         """The history with every snapshot changed so."""
         return QuotaHistory(tuple(map(change, self.snapshots)), self.changes_ms)

@@ -55,6 +55,13 @@ class Counter(NamedTuple):
         return f"all clients with client-id {self.client_id}, of any user, that share this limit"
 
 
+class Share(NamedTuple):
+    """A client of a counter, and its part of the counter's rate."""
+
+    client: Sensor
+    rate: float
+
+
 class Observed(NamedTuple):
     """What a source reports about a counter. None stands for a series that the source does not have."""
 
@@ -66,6 +73,12 @@ class Observed(NamedTuple):
     """The mean throttle time of requests that were throttled in the last half minute or minute; 0 where none was."""
     tokens: float | None = None
     """Of mutations: what is left in the bucket; below 0 the controller throttles."""
+    at_least: bool = False
+    """Whether the rate is a lower bound."""
+    clients: tuple[Share, ...] | None = None
+    """The clients in the counter, the loudest first; None where only finer series can name them."""
+    unknown: tuple[str, ...] = ()
+    """What the source cannot say about this counter, a sentence each."""
 
 
 class State(enum.Enum):
@@ -77,7 +90,7 @@ class State(enum.Enum):
     """From `near_share` on, the moments at which requests arrive decide."""
     WITHIN = "within"
     UNKNOWN = "unknown"
-    """There is a limit, and no series that says how near the counter is."""
+    """There is a limit, and nothing says how near the counter is."""
     UNLIMITED = "unlimited"
 
 
@@ -112,7 +125,7 @@ class Use:
     trend: float | None
     """How much the rate has changed since the reading before, per second; None without one."""
     clients: tuple[Sensor, ...]
-    """The clients that are known to be charged to the counter, from finer series of the same broker."""
+    """The clients that are known to be charged to the counter, from finer series of the same broker or from a log."""
     source: str
     unknown: tuple[str, ...]
     """What the source cannot say about this counter, a sentence each."""
@@ -226,7 +239,10 @@ def _use(
     near = before is not None and each.at_ms - before.at_ms <= _window_s(brokers.windows) * 1000
     rise = trend if near else None
     until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers.windows)
-    clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
+    if each.clients is None:
+        clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
+    else:
+        clients = tuple(share.client for share in each.clients)
     return Use(
         each,
         resolution,
@@ -250,7 +266,7 @@ def _state(each: Observed, limit: Value | None, share: float | None, brokers: En
         return State.NEAR if each.tokens < limit * brokers.windows.window_seconds else State.WITHIN
     if each.throttle_ms or (share is not None and share > brokers.proven):
         return State.THROTTLED
-    if share is None:
+    if share is None or (each.at_least and share < brokers.near):
         return State.UNKNOWN
     return State.NEAR if share >= brokers.near else State.WITHIN
 
@@ -299,7 +315,8 @@ def _unknown(
     if counter.key is QuotaKey.CONNECTION_CREATION_RATE:
         yield "how long connections were delayed: brokers report that for a listener, not for an ip"
         return
-    if each.throttle_ms is None:
+    yield from each.unknown
+    if each.throttle_ms is None and not each.unknown:
         yield "how long requests were throttled: the source has no throttle time of it"
     if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is None:
         yield "how many mutations are left: the source has no tokens of it"
@@ -307,7 +324,7 @@ def _unknown(
         charged = resolvers[counter.key].resolve(counter.user, counter.client_id).sensor
         if charged != counter.sensor:
             yield f"whether it is still in use: its clients are charged to {charged} now"
-    elif not clients:
+    elif not clients and each.clients is None:
         yield "which clients are in it: the metrics name the counter only"
     if resolution.ignored:
         yield "; ".join(ignored.reason for ignored in resolution.ignored)
