@@ -181,7 +181,7 @@ def test_nobody_reads_any_more(start: Start, chroot: str) -> None:
 def test_it_ends_after_its_time(kquota: Kquota, chroot: str) -> None:
     done = kquota("watch", "--zookeeper", chroot, "--for", "1s")
     assert (done.code, done.out) == (0, "")
-    assert done.complaint == f"watching zookeeper://{chroot} (0 entities), as they are notified"
+    assert done.complaint == f"watching zookeeper://{chroot} (0 entities); changes appear as they happen"
 
 
 def test_a_cluster_that_was_never_there_is_an_error(kquota: Kquota) -> None:

@@ -62,7 +62,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     type=click.Choice(list(_SCOPES)),
     default="users",
     show_default=True,
-    help="Whom the quotas are for; with default-… one value for the default, and others for entities that need more.",
+    help="The entities to recommend for; default-… is one value for the default, and others where entities need more.",
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
 @click.option(
@@ -81,22 +81,24 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="SHARE",
     help="How much of its active time an entity may be throttled, on its busiest broker.",
 )
-@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="What is added to the need.")
+@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="The margin above the need.")
 @click.option(
     "--raise-by",
     type=_Share(900),
     default="50%",
     show_default=True,
-    help="By how much a quota is raised that hides what is needed.",
+    help="How much to raise a quota whose clients were always throttled, so that their need is unknown.",
 )
 @click.option(
     "--covers",
     type=_Share(),
     default="90%",
     show_default=True,
-    help="For how many of its entities a default is to be enough.",
+    help="The share of the entities for whom a default has to be enough.",
 )
-@click.option("--confidence", type=_Share(99.9), default="95%", show_default=True, help="That of the intervals.")
+@click.option(
+    "--confidence", type=_Share(99.9), default="95%", show_default=True, help="The confidence of the intervals."
+)
 @click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
 @shown_as("table", "yaml", "json")
 def command(

@@ -174,7 +174,7 @@ def command(
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
     access = given.access()
-    named = consent.label(access)
+    named = session.label(access)
     bounds = Bounds(duration, requests, size, rotate)
     nodes = _nodes(brokers)
     with session.open_broker_loggers(access) as loggers:
