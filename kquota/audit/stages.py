@@ -25,7 +25,7 @@ from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
-from kquota.audit.prediction import Recorder
+from kquota.audit.prediction import BYTES, Links, Recorder, linked
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
 from kquota.audit.result import AuditResult, DataQuality
@@ -44,8 +44,8 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_MEASURED, _GOVERNING, _NOTED, _PREDICTED = "measured", "governing", "noted", "predicted"
-_SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
+_MEASURED, _GOVERNING, _NOTED, _PREDICTED, _LINKED = "measured", "governing", "noted", "predicted", "linked"
+_SEGMENT, _TOPICS, _OTHER, _SIZES, _FEEDS = b"s", b"t", b"o", b"z", b"f"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
@@ -136,6 +136,16 @@ def segment_of(blob: Any) -> Segment | None:
     return Segment.loads(memoryview(blob)[1:]) if bytes(blob[:1]) == _SEGMENT else None
 
 
+def is_needed(blob: bytes, settings: AuditSettings) -> bool:
+    """Whether an audit with these settings would have read what the blob holds; blobs of segments always are.
+
+    For who reads before all quotas are known, and so reads connections in any case.
+    """
+    if blob[:1] != _OTHER or limits_ips(settings.variants):
+        return True
+    return not isinstance(pickle.loads(blob[1:]), ConnectionLog)  # noqa: S301 - written by this audit's own workers
+
+
 def moved(blob: bytes, ordinal: tuple[int, int]) -> bytes:
     """The data of a blob whose usage has another place in the order of the export."""
     segment = segment_of(blob)
@@ -151,6 +161,19 @@ def sizes_fetches(settings: AuditSettings) -> bool:
     """Whether the sizes of fetches matter: whether any consumer ever has a quota on bytes."""
     key = QuotaKey.CONSUMER_BYTE_RATE
     return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
+
+
+def couples(settings: AuditSettings) -> bool:
+    """Whether it matters who reads whose data: where predictions are asked for, and quotas limit both sides."""
+    return (
+        settings.predicts
+        and settings.question is None
+        and any(
+            all(Resolver.of(quotas, key).values for key in BYTES)
+            for history in settings.variants
+            for quotas in history.snapshots
+        )
+    )
 
 
 def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
@@ -186,9 +209,12 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
     for number, (_, rebuilder) in enumerate(sorted(brokers.items())):
         for batch in rebuilder.finish():
             for variant, quotas in enumerate(settings.variants):
-                packer = Packer(quotas, buckets, variant, False, settings.together)
+                packer = Packer(quotas, buckets, variant, False, settings.kept)
                 for bucket, segment in packer.pack(batch, (number, 0)):
                     yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
+        if rebuilder.feeds and couples(settings):
+            feeds = _FEEDS + pickle.dumps((rebuilder.broker, rebuilder.feeds), protocol=5)
+            yield from (Blob(bucket, _FIRST_MS, feeds) for bucket in range(buckets))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -215,7 +241,7 @@ class Packers:
         if not self._packers or any(packer.known > KEPT_CLIENTS for packer in self._packers):
             settings = self.settings
             self._packers = [
-                Packer(quotas, self.buckets, variant, settings.per_client, settings.together)
+                Packer(quotas, self.buckets, variant, settings.per_client, settings.kept)
                 for variant, quotas in enumerate(settings.variants)
             ]
         for packer in self._packers:
@@ -262,6 +288,11 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
         if kind == _SIZES:
             replayed.know(Segment.loads(data))
             continue
+        if kind == _FEEDS:
+            broker, feeds = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
+            if recorder is not None:
+                recorder.feeds[broker] = feeds
+            continue
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
         if kind == _TOPICS:
             topics.append(item)
@@ -300,6 +331,8 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
     if recorder is not None:
         predictions = recorder.finish(replayed.judged(), settings)
         yield _PREDICTED, predictions
+        if recorder.links.curves or recorder.links.fed:
+            yield _LINKED, recorder.links
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
         yield _MEASURED, measured
@@ -315,7 +348,7 @@ def _charged(
     tally = Tally()
     segments = []
     for variant, quotas in enumerate(settings.variants):
-        packer = Packer(quotas, 1, variant, settings.per_client, settings.together)
+        packer = Packer(quotas, 1, variant, settings.per_client, settings.kept)
         for _, mine in sorted(logs.items()):
             for part, batch in enumerate(batches(mine, settings.read.num_partitions)):
                 tally.saw(batch.time_ms, 0)  # a topic is no request of its own
@@ -336,6 +369,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
     predictions: list[dict[CounterName, Prediction]] = [{} for _ in settings.variants]
+    links: list[Links] = []
     for head, tail in outputs:
         if isinstance(head, DataQuality):
             quality += head
@@ -347,6 +381,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         elif head == _PREDICTED:
             for ref, prediction in tail.items():
                 predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
+        elif head == _LINKED:
+            links.append(tail)
         elif head == _GOVERNING:
             for parts, part in zip(governing, tail, strict=True):
                 parts.append(part)
@@ -355,6 +391,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
                 noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
+    for ref, prediction in linked(links, settings).items():
+        predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import click
 
 from kquota.cli import params
 from kquota.cli.streams import note, stoppable, warn
+from kquota.errors import KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
+    from kquota.access import Access
     from kquota.audit.result import AuditResult
     from kquota.audit.run import Usage
     from kquota.audit.settings import AuditSettings
-    from kquota.audit.stream.follow import Follower, Turn
+    from kquota.audit.stream.follow import Follower, Live, Turn
+    from kquota.backends import QuotaWatch
+    from kquota.core.change.plan import Change
     from kquota.core.findings.episode import Episode
+    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +34,11 @@ _PAUSE_S: Final = 0.2
 """The wait between two looks at the files."""
 _SAVE_S: Final = 5.0
 """How often a checkpoint is written."""
+_QUOTAS_S: Final = 5.0
+"""How often brokers are asked for their quotas, and how long a watch rests that is blind."""
+_TURN_S: Final = 0.5
+HISTORY: Final = "quotas.json"
+"""The file beside a checkpoint with the history of the quotas that was seen."""
 _BEHIND_S: Final = 10.0
 """A turn that takes so long, with more to read after it, is behind."""
 
@@ -99,17 +112,134 @@ def options(function: F) -> F:
     return function
 
 
-def follow(
-    usage: Usage, settings: AuditSettings, following: Following, show: Callable[[Episode], None] | None
-) -> AuditResult:
-    """Follows the files until it is stopped or nothing comes, and gives the findings; `show` gets each episode.
+@dataclass(frozen=True, slots=True)
+class LiveQuotas:
+    """The quotas of a cluster, whose changes count while usage is followed."""
 
-    Raises InputError where nothing was read, and Refused for a checkpoint of other settings.
+    variant: int
+    """Which quotas of the settings they are."""
+    access: Access
+    enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
+    """The part of quotas that the brokers enforce."""
+
+
+class _News(NamedTuple):
+    """What the watch on live quotas reports: their changes, why it is blind, or that it sees again."""
+
+    time_ms: int
+    changes: tuple[Change, ...]
+    error: Exception | None = None
+
+
+class _Watched:
+    """The quotas of a cluster, watched by a thread of its own: no slow answer holds up the log."""
+
+    def __init__(self, quotas: LiveQuotas) -> None:
+        self._quotas = quotas
+        self._news: SimpleQueue[_News] = SimpleQueue()
+        self._over = threading.Event()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        from kquota.backends import watch
+        from kquota.cli.session import open_backend
+
+        with ExitStack() as stack:
+            watching = watch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
+            # What cannot be read of the quotas was said when they were read first.
+            self._latest = replace(watching.start(), problems=())
+            thread = threading.Thread(target=self._run, args=(watching,), daemon=True)
+            thread.start()
+            stack.callback(thread.join, _QUOTAS_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def live(self) -> Live:
+        """The quotas as they begin, for a follower."""
+        from kquota.audit.stream.follow import Live
+        from kquota.core.change.history import QuotaHistory
+
+        return Live(self._quotas.variant, QuotaHistory.of(self._latest), self._quotas.enforced)
+
+    def begin(self, follower: Follower, folder: Path | None) -> None:
+        """Has the present quotas count, where a checkpoint ended with others."""
+        self._take(follower, folder, _now())
+        _keep(follower, folder)
+
+    def changes(self, follower: Follower, folder: Path | None) -> None:
+        """Has the changes since the last call count. Raises Unauthorized, and what nobody expected of the watch."""
+        while not self._news.empty():
+            news = self._news.get()
+            if news.error is not None:
+                if isinstance(news.error, Unauthorized) or not isinstance(news.error, KquotaError):
+                    raise news.error
+                warn(f"{news.error.message}; the quotas of before count until they can be read again")
+                continue
+            if not news.changes:
+                note("the quotas can be read again")
+            quotas = {**self._latest, **{change.entity: change.after for change in news.changes}}
+            self._latest = replace(self._latest, quotas=quotas)
+            self._take(follower, folder, news.time_ms)
+
+    def _take(self, follower: Follower, folder: Path | None, time_ms: int) -> None:
+        from kquota.documents.watch import utc
+
+        since = follower.change(self._latest, time_ms)
+        if since is not None:
+            _keep(follower, folder)
+            note(f"the quotas have changed: others count from {utc(since)} on")
+
+    def _run(self, watching: QuotaWatch) -> None:
+        lost = False
+        while not self._over.is_set():
+            try:
+                changes = watching.wait(_TURN_S)
+            except Exception as error:  # for the thread that follows
+                if not lost or not isinstance(error, Unreachable):
+                    self._news.put(_News(_now(), (), error))
+                lost = True
+                self._over.wait(_QUOTAS_S)
+                continue
+            if lost or changes:
+                self._news.put(_News(_now(), changes))
+            lost = False
+
+
+def _keep(follower: Follower, folder: Path | None) -> None:
+    """Writes the history of the quotas beside a checkpoint, for an audit of the same files later."""
+    if folder is None or follower.history is None:
+        return
+    from kquota.documents.encoding import to_json, write_text
+    from kquota.documents.history import history_document
+    from kquota.documents.quotas import writable
+
+    write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda each: writable(each)[0]))))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def follow(
+    usage: Usage,
+    settings: AuditSettings,
+    following: Following,
+    show: Callable[[Episode], None] | None,
+    live: LiveQuotas | None,
+) -> tuple[AuditResult, AuditSettings]:
+    """Follows the files until it is stopped or nothing comes; `show` gets each episode.
+
+    Returns the findings, and the settings with the history of the live quotas that was seen. Raises InputError where
+    nothing was read, Refused for a checkpoint of other settings, and what reading live quotas raises.
     """
     from kquota.audit.stream import sinks
     from kquota.audit.stream.follow import SETTLE_MS, Follower
 
-    with stoppable() as stop:
+    with stoppable() as stop, nullcontext() if live is None else _Watched(live) as quotas:
         follower = Follower(
             usage.paths,
             settings,
@@ -117,13 +247,16 @@ def follow(
             checkpoint_folder=following.checkpoint,
             settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
             spool_bytes=following.keep_gb * 10**9,
+            live=None if quotas is None else quotas.live(),
         )
         targets = [sinks.open_sink(target, warn) for target in following.episodes]
-        told = _Told()
+        troubles = _Troubles()
         try:
             _say_beginning(follower, usage.paths)
+            if quotas is not None:
+                quotas.begin(follower, following.checkpoint)
 
-            def tell(episodes: Sequence[Episode]) -> None:
+            def report(episodes: Sequence[Episode]) -> None:
                 if show is not None:
                     for episode in episodes:
                         show(episode)
@@ -134,10 +267,12 @@ def follow(
             unread = -1
             while not stop():
                 begun = time.monotonic()
+                if quotas is not None:
+                    quotas.changes(follower, following.checkpoint)
                 turn = follower.turn()
-                tell(turn.episodes)
+                report(turn.episodes)
                 now = time.monotonic()
-                told.turn(turn, now - begun)
+                troubles.turn(turn, now - begun)
                 if turn.read_bytes or turn.unread_bytes != unread:
                     idle_since, unread = now, turn.unread_bytes
                 if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
@@ -148,9 +283,9 @@ def follow(
                 if not turn.read_bytes:
                     time.sleep(_PAUSE_S)
             follower.save()
-            tell(follower.end().episodes)
-            tell(follower.open_episodes())
-            return follower.result(", ".join(usage.paths))
+            report(follower.end().episodes)
+            report(follower.open_episodes())
+            return follower.result(", ".join(usage.paths)), follower.settings
         finally:
             for target in targets:
                 target.close()
@@ -165,15 +300,15 @@ def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
         note("going on from the checkpoint")
 
 
-class _Told:
-    """What was said of the turns so far: each trouble when it begins, and not in every turn."""
+class _Troubles:
+    """The troubles of the turns so far: each is reported when it begins, and not in every turn."""
 
     def __init__(self) -> None:
         self._late = 0
         self._full = self._caught_up = False
 
     def turn(self, turn: Turn, took_s: float) -> None:
-        """Says what a turn of so many seconds is in trouble with."""
+        """Warns of the new troubles of a turn that took so many seconds."""
         if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
             from kquota.cli.text import moment
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.counters import counter_of
-from kquota.audit.stream.follow import Follower
+from kquota.audit.stream.follow import Follower, Live
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Under
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -91,11 +91,11 @@ class Logs:
         paths = [path for each in self._paths.values() for path in each]
         if not any(Path(path).exists() for path in paths):
             raise InputError(f"{paths[0]}: no such file or folder")
-        settings = replace(self._settings, quotas=QuotaHistory.of(quotas))
+        settings, live = self._settings, Live(0, QuotaHistory.of(quotas), lambda enforced: enforced)
         for broker, mine in self._paths.items():
             read = replace(settings.read, broker=broker)
             its = replace(settings, read=read)
-            self._followers.append(Follower(mine, its, spool_bytes=0, watched=True))
+            self._followers.append(Follower(mine, its, spool_bytes=0, watched=True, live=live))
 
     def close(self) -> None:
         """Ends it."""

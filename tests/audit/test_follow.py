@@ -22,7 +22,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.stream import checkpoint, counters
-from kquota.audit.stream.follow import Follower
+from kquota.audit.stream.follow import Follower, Live
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -142,7 +142,8 @@ def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[
         growing.parent.mkdir()
         write(made, whole, 1)
         data, at = whole.read_bytes(), 0
-        follower, episodes = Follower([str(growing.parent)], begun), list[Episode]()
+        live = Live(0, begun.quotas, lambda snapshot: snapshot)
+        follower, episodes = Follower([str(growing.parent)], begun, live=live), list[Episode]()
         for size in cuts:
             with open(growing, "ab") as file:
                 file.write(data[at : at + size])
@@ -211,6 +212,26 @@ def recorded() -> list[bytes]:
     """Some lines of a real broker's log, in which clients are throttled."""
     with gzip.open(RECORDED / "kafka-request.log.gz") as file:
         return list(islice(file, 3000, 6000))
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_quotas_that_need_more_of_a_real_log(recorded: list[bytes], tmp_path: Path, limited: bool) -> None:
+    """Sizes of fetches and connections: read from the beginning, and used only if a quota ever needs them."""
+    begun = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 300_000}})
+    later = {**read_quotas(RECORDED / "quotas.json"), Entity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 1}}
+    log = tmp_path / "kafka-request.log"
+    log.write_bytes(b"".join(recorded[:1500]))
+    live = Live(0, QuotaHistory.of(begun), lambda snapshot: snapshot)
+    follower = Follower([str(log)], AuditSettings(live.history), live=live)
+    follower.turn()
+    if limited:
+        assert follower.change(QuotaSnapshot(later), 0) is not None
+    with open(log, "ab") as file:
+        file.writelines(recorded[1500:])
+    found = followed_to_its_end(follower, [])
+
+    assert len(follower.settings.quotas.snapshots) == 1 + limited
+    same(found, batch([str(log)], follower.settings))
 
 
 @pytest.mark.parametrize("rotate", [renamed, copied_and_emptied, packed])

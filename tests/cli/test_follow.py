@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kquota.access import Access
+from kquota.audit.settings import AuditSettings
+from kquota.audit.stream.follow import Follower
+from kquota.backends import connect
+from kquota.cli import following
+from kquota.core.change.history import QuotaHistory
+from kquota.core.change.plan import Change
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_config import validated
+from tests.conftest import new_chroot
 
 RECORDED = Path("tests/data/request_log").resolve()
 QUOTAS = str(RECORDED / "quotas.json")
+ALICE, PRODUCER = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits for it, two minutes at most."""
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -73,3 +101,95 @@ def test_what_cannot_be_followed(kquota: Kquota, log: Path, arguments: tuple[str
     ran = kquota("audit", str(log), "--quotas", QUOTAS, *arguments)
     assert ran.code == 2
     assert said in ran.err
+
+
+class Scripted:
+    """A watch on quotas that answers as it is written, and then ends the thread."""
+
+    def __init__(self, over: threading.Event, *answers: KquotaError | tuple[Change, ...]) -> None:
+        self._over, self._answers = over, list(answers)
+
+    def start(self) -> QuotaSnapshot:
+        raise AssertionError("it has started")
+
+    def wait(self, timeout_s: float) -> tuple[Change, ...]:
+        answer = self._answers.pop(0)
+        if not self._answers:
+            self._over.set()
+        if isinstance(answer, KquotaError):
+            raise answer
+        return answer
+
+
+def test_quotas_that_cannot_be_read_for_a_while(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said once, the quotas of before count meanwhile, and a refusal ends it."""
+    monkeypatch.setattr(following, "_QUOTAS_S", 0)
+    before, after = ({PRODUCER: value} for value in (100, 200))
+    quotas = following.LiveQuotas(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
+    watched = following._Watched(quotas)
+    watched._latest = QuotaSnapshot({ALICE: before})
+    settings = AuditSettings(QuotaHistory.of(watched._latest))
+    follower = Follower([str(tmp_path)], settings, live=watched.live())
+    lost, change = Unreachable("the cluster is gone"), Change(ALICE, before, after)
+    watched._run(Scripted(watched._over, lost, lost, (), (change,)))
+    watched.changes(follower, None)
+    said = capsys.readouterr().err.splitlines()
+
+    assert len(said) == 3
+    assert said[0].startswith("kquota: warning: the cluster is gone; the quotas of before count")
+    assert said[1] == "the quotas can be read again"
+    assert said[2].startswith("the quotas have changed: others count from ")
+    assert follower.history is not None
+    assert follower.history.snapshots == (QuotaSnapshot({ALICE: before}), QuotaSnapshot({ALICE: after}))
+    watched._over.clear()
+    watched._run(Scripted(watched._over, lost, Unauthorized("not yours")))
+    with pytest.raises(Unauthorized):
+        watched.changes(follower, None)
+    follower.close()
+
+
+def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox, tmp_path: Path) -> None:
+    """An episode under the new limit; the findings are those of an audit under the history that is kept."""
+    chroot, log, kept = new_chroot(zookeeper), tmp_path / "usage.jsonl", tmp_path / "kept"
+
+    def requests(first_ms: int) -> None:
+        row = {"broker": "1", "user": "alice", "client_id": "c", "api": "produce", "bytes": 500}
+        with open(log, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row | {"time_ms": first_ms + at}) + "\n" for at in range(0, 20_000, 500))
+
+    def periods() -> list[dict[str, Any]]:
+        path = kept / following.HISTORY
+        return list(json.loads(path.read_text())["periods"]) if path.exists() else []
+
+    with connect(zookeeper=chroot) as writer:
+        writer.alter([Alteration(ALICE, {PRODUCER: 10_000})])
+    requests(time.time_ns() // 1_000_000 - 30_000)
+    arguments = ("audit", str(log), "--zookeeper", chroot, "--follow", "--checkpoint", str(kept), "-o", "json")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kquota", *arguments],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        lost = threading.Timer(240, process.kill)
+        lost.start()
+        until(lambda: len(periods()) == 1)
+        with connect(zookeeper=chroot) as writer:
+            writer.alter([Alteration(ALICE, {PRODUCER: 100})])
+        until(lambda: len(periods()) == 2)
+        since = round(datetime.fromisoformat(periods()[1]["from"]).timestamp() * 1000)
+        requests(since)
+        began = validated(process.stdout.readline(), "episode")
+        process.send_signal(signal.SIGTERM)
+        rest, said = process.communicate()
+        lost.cancel()
+    found = validated(rest.splitlines()[-1], "audit")
+    again = kquota(*arguments, "--until-idle", "1s")
+    batch = kquota("audit", str(log), "--quotas", str(kept / following.HISTORY), "-o", "json")
+
+    assert process.returncode == 0, said
+    assert "the quotas have changed: others count from " in said
+    assert (began["state"], began["limit"], began["begin_ms"] >= since) == ("began", 100, True)
+    assert (found, again.out) == (json.loads(batch.out), batch.out)

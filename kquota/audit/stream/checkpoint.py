@@ -22,9 +22,14 @@ VERSION: Final = 1
 _NAME: Final = "checkpoint"
 
 
-def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[str, Any]) -> None:
-    """Writes the state, whole or not at all. Raises InputError where that cannot be."""
-    head = heading(settings, settle_ms)
+def save(
+    folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[str, Any], live: int | None = None
+) -> None:
+    """Writes the state, whole or not at all; the quotas of the variant `live` may change later.
+
+    Raises InputError where it cannot be written.
+    """
+    head = heading(settings, settle_ms, live)
     aside = folder / f".{_NAME}.part"
     try:
         with open(aside, "wb") as file:
@@ -53,8 +58,8 @@ def claim(folder: Path) -> ExitStack:
     return held
 
 
-def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any] | None:
-    """The state that was saved last; None where none was.
+def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> dict[str, Any] | None:
+    """The state that was saved last; None where none was. The quotas of the variant `live` may have changed since.
 
     Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write;
     InputError for one that is damaged.
@@ -72,7 +77,7 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
         raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
     line, _, rest = data.partition(b"\n")
-    compare(line, folder, settings, settle_ms)
+    compare(line, folder, settings, settle_ms, live)
     try:
         state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
     except Exception as error:  # pickle raises whatever damaged bytes make it call
@@ -82,13 +87,13 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int) -> dict[str, Any
     return state
 
 
-def heading(settings: AuditSettings, settle_ms: int) -> bytes:
+def heading(settings: AuditSettings, settle_ms: int, live: int | None = None) -> bytes:
     """A line that says what a checkpoint is of."""
-    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms)}
+    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms, live)}
     return json.dumps(head).encode()
 
 
-def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int) -> None:
+def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> None:
     """Compares the heading of a checkpoint with what is asked for.
 
     Raises Refused for another version or other settings, and InputError for something else than a heading.
@@ -101,24 +106,28 @@ def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int) 
     hint = "name another folder with --checkpoint, or remove this one to begin anew"
     if version != VERSION:
         raise Refused(f"{folder}: a checkpoint of version {version}; this kquota reads {VERSION}", hint=hint)
-    now = _digests(settings, settle_ms)
+    now = _digests(settings, settle_ms, live)
     other = [name for name in now if saved.get(name) != now[name]]
     if other:
         raise Refused(f"{folder}: a checkpoint of an audit with other {', '.join(other)}", hint=hint)
 
 
-def _digests(settings: AuditSettings, settle_ms: int) -> dict[str, str]:
+def _digests(settings: AuditSettings, settle_ms: int, live: int | None) -> dict[str, str]:
     """Of each thing that decides what a state means, a text that is the same only for the same thing."""
     read = settings.read
+    both = (settings.quotas, settings.against)
+    quotas, against = ("live" if variant == live else _digest(each) for variant, each in enumerate(both))
     return {
-        "quotas": _digest(settings.quotas),
-        "quotas to compare with (--against)": "" if settings.against is None else _digest(settings.against),
+        "quotas": quotas,
+        "quotas to compare with (--against)": against,
         "broker settings": repr((settings.generation, settings.windows, settings.controller_windows, read.version)),
         "options for reading": repr((read.broker, read.zone, read.num_partitions)),
         "settle time": str(settle_ms),
     }
 
 
-def _digest(history: QuotaHistory) -> str:
+def _digest(history: QuotaHistory | None) -> str:
+    if history is None:
+        return ""
     whole = [history.changes_ms, *(quotas_document(snapshot)["quotas"] for snapshot in history.snapshots)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()

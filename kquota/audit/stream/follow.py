@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,6 +25,7 @@ from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.spool import Place, Spool
 from kquota.audit.stream.tail import Increment, Tail
+from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -53,14 +54,26 @@ class Turn:
     """Whether the spool is full: the findings at the end lack what came since."""
 
 
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Quotas of a cluster, which may change while usage is followed."""
+
+    variant: int
+    """Which quotas of the settings they are."""
+    history: QuotaHistory
+    """How they begin, as the cluster holds them."""
+    enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
+    """The part of quotas that the brokers enforce."""
+
+
 class Follower:
     """Follows the files of some paths.
 
     `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
     batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
     follower of the same paths and settings goes on. Without `spool_bytes` nothing is kept for findings. With `watched`,
-    `observed` names the clients of each counter. Raises Refused for a checkpoint of another version or of other
-    settings.
+    `observed` names the clients of each counter. `live` are the quotas that `change` may change; their
+    history so far is in a checkpoint. Raises Refused for a checkpoint of another version or of other settings.
     """
 
     def __init__(
@@ -73,20 +86,38 @@ class Follower:
         settle_ms: int = SETTLE_MS,
         spool_bytes: int = SPOOL_BYTES,
         watched: bool = False,
+        live: Live | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings, self._live = settings, live
         self._paths, self._dialect, self._settle_ms, self._spool_bytes = tuple(paths), dialect, settle_ms, spool_bytes
         self._folder, self._watched = checkpoint_folder, watched
         self._own = Path(tempfile.mkdtemp(prefix="kquota-follow-")) if checkpoint_folder is None else None
         self._held = ExitStack() if checkpoint_folder is None else checkpoint.claim(checkpoint_folder)
         try:
-            state = None if checkpoint_folder is None else checkpoint.load(checkpoint_folder, settings, settle_ms)
+            state = None if checkpoint_folder is None else self._saved(checkpoint_folder)
+            self._know((state or {}).get("history"))
             self._begin(state or {})
         except BaseException:
             self._held.close()
             raise
         self.restarted = state is not None
         """Whether it goes on from a checkpoint."""
+
+    def _saved(self, folder: Path) -> dict[str, Any] | None:
+        return checkpoint.load(folder, self.settings, self._settle_ms, self._variant)
+
+    @property
+    def _variant(self) -> int | None:
+        return None if self._live is None else self._live.variant
+
+    def _know(self, saved: QuotaHistory | None) -> None:
+        """Takes the history of the live quotas that was saved, or that they begin with."""
+        live = self._live
+        self.history: QuotaHistory | None = saved
+        """The history of the live quotas that was seen, as the cluster held them."""
+        if live is not None:
+            self.history = history = live.history if saved is None else saved
+            self.settings = self.settings.under(live.variant, history.each(live.enforced))
 
     def _begin(self, state: dict[str, Any]) -> None:
         """Begins with a saved state, or anew."""
@@ -158,19 +189,23 @@ class Follower:
         return replace(turn, episodes=(*turn.episodes, *more))
 
     def change(self, quotas: QuotaSnapshot, time_ms: int) -> int | None:
-        """Has other quotas hold from that time on, or from behind the newest event that was read, if that is later.
+        """Has other live quotas hold from that time on, or from behind the newest event that was read if that is later.
 
-        Returns the time (epoch ms); None where these quotas hold already. `settings` has the history, and the findings
-        are the findings of a batch audit under it.
+        Returns the time (epoch ms); None where these quotas hold already. `settings` then has the longer history, and
+        the findings are the findings of a batch audit under it.
         """
-        history = self.settings.quotas
+        live, history = self._live, self.history
+        if live is None or history is None:
+            raise ValueError("no quotas are live")
         if quotas == history.latest:
             return None
         # What was read was charged under the quotas of before.
         times = [time_ms, *(time + 1 for time in (self._newest_ms, *history.changes_ms[-1:]) if time is not None)]
-        self.settings = replace(self.settings, quotas=history.then(quotas, max(times)))
+        self.history = history.then(quotas, max(times))
+        longer = self.settings.variants[live.variant].then(live.enforced(quotas), max(times))
+        self.settings = self.settings.under(live.variant, longer)
         for packers in self._packers.values():
-            packers[0].change(self.settings.quotas)
+            packers[live.variant].change(longer)
         for counters in self._counters.values():
             counters.change(self.settings)
         return max(times)
@@ -206,10 +241,10 @@ class Follower:
             return stages.moved(data, (ranks[place.file] + len(ranks), place.part)) if moves else data
 
         places = self._spool.in_order(ranks, self._void)
-        data = (blob(place) for place in places if place.bucket)
+        data = (blob(place) for place in places if place.bucket and stages.sizes_fetches(settings))
         sizes = (each.data for each in stages.rebuild_blobs(data, settings, 1))
         account = stages.account_blobs(self._account(), self._rejects, self._noted)
-        usage = (blob(place) for place in places if not place.bucket)
+        usage = (each for place in places if not place.bucket and stages.is_needed(each := blob(place), settings))
         blobs = chain(sizes, (each.data for each in account), usage)
         return stages.result(stages.replay_blobs(blobs, settings), settings, what, "local")
 
@@ -231,10 +266,11 @@ class Follower:
             "reading": self._reading,
             "apart": self._apart,
             "newest": self._newest_ms,
+            "history": self.history,
             "accounts": self._accounts,
             "counters": {broker: each.dumps() for broker, each in self._counters.items()},
         }
-        checkpoint.save(self._folder, self.settings, self._settle_ms, state)
+        checkpoint.save(self._folder, self.settings, self._settle_ms, state, self._variant)
 
     def close(self) -> None:
         """Closes the spool; one without a checkpoint is removed."""
@@ -256,12 +292,13 @@ class Follower:
     # --- reading ---
 
     def _reading_settings(self) -> ReadSettings:
-        """How files are read: as a batch audit of the same files reads them."""
-        settings = self.settings
+        """How files are read: as a batch audit of the same files reads them, or more."""
+        settings, kept, live = self.settings, self._spool_bytes > 0, self._live is not None
         return replace(
             settings.read.of(self.tail.splits()),
-            addresses=limits_ips(settings.variants),
-            data=stages.sizes_fetches(settings),
+            # They are for the findings alone. Quotas that may change may need them one day.
+            addresses=kept and (live or limits_ips(settings.variants)),
+            data=kept and (live or stages.sizes_fetches(settings)),
         )
 
     def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | bytes]]) -> None:
@@ -313,7 +350,7 @@ class Follower:
         packers = self._packers.get(broker)
         if packers is None:
             packers = self._packers[broker] = [
-                Packer(quotas, 1, variant, True, self.settings.together)
+                Packer(quotas, 1, variant, True, self.settings.kept)
                 for variant, quotas in enumerate(self.settings.variants)
             ]
         elif broker in self._strangers:

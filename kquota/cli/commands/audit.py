@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kquota.audit.result import AuditResult, DataQuality
-    from kquota.audit.run import Audit, Usage
+    from kquota.audit.run import Audit
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed, ClosedLoop
     from kquota.core.findings.finding import Finding
@@ -73,7 +73,7 @@ _CALLED = "kquota.audit.called"
     " given several times.",
 )
 @following.options
-@shown_as("table", "wide", "json", "csv", "markdown", told=True)
+@shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     out: Path | None,
     report: Path | None,
@@ -94,36 +94,38 @@ def command(
 ) -> View:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules:
-    what brokers would do to these requests. Files may be named by URIs (s3://logs/broker-1/). Times are per broker;
-    every quota holds per broker. The quotas may also be a history: a file of periods ('kquota schema quota-history'),
-    or by --quotas-journal.
+    Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules.
+    Every quota holds per broker, and so do the times in the table. 'kquota help columns' explains the columns. Files
+    may be named by URIs (s3://logs/broker-1/). The quotas may also be a history: a file of periods ('kquota schema
+    quota-history'), or by --quotas-journal.
 
-    Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen,
-    where the usage would show whom it governs. A usage table has connections (rows of api connect, with ip), partitions
-    and acks for the quotas that need them ('kquota schema usage'); of connections a request log shows a lower bound.
+    Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen.
+    Nobody seen means that the usage would show the clients of the quota, and there are none. Some quotas need more
+    columns of a usage table, such as connections, partitions and acks ('kquota schema usage'). Of connections a request
+    log shows a lower bound.
 
-    Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
-    counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
+    Samples of monitoring (Prometheus, kafka-jmx, …) do not hold each request. Where they decide it, a counter is
+    throttled or not throttled. Otherwise it is undetermined, between the bounds in the table.
 
-    With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
-    by who they are, as a quota on another level gives them another counter.
+    With --against the same usage is replayed under both quotas, and the table shows the clients for whom something
+    changes. Clients are compared one by one, because a quota on another level gives a client another counter.
 
-    A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
+    A damaged file does not end the audit: the file is named, its readable part counts, and the exit code is 9.
 
     Clients that were held back while the usage was recorded may want more than they got. Under a higher limit they are
     undetermined, with the least rate that they wanted. The throttle times in the usage show the clients that were held
     back. Where the usage has none, --recorded-under names the quotas that were in force.
 
-    What clients will meet is predicted by the simulator. It runs the recorded clients: as producers that queue, as
-    clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
-    most probable of it stands beside what the same requests at the same times would meet.
+    The simulator predicts how long clients wait. It runs the recorded clients as producers that queue, as clients that
+    wait for their answers, or as consumers that catch up. With --closed-loop the most probable prediction stands beside
+    the replay of the same requests at the same times.
 
     With --follow, files are read as they grow, are rotated and come anew. A line is printed when a counter begins to
     throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough.
     Topic changes and connections of a request log are judged at the end only. The findings at the end are the findings
     of the audit of the same files. For them the requests are kept on the disk, up to --keep. With --until-idle nothing
-    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed.
+    but the findings is printed. With --checkpoint the same command goes on where it stopped, or was killed. The quotas
+    of a live cluster are followed too: a change counts from the moment on when it is seen.
 
     \b
     Examples:
@@ -156,7 +158,8 @@ def command(
     lines = follow and until_idle is None
     if follow:
         how = following.Following(until_idle, checkpoint, settle, episodes, keep)
-        result = audited(_followed(asked.usage, settings, how, output if lines else ""), settings)
+        run, settings = _followed(asked, settings, how, output if lines else "", _live(asked, settings, against))
+        result = audited(run, settings)
     else:
         following.refuse_without_follow(
             {"until-idle": until_idle, "checkpoint": checkpoint, "settle": settle, "episodes": episodes}
@@ -195,21 +198,39 @@ def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterato
     yield from (found,) if isinstance(found, Mapping) else found
 
 
-def _followed(usage: Usage, settings: AuditSettings, how: following.Following, output: str) -> Audit:
-    """An audit that follows its files, and prints episodes on the way in that format (empty: not).
+def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> following.LiveQuotas | None:
+    """The quotas whose changes count while files are followed: those of a cluster, unless a journal leads to them."""
+    variant = 1 if against == "live" else 0
+    access = asked.quotas.live.access if variant else asked.quotas.access
+    if access is None or asked.journal is not None:
+        return None
+    known = asked.facts.settings()
+    return following.LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
 
-    Other settings than these are audited on the files that are there in the end.
+
+def _followed(
+    asked: usage.Asked,
+    settings: AuditSettings,
+    how: following.Following,
+    output: str,
+    live: following.LiveQuotas | None,
+) -> tuple[Audit, AuditSettings]:
+    """An audit that has followed its files, and the settings with the quotas that were seen.
+
+    Prints episodes on the way in that format (empty: not). Other settings than these are audited on the files that are
+    there in the end.
     """
-    how.check(usage)
+    how.check(asked.usage)
     show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
+    followed, seen = following.follow(asked.usage, settings, how, show, live)
 
     def run(its: AuditSettings) -> AuditResult:
-        if its == settings:
-            return following.follow(usage, its, how, show)
-        with auditing.auditor(usage, its) as batch:
+        if its == seen:
+            return followed
+        with auditing.auditor(asked.usage, its) as batch:
             return batch(its)
 
-    return run
+    return run, seen
 
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:

@@ -34,7 +34,7 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
     "--update", type=click.Path(path_type=Path), metavar="FILE", help="Bring a quotas file to what the cluster has."
 )
 @click.option("--cluster", metavar="NAME", help="With --update: the cluster of the file's overlays that this one is.")
-@click.option("--keep", is_flag=True, help="With --update: leave in the file what the cluster has not.")
+@click.option("--keep", is_flag=True, help="With --update: keep quotas in the file that the cluster does not have.")
 @params.quotas_options
 def command(
     selection: params.Selection,
@@ -48,9 +48,9 @@ def command(
 ) -> int:
     """Write the quotas of a cluster as a quotas file, or as another tool's.
 
-    'kquota plan' of what it writes changes nothing. --update edits a file in place: values that are right keep their
-    text, comments and variables stay, new entities come at the end. Unmanaged entities are left alone. Quotas that a
-    format cannot express are named on stderr, and the exit code is 9.
+    A 'kquota plan' of the exported file changes nothing. --update edits a file in place: unchanged values keep their
+    text, comments and variables stay, and new entities come at the end. Unmanaged entities are left alone. Quotas that
+    a format cannot express are named on stderr, and the exit code is 9.
 
     \b
     Examples:
