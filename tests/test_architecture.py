@@ -43,6 +43,7 @@ def test_every_path_that_is_named_exists() -> None:
 def test_no_module_imports_itself_by_a_detour() -> None:
     """Imports in functions and those for type checkers count; the package itself only lists the public names."""
     graph = grimp.build_graph("kquota", cache_dir=None)
-    graph.remove_module("kquota")
-    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    modules = graph.modules - {"kquota"}
+    imports = {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
+    assert len(modules) > 300
     TopologicalSorter(imports).prepare()  # raises CycleError with the circle
