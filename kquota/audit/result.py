@@ -133,7 +133,7 @@ class AuditResult(Tabular):
 
     @property
     def undetermined(self) -> bool:
-        """Whether that cannot be told of any counter, or of any quota that is set."""
+        """Whether that is not known for any counter, or for any quota that is set."""
         told = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
         return told or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
 
