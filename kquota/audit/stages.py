@@ -25,7 +25,7 @@ from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
-from kquota.audit.prediction import Recorder
+from kquota.audit.prediction import BYTES, Links, Recorder, linked
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
 from kquota.audit.result import AuditResult, DataQuality
@@ -44,8 +44,8 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_MEASURED, _GOVERNING, _NOTED, _PREDICTED = "measured", "governing", "noted", "predicted"
-_SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
+_MEASURED, _GOVERNING, _NOTED, _PREDICTED, _LINKED = "measured", "governing", "noted", "predicted", "linked"
+_SEGMENT, _TOPICS, _OTHER, _SIZES, _FEEDS = b"s", b"t", b"o", b"z", b"f"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
@@ -176,6 +176,19 @@ def sizes_fetches(settings: AuditSettings) -> bool:
     return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
 
 
+def couples(settings: AuditSettings) -> bool:
+    """Whether it matters who reads whose data: where predictions are asked for, and quotas limit both sides."""
+    return (
+        settings.predicts
+        and settings.question is None
+        and any(
+            all(Resolver.of(quotas, key).values for key in BYTES)
+            for history in settings.variants
+            for quotas in history.snapshots
+        )
+    )
+
+
 def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
     """What a log shows of the data, for the task of its broker; what concerns all brokers' data for all the tasks.
 
@@ -209,9 +222,12 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
     for number, (_, rebuilder) in enumerate(sorted(brokers.items())):
         for batch in rebuilder.finish():
             for variant, quotas in enumerate(settings.variants):
-                packer = Packer(quotas, buckets, variant, False, settings.together)
+                packer = Packer(quotas, buckets, variant, False, settings.kept)
                 for bucket, segment in packer.pack(batch, (number, 0)):
                     yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
+        if rebuilder.feeds and couples(settings):
+            feeds = _FEEDS + pickle.dumps((rebuilder.broker, rebuilder.feeds), protocol=5)
+            yield from (Blob(bucket, _FIRST_MS, feeds) for bucket in range(buckets))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -224,7 +240,7 @@ def packers_of(settings: AuditSettings, buckets: int, *, retell: bool = True) ->
     """A packer for each variant; within an audit they keep what they resolved for the task before."""
     if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
         packers = [
-            Packer(quotas, buckets, variant, settings.per_client, settings.together)
+            Packer(quotas, buckets, variant, settings.per_client, settings.kept)
             for variant, quotas in enumerate(settings.variants)
         ]
         _kept[:] = [(settings, buckets, packers)]
@@ -258,6 +274,11 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
             break
         if kind == _SIZES:
             replayed.know(Segment.loads(data))
+            continue
+        if kind == _FEEDS:
+            broker, feeds = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
+            if recorder is not None:
+                recorder.feeds[broker] = feeds
             continue
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
         if kind == _TOPICS:
@@ -297,6 +318,8 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
     if recorder is not None:
         predictions = recorder.finish(replayed.judged(), settings)
         yield pickle.dumps((_PREDICTED, predictions), protocol=5)
+        if recorder.links.curves or recorder.links.fed:
+            yield pickle.dumps((_LINKED, recorder.links), protocol=5)
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
         yield pickle.dumps((_MEASURED, measured), protocol=5)
@@ -312,7 +335,7 @@ def _charged(
     tally = Tally()
     segments = []
     for variant, quotas in enumerate(settings.variants):
-        packer = Packer(quotas, 1, variant, settings.per_client, settings.together)
+        packer = Packer(quotas, 1, variant, settings.per_client, settings.kept)
         for _, mine in sorted(logs.items()):
             for part, batch in enumerate(batches(mine, settings.read.num_partitions)):
                 tally.saw(batch.time_ms, 0)  # a topic is no request of its own
@@ -333,6 +356,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
     predictions: list[dict[CounterName, Prediction]] = [{} for _ in settings.variants]
+    links: list[Links] = []
     for output in outputs:
         head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
         if isinstance(head, DataQuality):
@@ -345,6 +369,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
         elif head == _PREDICTED:
             for ref, prediction in tail.items():
                 predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
+        elif head == _LINKED:
+            links.append(tail)
         elif head == _GOVERNING:
             for parts, part in zip(governing, tail, strict=True):
                 parts.append(part)
@@ -353,6 +379,8 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
                 noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
+    for ref, prediction in linked(links, settings).items():
+        predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli.streams import note, note_once, warn
+from kquota.cli.streams import note, once, warn
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -123,7 +123,7 @@ def label(access: Access) -> str:
 def note_cluster(access: Access, side: str = "cluster") -> None:
     """Names the cluster that is about to be read, to people at a terminal; scripts know which one they asked for."""
     if sys.stderr.isatty():
-        note_once(f"{side}: {label(access)}")
+        once(f"{side}: {label(access)}", note)
 
 
 @dataclass(frozen=True)

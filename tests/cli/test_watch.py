@@ -142,7 +142,7 @@ def test_it_finds_its_cluster_again(start: Start, writer: QuotaBackend, chroot: 
     """A word when it is lost and one when it is back, and what changed in between."""
     address, _, path = chroot.partition("/")
     with Relay(address) as relay:
-        watching = start("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "2")
+        watching = start("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "10")
         relay.cut()
         assert watching.error() == f"kquota: lost ZooKeeper at {relay.address}; trying again\n"
         alter(writer, ALICE, producer_byte_rate=5)

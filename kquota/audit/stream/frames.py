@@ -33,6 +33,7 @@ from kquota.core.findings.episode import Episode
 from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
 from kquota.errors import InputError
+from kquota.files import replacing
 
 _PACKED: Final = f"{spark.PACKED}, broker string"
 _SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
@@ -133,12 +134,10 @@ def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Writes a file whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(aside, "wb") as file:
+    with replacing(path) as aside, open(aside, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
 
 
 def _mapper(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -71,7 +71,7 @@ _PARTITIONS_OF_A_TOPIC = 100
 @click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
 @params.broker_options
 @params.cluster_options
-@shown_as("table", "json", "csv", told=True)
+@shown_as("table", "json", "csv", takes_output=True)
 def command(
     probe: str,
     topic: str | None,

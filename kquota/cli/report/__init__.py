@@ -16,6 +16,7 @@ import click
 
 from kquota.cli import drawing
 from kquota.errors import InputError, MissingDependency
+from kquota.files import replacing
 
 if TYPE_CHECKING:
     from kquota.audit.result import DataQuality
@@ -73,9 +74,7 @@ def write_report(report: Report, path: Path) -> None:
 
     page = render(report)
     try:
-        # Written aside and renamed: a reader never sees half a page.
-        aside = path.with_name(f".{path.name}.part")
-        aside.write_text(page, encoding="utf-8")
-        aside.replace(path)
+        with replacing(path) as aside:
+            aside.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot write the report: {error.strerror or error}") from None
