@@ -41,8 +41,8 @@ def open_backend(access: Access) -> QuotaBackend:
 
 
 _CLUSTERS = (
-    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER, or"
-    " name a context ('kquota config set-context')"
+    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER,"
+    " or name a context ('kquota config set-context')"
 )
 _NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
 _NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
