@@ -217,3 +217,12 @@ def test_a_plan_repeats_no_finding_about_what_stays(
     shown = capsys.readouterr()
     assert "carol" not in shown.out
     assert "1 finding about quotas that stay: 'kquota lint' shows them" in shown.err
+
+
+def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "--out", "mine.yaml", *HERE]) == 0
+    assert capsys.readouterr() == ("", "wrote mine.yaml; 'kquota plan mine.yaml' compares it with a cluster\n")
+    assert run(["plan", "mine.yaml", "--exit-code", *HERE]) == 0
+    assert run(["export", "--out", "mine.yaml", "--update", "mine.yaml", *HERE]) == 2
+    assert run(["export", "-o", "rpk", *HERE]) == 2
+    assert "No such option '-o'. Did you mean '--format'?" in capsys.readouterr().err
