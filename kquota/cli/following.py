@@ -141,7 +141,7 @@ class _Watched:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from kquota.backends import watch
+        from kquota.backends.polling import watch
         from kquota.cli.session import open_backend
 
         with ExitStack() as stack:

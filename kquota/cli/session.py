@@ -40,14 +40,12 @@ def open_backend(access: Access) -> QuotaBackend:
     return access.open(_security(access))
 
 
-_NO_CLUSTER = (
-    "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or"
-    " KQUOTA_ZOOKEEPER, or name a context ('kquota config set-context')"
+_CLUSTERS = (
+    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER,"
+    " or name a context ('kquota config set-context')"
 )
-_NO_QUOTAS = (
-    "no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT, or name a context ('kquota"
-    " config set-context')"
-)
+_NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
+_NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
 
 
 def open_broker_configs(access: Access) -> BrokerConfigs:

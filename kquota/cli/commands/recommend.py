@@ -254,7 +254,7 @@ def _left_open(found: Recommendations) -> Iterator[Part]:
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
+        text = f"{_plural(counters, 'counter')} left out: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)
 
 

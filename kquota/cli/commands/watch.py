@@ -57,7 +57,8 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
       kquota watch --for 1h -o json >> changes.jsonl
       kquota watch --count 1 && notify-send 'quotas have changed'
     """
-    from kquota.backends import TellsChanges, watch
+    from kquota.backends import TellsChanges
+    from kquota.backends.polling import watch
 
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
