@@ -243,7 +243,7 @@ def _unseen(results: Sequence[AlterResult]) -> Plan:
     if not any(rates & result.blind for result in results):
         return made
     unseen = UNSEEN.objection(
-        "controllers do not tell the present limits: whether a busy client will stand still under a lower one is not"
+        "controllers do not show the current limits: whether a busy client would be blocked under a lower one is not"
         " known"
     )
     return replace(made, objections=gravest_first((*made.objections, unseen)))
@@ -277,6 +277,7 @@ def alter(
     writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
     begun: Callable[[Entry], None] = lambda entry: None,
     command: Command = "alter",
+    expires: int | None = None,
 ) -> Altered:
     """Alters on the one road: rehearse, ask for consent, apply, journal.
 
@@ -285,7 +286,8 @@ def alter(
     all the same. Before the journal has an entry, what `consent` and `QuotaBackend.alter` raise is raised; afterwards
     it is the error of every entity that is left. Through a controller nothing can be planned: it is written at once,
     without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` gets the
-    journal's entry, as in `kquota.reconcile.apply`.
+    journal's entry, as in `kquota.reconcile.apply`. `expires` is when `kquota reconcile` reverts it, in ms since the
+    epoch; it means nothing through a controller.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]
@@ -332,6 +334,7 @@ def alter(
                     cluster=cluster,
                     clock=now,
                     command=command,
+                    expires=expires,
                     rollback=False,
                     progress=progress,
                     stop=stop,

@@ -68,7 +68,7 @@ def test_a_question_needs_a_yes(tmp_path: Path) -> None:
     cluster = MemoryBackend(QuotaSnapshot({ALICE: {PRODUCER: 10 * MB}}))
     planned = kquota.plan(cluster, [Alteration(ALICE, {PRODUCER: 10_000})])
     assert [each.name for each in planned.objections] == ["freeze"]
-    with pytest.raises(Refused, match="stand still"):
+    with pytest.raises(Refused, match="blocked"):
         kquota.apply(cluster, planned, journal=tmp_path)
     assert kquota.apply(cluster, planned, yes=True, journal=tmp_path).outcome == "applied"
 

@@ -60,6 +60,8 @@ class Judged:
     throttle_max_ms: int
     logged: Logged | None
     """What the brokers answered; None where the recording does not say."""
+    peak_rate: float = 0.0
+    """The highest rate that the replay observed; of incomplete values a lower bound."""
     clients: Sequence[tuple[str, str]] = ()
     """(user, client-id) of each, where `AuditSettings.recorded_under` names quotas."""
 

@@ -9,23 +9,27 @@ them. For all other counters the clients meet what was recorded, and under quota
 
 from __future__ import annotations
 
+import enum
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from kquota.audit import mutators
-from kquota.audit.batch import NO_CONNECTION, UNANSWERED
+from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
+from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
+from kquota.audit.retries import keys_of
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
+from kquota.core.enforcement.traffic import NONE
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.recorded import Met, run_recorded
+from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
@@ -38,6 +42,8 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
+MOST_FED: Final = 1_000_000
+"""Consumers with more requests are not simulated again with what their throttled producers deliver."""
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
@@ -57,6 +63,12 @@ _SOCKET_MS: Final = 60_000
 """librdkafka's `socket.timeout.ms`: requests in its socket."""
 BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
+_MOST_TIME: Final = 2
+"""A request takes at most so many times the thread time that a log holds: network threads take half of it."""
+_SHARES: Final = "thread time between the handlers' usual one and twice the handlers', as the log lacks network threads"
+_CALM: Final = "twice the thread time of the handlers stays below the limit"
+_OTHER_API: Final = "other"
+"""Requests that are charged for their thread time only."""
 _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
@@ -78,6 +90,10 @@ class Recorder:
         self._sums: dict[int, int] = {}
         self._simulated = 0
         """How many requests were simulated."""
+        self.feeds: dict[str, Feeds] = {}
+        """Of each broker who reads whose data, where the recording shows that."""
+        self.links = Links({}, [])
+        """What concerns the clients of other tasks; known when it is finished."""
 
     def part(self, part: Part) -> None:
         """Keeps the rows of a part, of the counters that can be predicted."""
@@ -110,43 +126,116 @@ class Recorder:
     def finish(self, judged: Mapping[int, Judged], settings: AuditSettings) -> dict[CounterRef, Prediction]:
         """The predictions of the counters, by number."""
         in_force = InForce(settings)
-        predictions = {
-            found.ref: self._predict(counter, found, in_force, settings) for counter, found in judged.items()
-        }
+        predictions: dict[CounterRef, Prediction] = {}
+        alone: dict[int, _Counter] = {}
+        timed: dict[int, _Counter] = {}
+        for number, found in judged.items():
+            prediction = self._predict(number, found, in_force, settings)
+            if isinstance(prediction, Prediction):
+                predictions[found.ref] = prediction
+            else:
+                (timed if found.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+        for group in self._groups(alone, timed):
+            predictions |= self._simulate(group, settings)
         self._file.close()
-        return predictions
+        return {found.ref: predictions[found.ref] for found in judged.values()}
 
-    def _predict(self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings) -> Prediction:
+    def _predict(
+        self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings
+    ) -> Prediction | _Counter:
+        """The prediction of a counter, or that its clients have to be simulated."""
         recorded = in_force.recorded_under(judged)
         key = judged.ref.key
         if counter not in self._pieces:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         count = sum(rows for _, rows in self._pieces[counter])
-        bytes_known = judged.verdict is not Verdict.UNDETERMINED
+        known = judged.verdict is not Verdict.UNDETERMINED
         holds = in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
             return self._as_recorded(counter, key, recorded, LOGGED if holds and judged.logged is not None else None)
         if count > MOST_ROWS:
             return _unknown(judged, recorded, f"more than {MOST_ROWS:,} requests of one counter are not simulated")
-        if holds and (bytes_known or judged.logged is not None):
+        if holds and (known or judged.logged is not None):
             rows = self._read(counter)
             return happened(judged, recorded, rows, _kind_of(rows, key))
-        if not bytes_known:
+        if not known and key is not QuotaKey.REQUEST_PERCENTAGE:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         if key is QuotaKey.CONTROLLER_MUTATION_RATE and count <= MOST_MUTATIONS:
             return mutators.predicted(self._read(counter), judged, recorded, settings)
-        if key not in BYTES:
+        if key not in (*BYTES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
-        rows = self._read(counter)
-        if (rows["connection"] == NO_CONNECTION).any():
+        if not known and not recorded.held_back and judged.peak_rate * _MOST_TIME <= _least_limit(judged):
+            calm = self._as_recorded(counter, key, recorded, _CALM)
+            return replace(calm, verdict=judged.verdict.value, reason=judged.reason, delivered_per_s=UNKNOWN)
+        connections = np.unique(self._read(counter)["connection"])
+        if connections[0] == NO_CONNECTION:
             return _unknown(judged, recorded, "the recording has no connections")
-        clients = _clients(rows, fetches=key is QuotaKey.CONSUMER_BYTE_RATE)
-        if len(clients) > MOST_CONNECTIONS:
+        if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
+        begin, end = self._firsts[counter], self._lasts[counter]
+        return _Counter(counter, judged, recorded, end - begin, connections)
+
+    def _groups(self, alone: Mapping[int, _Counter], timed: Mapping[int, _Counter]) -> Iterator[list[_Counter]]:
+        """The counters whose clients are simulated together: those of thread time and of bytes that share connections.
+
+        A broker mutes a connection for the longest of its throttle times.
+        """
+        owners: dict[tuple[int, str, int], int] = {}
+        """(variant, broker, connection) → a counter of thread time."""
+        parent = {number: number for number in (*timed, *alone)}
+
+        def root(number: int) -> int:
+            while parent[number] != number:
+                number = parent[number]
+            return number
+
+        for number, counter in (*timed.items(), *(alone.items() if timed else ())):
+            place = (counter.judged.ref.variant, counter.judged.ref.broker)
+            for connection in counter.connections.tolist():
+                if number in timed:
+                    owner = owners.setdefault((*place, connection), number)
+                else:
+                    owner = owners.get((*place, connection), number)
+                one, other = sorted((root(owner), root(number)))
+                parent[other] = one
+        groups: dict[int, list[_Counter]] = {}
+        for number, counter in (*timed.items(), *alone.items()):
+            groups.setdefault(root(number), []).append(counter)
+        yield from groups.values()
+
+    def _simulate(self, group: Sequence[_Counter], settings: AuditSettings) -> dict[CounterRef, Prediction]:
+        """Simulates the clients of some counters; of one counter of bytes, or of several that share connections."""
+        rows = {counter.number: self._read(counter.number) for counter in group}
+        count = sum(map(len, rows.values()))
+        if count > MOST_ROWS or sum(len(counter.connections) for counter in group) > MOST_CONNECTIONS:
+            reason = "too many requests of one connection's counters to simulate them together"
+            return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
         self._simulated += count
         using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
-        length = self._lasts[counter] - self._firsts[counter]
-        return _simulated(clients, judged, recorded, settings, length, using)
+        models = _models(group, rows)
+        found, curves = _simulated(group, models, settings, using)
+        self._link(group, models, rows, curves)
+        return found
+
+    def _link(
+        self, group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any], curves: Mapping[int, Curve]
+    ) -> None:
+        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients."""
+        ref = group[0].judged.ref
+        feeds = self.feeds.get(ref.broker)
+        if feeds is None:
+            return
+        feeding = feeds.feeding()
+        for connection, curve in curves.items():
+            if connection in feeding:
+                self.links.curves[ref.variant, ref.broker, connection] = curve
+        fed = {
+            model.connection: feeders
+            for model in models
+            if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
+        }
+        if fed and sum(map(len, rows.values())) <= MOST_FED:
+            self.links.fed.append(Fed(list(group), dict(rows), fed))
 
     def _read(self, counter: int) -> Any:
         pieces = []
@@ -209,53 +298,201 @@ def _kind_of(rows: Any, key: QuotaKey) -> str:
 
 def _clients(rows: Any, *, fetches: bool) -> list[Seen]:
     """The kinds that fit each connection, in the order of their first requests."""
+    return [seen for seen, _ in _seen(rows, FETCH_API if fetches else PRODUCE_API)]
+
+
+def _seen(rows: Any, api: str) -> Iterator[tuple[Seen, Any]]:
+    """The kinds that fit each connection with its rows, by their numbers, in the order of their first requests."""
     order = np.argsort(rows["connection"], kind="stable")
     rows = rows[order]
     starts = np.flatnonzero(np.concatenate([[True], np.diff(rows["connection"]) != 0]))
     ends = np.append(starts[1:], len(rows))
-    seen = []
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
         mine = rows[start:end]
         sender = int(mine["detail"].max())
         requests = Requests(
             mine["time"].astype(np.int64),
-            mine["size"].astype(np.int64),
+            mine["size"].astype(np.int64) if api != _OTHER_API else np.ones(len(mine), np.int64),
             mine["throttle"].astype(np.int64),
             sender % 4,
             max(sender % UNANSWERED // 4, 1),
             sender < UNANSWERED,
         )
-        seen.append(consumer(requests) if fetches else producer(requests))
-    return seen
+        yield (consumer(requests) if api == FETCH_API else producer(requests)), order[start:end]
+
+
+class _Counter(NamedTuple):
+    """A counter whose clients are to be simulated."""
+
+    number: int
+    judged: Judged
+    recorded: RecordedUnder
+    recorded_ms: int
+    connections: Int64s
+
+
+class _Model(NamedTuple):
+    """The requests of one connection to one counter of bytes, or those without bytes."""
+
+    seen: Seen
+    api: str
+    charged: Charged
+    nanos: Int64s
+    """Thread time of each recorded request."""
+    exempt: bool
+    """Whether its thread time is not charged."""
+    connection: int
+
+
+def _models(group: Sequence[_Counter], rows: Mapping[int, Any]) -> list[_Model]:
+    """The clients of the counters in a group. Counters of thread time charge the requests that others have bytes of."""
+    timed = [each for each in group if each.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE]
+    left = {each.number: np.ones(len(rows[each.number]), bool) for each in timed}
+    models = []
+    for place, counter in enumerate(group):
+        if counter in timed:
+            continue
+        mine = rows[counter.number]
+        nanos, owner = np.zeros(len(mine), np.int64), np.full(len(mine), NONE)
+        for other in timed:
+            theirs = rows[other.number]
+            _, here, there = np.intersect1d(_requests(mine), _requests(theirs), assume_unique=True, return_indices=True)
+            nanos[here], owner[here] = theirs["size"][there], group.index(other)
+            left[other.number][there] = False
+        api = FETCH_API if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
+        for seen, its in _seen(mine, api):
+            of_time = int(owner[its].max())
+            # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.
+            models.append(
+                _Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE, int(mine["connection"][its[0]]))
+            )
+    for counter in timed:
+        mine = rows[counter.number][left[counter.number]]
+        if len(mine):
+            for seen, its in _seen(mine, _OTHER_API):
+                charged = Charged(NONE, group.index(counter))
+                nanos = mine["size"][its].astype(np.int64)
+                models.append(_Model(seen, _OTHER_API, charged, nanos, False, int(mine["connection"][its[0]])))
+    return models
+
+
+def _requests(rows: Any) -> Any:
+    """A number for each request, the same in both of its counters: by connection, time, and order at one time."""
+    order = np.lexsort((rows["time"], rows["connection"]))
+    ordered = rows[order]
+    same = (np.diff(ordered["time"]) == 0) & (np.diff(ordered["connection"]) == 0)
+    starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(rows)))
+    number = np.empty(len(rows), np.int64)
+    number[order] = np.arange(len(rows)) - np.maximum.accumulate(starts)
+    return keys_of(number, rows["time"], rows["connection"])
 
 
 def _simulated(
-    clients: Sequence[Seen],
-    judged: Judged,
-    recorded: RecordedUnder,
-    settings: AuditSettings,
-    recorded_ms: int,
-    using: Kernel,
-) -> Prediction:
-    """Runs the clients once for each kind that fits, and bounds what they meet."""
-    seconds = max(recorded_ms, 1000) / 1000
-    fetches = judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE
-    runs = []
-    for number in range(max(len(client.guesses) for client in clients)):
-        guesses = [client.guesses[min(number, len(client.guesses) - 1)] for client in clients]
-        runs.append(_run(guesses, judged, settings, recorded_ms, using))
+    group: Sequence[_Counter], models: Sequence[_Model], settings: AuditSettings, using: Kernel
+) -> tuple[dict[CounterRef, Prediction], dict[int, Curve]]:
+    """Runs the clients once for each kind that fits and each thread time: bounds of what those of each counter meet.
+
+    Also returns when the producers among them come to deliver, by connection, as far as it is later than recorded.
+    """
+    limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
+    shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
+    runs: list[Ran] = []
+    for number in range(max(len(model.seen.guesses) for model in models)):
+        guesses = [model.seen.guesses[min(number, len(model.seen.guesses) - 1)] for model in models]
+        runs += [_run(group, models, guesses, share, settings, using) for share in shares]
+    found = {}
+    for place, counter in enumerate(group):
+        mine = [model for model in models if place in model.charged]
+        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs])
+    return found, _curves(models, runs[0].charged_ms)
+
+
+def _curves(models: Sequence[_Model], charged_ms: Sequence[int]) -> dict[int, Curve]:
+    """When producers deliver in a run of the most probable kinds, where that is later than recorded."""
+    curves = {}
+    end = 0
+    for model in models:
+        times = model.seen.guesses[0].times
+        start, end = end, end + len(times)
+        if model.api != PRODUCE_API:
+            continue
+        charged = np.asarray(charged_ms[start:end], np.int64)
+        # Requests that went out with a later one have its time.
+        charged = np.minimum.accumulate(np.where(charged < 0, LOST, charged)[::-1])[::-1]
+        if (charged > times + _LATENCY_MS).any():
+            curves[model.connection] = Curve(times, charged)
+    return curves
+
+
+class Fed(NamedTuple):
+    """Counters of consumers that read what others produce as it comes."""
+
+    group: list[_Counter]
+    rows: dict[int, Any]
+    feeders: dict[int, list[Feeder]]
+    """By the consumer's connection."""
+
+
+class Links(NamedTuple):
+    """What the counters of one task need of those of another one."""
+
+    curves: dict[Place, Curve]
+    fed: list[Fed]
+
+
+def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, Prediction]:
+    """The predictions of consumers whose producers are throttled: with what these deliver."""
+    curves = {place: curve for each in links for place, curve in each.curves.items()}
+    found: dict[CounterRef, Prediction] = {}
+    for fed in (fed for each in links for fed in each.fed):
+        ref = fed.group[0].judged.ref
+        late = {
+            connection: held
+            for connection, feeders in fed.feeders.items()
+            if (held := throttled(feeders, curves, ref.variant, ref.broker))
+        }
+        if late:
+            models = [_fed(model, late.get(model.connection, ())) for model in _models(fed.group, fed.rows)]
+            found |= _simulated(fed.group, models, settings, kernel(Mode.AUTO))[0]
+    return found
+
+
+def _fed(model: _Model, late: Sequence[tuple[float, Curve]]) -> _Model:
+    """A consumer for whom the data of some producers comes later."""
+    if model.api != FETCH_API or not late:
+        return model
+    guesses = []
+    for guess in model.seen.guesses:
+        if (guess.thinks >= 0).any():
+            guesses.append(guess)  # it asks when it has processed what it got
+            continue
+        times, sizes = arrivals(guess.times, guess.sizes, late)
+        if len(times):
+            why = f"{guess.why}, when its throttled producers deliver it"
+            guesses.append(guess._replace(times=times, sizes=sizes, thinks=np.full(len(times), -1, np.int64), why=why))
+    return model._replace(seen=model.seen._replace(guesses=guesses or model.seen.guesses))
+
+
+def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]) -> Prediction:
+    """The prediction of one counter, from the runs of its clients."""
+    judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
+    key = judged.ref.key
+    seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
+    timed, fetches = key is QuotaKey.REQUEST_PERCENTAGE, key is QuotaKey.CONSUMER_BYTE_RATE
     likely = runs[0]
-    guesses = [client.guesses[0] for client in clients]
-    wanted = sum(int(guess.sizes.sum()) for guess in guesses) / seconds
-    held_back, drained = recorded.held_back, all(client.drained for client in clients)
-    verdict, reason = judged.verdict, None
-    if held_back:
+    guesses = [model.seen.guesses[0] for model in models]
+    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(int(each.sizes.sum()) for each in guesses)
+    wanted = units / scale / seconds
+    # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
+    held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
+    verdict, reason = judged.verdict, judged.reason
+    if held_back and verdict is not Verdict.UNDETERMINED:
         verdict = _verdict_of([met.throttled > 0 for met in runs], drained=drained)
-        reason = f"wanted at least {wanted:,.0f} a second: a quota held it back while it was recorded"
+        reason = f"wanted at least {wanted:,.{3 if timed else 0}f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
-    raised = open_ended and limit > _RAISED * wanted
-    kind, times_out = _kind(guesses), _times_out(guesses, likely)
+    raised = open_ended and limit > _RAISED * (100 * wanted if timed else wanted)
+    kind, times_out = _kind(guesses, timed=timed), not timed and _times_out(guesses, likely)
     low = 0.75 if times_out else 1.0
     prediction = Prediction(
         client_kind=kind,
@@ -267,10 +504,10 @@ def _simulated(
         ),
         throttle_time_max_ms=_interval([met.throttle_max_ms for met in runs]),
         muted_share=_interval([min(met.muted_ms / (seconds * 1000), 1.0) for met in runs]),
-        delivered_per_s=_interval([met.delivered / seconds for met in runs]),
+        delivered_per_s=_interval([met.delivered / scale / seconds for met in runs]),
         wanted_per_s=Interval.at_least(wanted) if open_ended else Interval.exactly(wanted),
         done_ms=_done(runs),
-        left_units=_interval([met.left for met in runs]),
+        left_units=_interval([met.left / scale for met in runs]),
         throttled_requests=_interval([met.throttled for met in runs]),
         recorded_ms=recorded_ms,
         times_out=times_out,
@@ -281,9 +518,32 @@ def _simulated(
         resent_ms = 1000 * min(_RESENT_BYTES, likely.left) / max(limit, 1.0)
         high = max(longest.high or 0.0, (longest.estimate or 0.0) + resent_ms)
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
+    if judged.verdict is Verdict.UNDETERMINED:
+        return _without_estimates(prediction, reason, open_ended=raised)
     if verdict is Verdict.UNDETERMINED:
         return prediction.undetermined(reason or "")
     return prediction.open_ended() if raised and verdict is Verdict.THROTTLED else prediction
+
+
+def _without_estimates(prediction: Prediction, reason: str | None, *, open_ended: bool) -> Prediction:
+    """The prediction of a counter of thread time of which the log holds a part: bounds, and nothing between them."""
+
+    def bounds(interval: Interval) -> Interval:
+        return Interval(interval.low, None, None if open_ended else interval.high)
+
+    return replace(
+        prediction,
+        basis=f"{_SHARES}; {prediction.basis}",
+        throttle_time_ms=bounds(prediction.throttle_time_ms),
+        throttle_time_max_ms=bounds(prediction.throttle_time_max_ms),
+        muted_share=replace(bounds(prediction.muted_share), high=1.0 if open_ended else prediction.muted_share.high),
+        delivered_per_s=UNKNOWN,
+        wanted_per_s=Interval.at_least(prediction.wanted_per_s.low) if prediction.wanted_per_s.low else UNKNOWN,
+        done_ms=bounds(prediction.done_ms),
+        left_units=UNKNOWN,
+        throttled_requests=bounds(prediction.throttled_requests),
+        reason=reason,
+    )
 
 
 def _verdict_of(throttled: Sequence[bool], *, drained: bool) -> Verdict:
@@ -296,47 +556,91 @@ def _verdict_of(throttled: Sequence[bool], *, drained: bool) -> Verdict:
     return Verdict.NOT_THROTTLED if drained and not any(throttled) else Verdict.UNDETERMINED
 
 
-def _run(guesses: Sequence[Guess], judged: Judged, settings: AuditSettings, recorded_ms: int, using: Kernel) -> Met:
+class _Share(enum.Enum):
+    """How much thread time a simulated request has, of what the log holds of it."""
+
+    LOGGED = "logged"
+    LEAST = "least"
+    """The handlers' time, and of slow requests the usual one: a machine is not always as busy."""
+    MOST = "most"
+    """The network threads take as long as the handlers, which they hardly do."""
+
+    def of(self, nanos: Int64s) -> Int64s:
+        """The thread time of the requests of one client."""
+        if self is _Share.LEAST:
+            return np.minimum(nanos, int(np.median(nanos)))
+        return nanos if self is _Share.LOGGED else (nanos * _MOST_TIME).astype(np.int64)
+
+
+def _nanos(model: _Model, guess: Guess, share: _Share) -> Int64s:
+    """The thread time of the rows of a guess."""
+    nanos = share.of(model.nanos)
+    return nanos if len(nanos) == len(guess.times) else np.full(len(guess.times), int(nanos.mean()), np.int64)
+
+
+def _run(
+    group: Sequence[_Counter],
+    models: Sequence[_Model],
+    guesses: Sequence[Guess],
+    share: _Share,
+    settings: AuditSettings,
+    using: Kernel,
+) -> Ran:
     """One run of clients of these kinds, which is counted for as long as the recording: after the last data as well."""
-    api = FETCH_API if judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
     times, sizes, thinks = (
         np.concatenate([getattr(guess, name) for guess in guesses]) for name in ("times", "sizes", "thinks")
     )
+    nanos = np.concatenate([_nanos(model, guess, share) for model, guess in zip(models, guesses, strict=True)])
     # A request is charged _LATENCY_MS after it may go, also when it has waited for the end of a mute.
     times, thinks = times - _LATENCY_MS, np.where(thinks < 0, thinks, np.maximum(thinks - _LATENCY_MS, 0))
-    first, last = int(times.min()), int(times.max())
+    first = int(times.min())
     clients = tuple(
         Client(
             str(number),
-            api,
+            model.api,
             size=max(guess.first_bytes, 1),
             stop_ms=max(int(guess.times[-1]) - first, 0) + 1,
             latency_ms=_LATENCY_MS,
             round_trip_ms=0,
+            exempt=model.exempt,
             max_bytes=max(guess.max_bytes, 1),
             max_wait_ms=1 << 40,
             given=(int(edges[number]), int(edges[number + 1])),
             merge=guess.merge,
             merge_saves=guess.merge_saves,
         )
-        for number, guess in enumerate(guesses)
+        for number, (model, guess) in enumerate(zip(models, guesses, strict=True))
     )
+    counters = []
+    for place, counter in enumerate(group):
+        rows = [
+            times[edges[number] : edges[number + 1]] for number, model in enumerate(models) if place in model.charged
+        ]
+        begin, last = min(int(each.min()) for each in rows), max(int(each.max()) for each in rows)
+        counters.append(Counted(counter.judged.limits, begin, begin + max(counter.recorded_ms, last - begin) + 1))
     workload = Workload(
-        max(recorded_ms, last - first) + 1,
+        max(counter.end_ms for counter in counters) - first,
         clients,
         Brokers(windows=settings.windows),
         origin_ms=first,
-        events=Events(times, sizes, np.zeros(len(times), np.int64), np.arange(len(times)), thinks),
+        events=Events(times, sizes, nanos, np.arange(len(times)), thinks),
     )
-    return run_recorded(workload, judged.limits, generation=settings.generation, using=using)
+    return run_recorded(
+        workload, counters, [model.charged for model in models], generation=settings.generation, using=using
+    )
 
 
-def _kind(guesses: Sequence[Guess]) -> str:
-    """The kind behind four fifths of the units, or `mixed`."""
+def _least_limit(judged: Judged) -> float:
+    """The lowest limit that the counter ever had."""
+    return min((limit for _, limit in judged.limits if limit is not None), default=0.0)
+
+
+def _kind(guesses: Sequence[Guess], *, timed: bool = False) -> str:
+    """The kind behind four fifths of the units, or `mixed`; of thread time requests count."""
     units: dict[str, int] = {}
     for guess in guesses:
-        units[guess.kind] = units.get(guess.kind, 0) + int(guess.sizes.sum())
+        units[guess.kind] = units.get(guess.kind, 0) + (len(guess.sizes) if timed else int(guess.sizes.sum()))
     kind = max(units, key=lambda name: units[name])
     return kind if 5 * units[kind] >= 4 * sum(units.values()) else "mixed"
 

@@ -15,8 +15,8 @@ from fnmatch import translate
 from typing import Any
 
 from kquota.audit.result import AuditResult
-from kquota.audit.segment import KEYS, CounterRef
-from kquota.audit.settings import AuditSettings, Question, Together
+from kquota.audit.segment import CounterRef
+from kquota.audit.settings import AuditSettings, Question, Together, together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.finding import Basis
@@ -102,20 +102,6 @@ def recommendations(
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
     return replace(found, quotas=_predicted(found, checked, _held_back(usages))), measured
-
-
-def together(*quotas: QuotaHistory) -> Together:
-    """The smallest groups of counters of which no request has counters in two."""
-    kinds = {
-        (entity.user is not None, entity.client_id is not None)
-        for history in quotas
-        for snapshot in history.snapshots
-        for entity, values in snapshot.items()
-        if any(key in values for key in KEYS)
-    }
-    if (False, True) not in kinds:
-        return Together.USER
-    return Together.BROKER if (True, False) in kinds else Together.CLIENT_ID
 
 
 def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:

@@ -421,8 +421,8 @@ class Replay:
         """What the replay found of each counter, for its prediction; once it is finished."""
         count = len(self.refs)
         known, totals = ~self._totals["incomplete"], self._totals
-        throttled, total_ms, max_ms = (
-            np.asarray(getattr(self._summaries, name)) for name in ("throttled", "total_ms", "max_ms")
+        throttled, total_ms, max_ms, peak = (
+            np.asarray(getattr(self._summaries, name)) for name in ("throttled", "total_ms", "max_ms", "peak_rate")
         )
         found = {}
         members: dict[int, list[tuple[str, str]]] = {}
@@ -450,6 +450,7 @@ class Replay:
                 Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
                 if totals["told"][number]
                 else None,
+                float(peak[number]),
                 members.get(number, ()),
             )
         return found

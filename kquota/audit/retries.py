@@ -40,7 +40,7 @@ class KnownSizes:
         if segment.connection is None or segment.detail is None:
             return
         times = segment.times.astype(np.int64) + segment.base_ms
-        keys = _keys(np.repeat(numbers, segment.counts), times, segment.connection)
+        keys = keys_of(np.repeat(numbers, segment.counts), times, segment.connection)
         self._parts.append((keys, segment.values.astype(np.int64), segment.detail))
 
     def fill_in(self, part: Part, retaken: Any) -> tuple[Int64s, Int64s]:
@@ -57,7 +57,7 @@ class KnownSizes:
             order = np.argsort(keys, kind="stable")
             self._table = keys[order], sizes[order], shares[order]
         keys, sizes, shares = self._table
-        mine = _keys(part.counters[part.owners(rows)], part.times[rows], part.connection[rows])
+        mine = keys_of(part.counters[part.owners(rows)], part.times[rows], part.connection[rows])
         places = np.minimum(np.searchsorted(keys, mine), len(keys) - 1)
         known = keys[places] == mine
         rows, places = rows[known], places[known]
@@ -68,7 +68,7 @@ class KnownSizes:
 _MIXERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
-def _keys(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
+def keys_of(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
     """A number for each (counter, time, connection)."""
     mixed = connections.astype(np.uint64)
     for column, mixer in zip((counters, times), _MIXERS, strict=True):

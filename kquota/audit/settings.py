@@ -5,9 +5,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
+from kquota.audit.segment import KEYS
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.quotas.quota import QuotaKey
+
+_BYTES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 
 
 class Together(enum.Enum):
@@ -64,6 +68,21 @@ class AuditSettings:
     read: ReadSettings = field(default_factory=ReadSettings)
 
     @property
+    def kept(self) -> Together:
+        """How counters are kept together: predictions need the bytes and the thread time of one connection."""
+        if self.together is not Together.COUNTER or not self.predicts or self.question is not None:
+            return self.together
+        keys = {
+            key
+            for history in self.variants
+            for quotas in history.snapshots
+            for _, values in quotas.items()
+            for key in values
+        }
+        both = QuotaKey.REQUEST_PERCENTAGE in keys and not keys.isdisjoint(_BYTES)
+        return together(*self.variants) if both else self.together
+
+    @property
     def variants(self) -> tuple[QuotaHistory, ...]:
         """The quotas under test: `quotas`, and `against` where it is given."""
         return (self.quotas,) if self.against is None else (self.quotas, self.against)
@@ -71,3 +90,17 @@ class AuditSettings:
     def under(self, variant: int, history: QuotaHistory) -> AuditSettings:
         """The same with other quotas as one of the variants."""
         return replace(self, quotas=history) if variant == 0 else replace(self, against=history)
+
+
+def together(*quotas: QuotaHistory) -> Together:
+    """The smallest groups of counters of which no request has counters in two."""
+    kinds = {
+        (entity.user is not None, entity.client_id is not None)
+        for history in quotas
+        for snapshot in history.snapshots
+        for entity, values in snapshot.items()
+        if any(key in values for key in KEYS)
+    }
+    if (False, True) not in kinds:
+        return Together.USER
+    return Together.BROKER if (True, False) in kinds else Together.CLIENT_ID

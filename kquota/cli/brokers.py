@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 def described(broker: Broker | None, access: Access) -> View:
     """One broker, or the cluster-wide default and all of them, in describe's formats."""
+    session.note_cluster(access)
     with session.open_broker_configs(access) as configs:
         snapshot = configs.describe(broker)
 
@@ -70,7 +71,7 @@ def alter(
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
     check_sorting(_COLUMNS)
-    named = consent.label(access)
+    named = session.label(access)
     dry_run = writing.dry_run
     with session.open_broker_configs(access) as configs:
         if not dry_run:

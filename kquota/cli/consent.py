@@ -10,24 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import session
 from kquota.cli.streams import ask, note, quiet, warn
 from kquota.cli.text import safe
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.change.plan import Objection, Plan
 
 _MOST_OF_A_KIND = 5
 """More lines of a kind would bury the other kinds."""
-
-
-def label(access: Access) -> str:
-    """A cluster for people: its address, and the context. Raises click.UsageError without an address."""
-    address = session.cluster_name(access)
-    return address if access.context is None else f"{access.context} (context), {address}"
 
 
 def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
@@ -114,7 +106,7 @@ def _lifted(objection: Objection) -> str:
     context = click.get_current_context(silent=True)
     has = None if context is None else {name for each in context.command.params for name in each.opts}
     options = " or ".join(name for name in objection.lifted_by if has is None or name in has)
-    return f"if it is meant, say {options} [{objection.name}]" if options else f"[{objection.name}]"
+    return f"use {options} if you mean it [{objection.name}]" if options else f"[{objection.name}]"
 
 
 def name_cluster(named: str) -> None:

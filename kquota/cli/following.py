@@ -141,7 +141,7 @@ class _Watched:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from kquota.backends import watch
+        from kquota.backends.polling import watch
         from kquota.cli.session import open_backend
 
         with ExitStack() as stack:
@@ -252,13 +252,13 @@ def follow(
             topic=usage.topic is not None,
         )
         targets = [sinks.open_sink(target, warn) for target in following.episodes]
-        told = _Told()
+        troubles = _Troubles()
         try:
             _say_beginning(follower, usage.paths)
             if quotas is not None:
                 quotas.begin(follower, following.checkpoint)
 
-            def tell(episodes: Sequence[Episode]) -> None:
+            def report(episodes: Sequence[Episode]) -> None:
                 if show is not None:
                     for episode in episodes:
                         show(episode)
@@ -272,9 +272,9 @@ def follow(
                 if quotas is not None:
                     quotas.changes(follower, following.checkpoint)
                 turn = follower.turn()
-                tell(turn.episodes)
+                report(turn.episodes)
                 now = time.monotonic()
-                told.turn(turn, now - begun)
+                troubles.turn(turn, now - begun)
                 if turn.read_bytes or turn.unread_bytes != unread:
                     idle_since, unread = now, turn.unread_bytes
                 if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
@@ -285,8 +285,8 @@ def follow(
                 if not turn.read_bytes:
                     time.sleep(_PAUSE_S)
             follower.save()
-            tell(follower.end().episodes)
-            tell(follower.open_episodes())
+            report(follower.end().episodes)
+            report(follower.open_episodes())
             what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
             return follower.result(what), follower.settings
         finally:
@@ -303,15 +303,15 @@ def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
         note("going on from the checkpoint")
 
 
-class _Told:
-    """What was said of the turns so far: each trouble when it begins, and not in every turn."""
+class _Troubles:
+    """The troubles of the turns so far: each is reported when it begins, and not in every turn."""
 
     def __init__(self) -> None:
         self._late = 0
         self._full = self._caught_up = False
 
     def turn(self, turn: Turn, took_s: float) -> None:
-        """Says what a turn of so many seconds is in trouble with."""
+        """Warns of the new troubles of a turn that took so many seconds."""
         if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
             from kquota.cli.text import moment
 

@@ -18,7 +18,7 @@ import click
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import global_options, guarded, note, say, say_lines, with_global_options
-from kquota.errors import InputError, KquotaError, MissingDependency
+from kquota.errors import InputError, KquotaError, MissingDependency, Unauthorized, Unreachable
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
 # import all of them.
@@ -39,7 +39,7 @@ GROUPS = {
         "plan": "Show what would change so that the cluster has the quotas of FILE.",
         "apply": "Apply a quotas file, or a plan that 'kquota plan --out' kept.",
         "edit": "Edit quotas of a cluster in an editor, review the plan, and apply it.",
-        "reconcile": "Revert 'kquota apply --for' when its time is over, and recordings that were killed.",
+        "reconcile": "Revert writes with --for when their time is over, and recordings that were killed.",
         "diff": "Show what would turn A into B: live clusters, contexts, quotas files and plans.",
     },
     "Traffic": {
@@ -85,11 +85,18 @@ _MEANT = {
     "--unset": "--delete-config",
     "--delete": "--delete-config",
     "--remove": "--delete-config",
+    "--verbose": "--debug",
+    "-o": "--format",
+    "--output": "--format",
 }
 """Options that people try first, with the option that they mean where a command has it."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
+
+
+def _version() -> str:
+    return f"kquota, version {__version__}"
 
 
 class LazyGroup(click.Group):
@@ -116,6 +123,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args == ["version"]:
+            click.echo(_version())
+            ctx.exit()
         meant = ALIASES.get(args[0]) if args else None
         if meant is not None:
             note(f"'kquota {args[0]}' is 'kquota {meant}'")
@@ -137,7 +147,7 @@ class LazyGroup(click.Group):
     epilog="Run 'kquota COMMAND --help' for the options and examples of a command, 'kquota help concepts' for how"
     " quotas work, 'kquota help completion' for the Tab key.",
 )
-@click.version_option(__version__, prog_name="kquota")
+@click.version_option(__version__, "-V", "--version", prog_name="kquota")
 def cli() -> None:
     """Kafka client quotas: describe and alter them, explain them, and audit or simulate who would be throttled.
 
@@ -214,6 +224,9 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
 
 def _advised(error: click.UsageError) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
+    if isinstance(error, click.NoSuchOption) and error.option_name == "-v":
+        advice = "'kquota -V' shows the version, --debug shows where an error came from"
+        return click.UsageError(f"No such option '-v': {advice}", error.ctx)
     if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
         meant = _MEANT[error.option_name]
         if any(meant in param.opts for param in error.ctx.command.params):
@@ -240,8 +253,16 @@ def _show(error: click.ClickException) -> None:
     say_lines(said.getvalue())
 
 
+_OF_A_CLUSTER = re.compile(
+    r"cannot (?:reach|authenticate to) (?:Kafka|ZooKeeper)\b|ZooKeeper at \S+ re(?:fused|quires)\b"
+)
+"""Errors on the way to a cluster, which is the way that doctor walks."""
+
+
 def _hint(error: KquotaError) -> str | None:
-    """The error's hint; for a missing extra, the command that installs it here."""
+    """The error's hint, and the next step: for a missing extra, the command that installs it here."""
+    if isinstance(error, Unauthorized | Unreachable) and _OF_A_CLUSTER.match(error.message):
+        return "; ".join(filter(None, (error.hint, "'kquota doctor' checks each step of the way")))
     if not isinstance(error, MissingDependency):
         return error.hint
     from kquota.cli.extras import remedy

@@ -464,6 +464,18 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 DURATION = _Duration()
 
 
+def lease_option(name: str) -> Callable[[F], F]:
+    """`--for TIME`: a write that `kquota reconcile` takes back, in ms as the argument `name`."""
+    return click.option(
+        "--for",
+        name,
+        type=DURATION,
+        metavar="TIME",
+        help="Only for this long, such as 2h or 30m. 'kquota reconcile' takes it back when it next runs after that:"
+        " run it from cron.",
+    )
+
+
 def quotas_flag(function: F) -> F:
     """`--quotas` alone, for a command that makes its own value of it."""
     return click.option(
@@ -524,6 +536,7 @@ class Writing:
     force: bool
     dry_run: bool
     wait: bool
+    lasts_ms: int | None
     journal: Path
     output: str
 
@@ -539,8 +552,9 @@ def alter_options(function: F) -> F:
         ),
         click.option("--dry-run", is_flag=True, help="Show what would change and write nothing."),
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
+        lease_option("lasts_ms"),
         journal_option,
         given_cluster_options,
-        shown_as("table", "json", "yaml", "csv", told=True),
-        collected("writing", ("yes", "force", "dry_run", "wait", "journal", "output"), Writing),
+        shown_as("table", "json", "yaml", "csv", takes_output=True),
+        collected("writing", ("yes", "force", "dry_run", "wait", "lasts_ms", "journal", "output"), Writing),
     )(function)

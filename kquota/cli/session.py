@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import note, once, warn
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -39,10 +40,12 @@ def open_backend(access: Access) -> QuotaBackend:
     return access.open(_security(access))
 
 
-_NO_CLUSTER = (
-    "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], "
-    "set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER, or name a context (kquota config)"
+_CLUSTERS = (
+    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER,"
+    " or name a context ('kquota config set-context')"
 )
+_NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
+_NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
 
 
 def open_broker_configs(access: Access) -> BrokerConfigs:
@@ -107,6 +110,18 @@ def cluster_name(access: Access) -> str:
     if access.address is None:
         raise click.UsageError(_NO_CLUSTER)
     return access.address
+
+
+def label(access: Access) -> str:
+    """A cluster for people: its address, and the context. Raises click.UsageError without an address."""
+    address = cluster_name(access)
+    return address if access.context is None else f"{access.context} (context), {address}"
+
+
+def note_cluster(access: Access, side: str = "cluster") -> None:
+    """Names the cluster that is about to be read, to people at a terminal; scripts know which one they asked for."""
+    if sys.stderr.isatty():
+        once(f"{side}: {label(access)}", note)
 
 
 @dataclass(frozen=True)
@@ -221,10 +236,22 @@ def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | N
     return snapshot, brokers, cluster
 
 
+def open_quotas(source: QuotaSource) -> QuotaBackend:
+    """The quotas of a file as if a cluster had them, else the live cluster. Raises as `load_quotas` does."""
+    if source.file is None:
+        return _open_live(source)
+    _only_a_file(source)
+    from kquota.backends.memory import MemoryBackend
+    from kquota.documents.quotas import read_quotas
+
+    return MemoryBackend(read_quotas(source.file))
+
+
 def _open_live(source: QuotaSource) -> QuotaBackend:
     access = source.access
     if access is None:
-        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
+        raise click.UsageError(_NO_QUOTAS)
+    note_cluster(access)
     return open_backend(access)
 
 
@@ -325,11 +352,11 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
             continue
         same = [each for each in known if isinstance(each, str) and each.casefold() == name.casefold()]
         if same:
-            note(f"no quota names {entity_type.value}={name}: did you mean {same[0]!r}?")
+            note(f"no quota is set for {entity_type.value}={name}; did you mean {same[0]!r}?")
             continue
         if re.search(r"[*?]", name):
             note(f"{name!r} is taken as a name; 'kquota describe --match' takes patterns")
             continue
         close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
-            note(f"no quota names {entity_type.value}={name}: did you mean {close[0]!r}?")
+            note(f"no quota is set for {entity_type.value}={name}; did you mean {close[0]!r}?")

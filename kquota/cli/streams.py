@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -194,7 +194,7 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
     options: dict[str, Any] = {"expose_value": False, "hidden": hidden}
     return [
         click.Option(
-            ["--quiet"],
+            ["-q", "--quiet"],
             is_flag=True,
             callback=_be_quiet,
             help="No progress, notes and summaries on stderr. Warnings, errors and what is on stdout stay.",
@@ -219,6 +219,13 @@ class Group(click.Group):
             formatter.write_dl(
                 [(name, child.get_short_help_str(limit=200)) for name, child in sorted(self.commands.items())]
             )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(sorted(self.commands))}.", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def with_global_options(command: C) -> C:
@@ -263,22 +270,13 @@ def warn(text: str) -> None:
     say(f"kquota: warning: {text}")
 
 
-def warn_once(text: str) -> None:
-    """Warns, once for a command line however often it is found."""
+def once(text: str, by: Callable[[str], None]) -> None:
+    """Says it by `warn` or `note`, once for a command line however often it is found."""
     context = click.get_current_context(silent=True)
     known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
     if text not in known:
         known.add(text)
-        warn(text)
-
-
-def note_once(text: str) -> None:
-    """Notes, once for a command line however often it is found."""
-    context = click.get_current_context(silent=True)
-    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
-    if text not in known:
-        known.add(text)
-        note(text)
+        by(text)
 
 
 def note(text: str) -> None:
@@ -302,7 +300,7 @@ def ask(question: str, *, done: str, yes: str) -> None:
     if lost is not None:
         raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Refused("nobody was asked: there is no terminal", hint=f"--yes {yes} without asking")
+        raise Refused("no confirmation: stdin is not a terminal", hint=f"--yes {yes} without asking")
     if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")
 

@@ -17,10 +17,9 @@ from kquota.audit import demand, replay
 from kquota.audit.demand import DemandCollector
 from kquota.audit.pack import Packer
 from kquota.audit.part import Part
-from kquota.audit.recommend import together
 from kquota.audit.replay import Replay
 from kquota.audit.segment import CounterRef, Segment
-from kquota.audit.settings import AuditSettings, Question
+from kquota.audit.settings import AuditSettings, Question, together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import replay_counter
 from kquota.core.enforcement.broker import UNLIMITED

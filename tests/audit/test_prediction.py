@@ -281,6 +281,45 @@ def test_what_another_quota_may_have_caused_is_an_interval(tmp_path: Path) -> No
         assert (prediction.throttle_time_ms.low, prediction.throttle_time_ms.high) == (0, told), key
 
 
+@pytest.mark.parametrize(
+    ("api", "key", "size", "limit", "percent"),
+    [
+        ("produce", PRODUCER, 2000, 33_000, 3.5),
+        ("produce", PRODUCER, 2000, 30_000, 3.9),
+        ("produce", PRODUCER, 2000, 10**9, 3.0),
+        ("fetch", CONSUMER, 1600, 29_000, 3.8),
+    ],
+)
+def test_a_connection_waits_for_the_longest_of_its_throttle_times(
+    tmp_path: Path, api: str, key: QuotaKey, size: int, limit: int, percent: float
+) -> None:
+    """Of bytes and of thread time: as in a simulation of the known client under both quotas."""
+    path = tmp_path / "both.csv"
+    lines = [f"{START_MS + 50 * n},alice,app,{api},{size},0,a,2000000" for n in range(1200)]
+    path.write_text("\n".join(["time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns", *lines]))
+    values: dict[QuotaKey, Value] = {key: limit, QuotaKey.REQUEST_PERCENTAGE: percent}
+    both = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): values}))
+    result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(both), "rows", processes=1)
+
+    client = Client(
+        "c", api, user="alice", pace=20, size=size, nanos=2_000_000, latency_ms=1, round_trip_ms=0,
+        max_bytes=1 << 20, max_wait_ms=1 << 40, stop_ms=60_000,
+    )  # fmt: skip
+    ran = simulate(
+        Workload(400_000, (client,)), both.latest, generation=Generation.N_PLUS_1_BY_LAST, using=kernel(Mode.PLAIN)
+    )
+    found = {name[1]: prediction for name, prediction in result.predictions.items()}
+    throttle_ms = ran.clients[0].throttle_ms
+    assert throttle_ms > 5000
+    for name in ("request_percentage", *([key.value] if limit < 10**9 else [])):
+        prediction = found[name]
+        # The simulated consumer stops when the recording does, which the muted share is of.
+        muted = prediction.muted_share.estimate
+        assert muted is not None
+        waited = prediction.throttle_time_ms.estimate if api == "produce" else muted * 60_000
+        assert waited == pytest.approx(throttle_ms, rel=0.05), name
+
+
 def test_a_queue_that_drained_is_evidence(tmp_path: Path) -> None:
     """Once the queue is empty all that a client wanted is in the recording: then a higher limit has a prediction."""
     wanted = [(n * 50, "produce", 2000, 0, "a") for n in range(300)]

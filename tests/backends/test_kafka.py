@@ -162,7 +162,7 @@ def test_what_another_writer_set_meanwhile_is_not_overwritten_by_sending_again(
 
 
 def test_a_cluster_that_answers_no_alter_leaves_it_open(cluster: Cluster, backend: KafkaBackend) -> None:
-    with Relay(cluster.plain) as relay, KafkaBackend(relay.address, timeout_s=5) as shaky:
+    with Relay(cluster.plain) as relay, KafkaBackend(relay.address, timeout_s=15) as shaky:
         for _ in range(2):
             relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=False)
         relay.lose(wire.ApiKey.ALTER_CLIENT_QUOTAS, answer=False, then=relay.cut)

@@ -255,7 +255,7 @@ def test_an_error_after_which_the_controller_may_have_altered(code: int) -> None
             return wire.AlterClientQuotasResponse(0, results)
         return ...
 
-    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=0.15) as backend:
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=1) as backend:
         results = backend.alter([rate(ALICE), rate(PAIR)])
     assert [type(result.error) for result in results] == [Uncertain, Uncertain]
 
@@ -321,7 +321,7 @@ def test_an_alter_without_an_answer() -> None:
         return ...
 
     alterations = [rate(Entity(user=f"u{number}")) for number in range(2500)]  # no KRaft: 1,000 a request
-    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=0.5) as backend:
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=3) as backend:
         results = backend.alter(alterations)
     assert {result.error for result in results[:1000]} == {None}
     lost, unsent = results[1000].error, results[2000].error

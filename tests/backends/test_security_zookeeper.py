@@ -155,14 +155,14 @@ def test_tls_failures_name_their_cause(secured_zookeeper: SecuredZooKeeper, cert
     ]
     for where, tls, kind, text in cases:
         with (
-            ZooKeeperBackend(where, timeout_s=3, security=ZooKeeperSecurity(tls=tls)) as backend,
+            ZooKeeperBackend(where, timeout_s=20, security=ZooKeeperSecurity(tls=tls)) as backend,
             pytest.raises(kind, match=text) as caught,
         ):
             backend.describe()
         assert "\n" not in caught.value.message
     by_name = secured_zookeeper.tls.replace("127.0.0.1", "localhost")  # the certificate is for the address
     with (
-        ZooKeeperBackend(by_name, timeout_s=3, security=ZooKeeperSecurity(tls=identified(certificates))) as backend,
+        ZooKeeperBackend(by_name, timeout_s=20, security=ZooKeeperSecurity(tls=identified(certificates))) as backend,
         pytest.raises(Unreachable, match=r"[Hh]ostname"),
     ):
         backend.describe()

@@ -174,7 +174,7 @@ def test_a_file_describes_what_to_set(kquota: Kquota, filled: str, chroot: str, 
 
 
 def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
-    """Before it happens: a client at the old limit would stand still for minutes under the new one."""
+    """Before it happens: a client at the old limit would be blocked for minutes under the new one."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--add-config")
 
     dry = kquota(*alter, "producer_byte_rate=50kB", "--dry-run", "--quiet")
@@ -182,11 +182,11 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     deep = kquota(*alter, "producer_byte_rate=50kB", "--yes", "-o", "json")
     light = kquota(*alter, "producer_byte_rate=40kB")
 
-    text = "stand still for up to 36 min 29 s (producer_byte_rate 10 MB/s to 50 kB/s)"
+    text = "blocked for up to 36 min 29 s (producer_byte_rate 10 MB/s to 50 kB/s)"
     assert (dry.code, refused.code, deep.code, light.code) == (0, 8, 0, 0)
     assert all(text in done.rest for done in (dry, refused, deep))
     assert dry.err.endswith("dry run: nothing was written\n")
-    assert "--yes or --force [freeze]" in refused.complaint
+    assert "use --yes or --force if you mean it [freeze]" in refused.complaint
     assert [each["name"] for each in validated(deep.out, "alter")["objections"]] == ["freeze"]
     assert light.rest == ""
 
@@ -194,7 +194,7 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
 @pytest.mark.parametrize(
     ("user", "notes"),
     [
-        ("alise", ["user=alise: not set: producer_byte_rate", "no quota names user=alise: did you mean 'alice'?"]),
+        ("alise", ["user=alise: not set: producer_byte_rate", "no quota is set for user=alise; did you mean 'alice'?"]),
         ("somebody", ["user=somebody: not set: producer_byte_rate"]),
     ],
 )

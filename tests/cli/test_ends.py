@@ -441,10 +441,10 @@ def test_a_refusal_names_options_that_the_command_has(
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     chosen = [word for number in range(3) for word in ("--user", f"user-{number}")]
     assert main.run(["delete", *chosen, *address]) == 8
-    assert "if it is meant, say --force [deleted-share]" in capfd.readouterr().err
+    assert "use --force if you mean it [deleted-share]" in capfd.readouterr().err
     (tmp_path / "none.json").write_text(quotas(1, 0))
     assert main.run(["apply", str(tmp_path / "none.json"), "--prune", "--yes", *address]) == 8
-    assert "if it is meant, say --max-deleted or --force [deleted-share]" in capfd.readouterr().err
+    assert "use --max-deleted or --force if you mean it [deleted-share]" in capfd.readouterr().err
 
 
 def test_a_strict_deletion_of_all_wants_one_that_is_set(

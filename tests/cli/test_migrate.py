@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.backends import connect
+from kquota.backends.opening import connect
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, parse_value
@@ -152,7 +152,7 @@ def test_both_sides_are_needed(kquota: Kquota, broker: KafkaBroker) -> None:
 
 def test_a_side_that_cannot_be_reached(kquota: Kquota, chroot: str, broker: KafkaBroker) -> None:
     for zookeeper, server in ((chroot, "127.0.0.1:1"), ("127.0.0.1:1", broker.bootstrap)):
-        done = kquota("migrate", "check", "--zookeeper", zookeeper, "--bootstrap-server", server, "--timeout", "0.5")
+        done = kquota("migrate", "check", "--zookeeper", zookeeper, "--bootstrap-server", server, "--timeout", "5")
         assert (done.code, done.out) == (4, "")
         assert "127.0.0.1:1" in done.complaint
 

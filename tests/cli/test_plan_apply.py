@@ -233,7 +233,7 @@ def test_nothing_is_done_without_a_yes(cluster: Cluster) -> None:
     done = cluster("apply", "quotas.yaml")
     assert done.code == 8
     assert done.err.splitlines()[-1] == (
-        "kquota: nobody was asked: there is no terminal (--yes applies without asking)"
+        "kquota: no confirmation: stdin is not a terminal (--yes applies without asking)"
     )
     assert cluster.quotas() == before
 
@@ -361,14 +361,12 @@ def test_alter_and_apply_refuse_the_same(cluster: Cluster) -> None:
 def test_a_freeze_is_announced_before_it_happens(cluster: Cluster) -> None:
     """In plans, Markdown and apply; a question that --yes answers."""
     cluster.file.write_text(FILE.replace("10MiB", "500"))
-    text = "will stand still for up to 30 h 33 min (producer_byte_rate 5 MB/s to 500 B/s)"
+    text = "would be blocked for up to 30 h 33 min (producer_byte_rate 5 MB/s to 500 B/s)"
     planned = cluster("plan", "quotas.yaml", "-o", "json", "--out", "plan.json")
     assert text in planned.err
     assert "freeze" in [each["name"] for each in json.loads(planned.out)["objections"]]
     markdown = cluster("plan", "quotas.yaml", "-o", "markdown").out
-    assert f"* **question**: user=alice: a client that uses its present limit in full {text}" in markdown.replace(
-        "\\", ""
-    )
+    assert f"* **question**: user=alice: a client at its current limit {text}" in markdown.replace("\\", "")
     for file in ("plan.json", "quotas.yaml"):
         assert cluster("apply", file).code == 8
     done = cluster("apply", "plan.json", "--yes", "-o", "json")

@@ -163,7 +163,7 @@ def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) 
         (f"produce --topic {TOPIC} --partition 9 --yes", 3, "has no partition 9"),
         ("produce --topic __consumer_offsets --yes", 8, "Kafka's own"),
         ("mutation --prefix __x --yes", 8, "Kafka's own"),
-        (f"produce --topic {TOPIC}", 8, "nobody was asked"),
+        (f"produce --topic {TOPIC}", 8, "no confirmation: stdin is not a terminal"),
         (f"produce --topic {TOPIC} --duration 10m --yes", 8, "--max-duration is the bound"),
         (f"produce --topic {TOPIC} --size 200MB --yes", 8, "--max-bytes is the bound"),
         ("mutation --prefix x --size 1000 --yes", 8, "at most 100"),

@@ -25,12 +25,13 @@ def quotas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        ("--user alise", "no quota names user=alise: did you mean 'alice'?\n"),
-        ("--user bob --client wroker-1", "no quota names client-id=wroker-1: did you mean 'worker-1'?\n"),
+        ("--user alise", "no quota is set for user=alise; did you mean 'alice'?\n"),
+        ("--user bob --client wroker-1", "no quota is set for client-id=wroker-1; did you mean 'worker-1'?\n"),
         ("--user bob --client worker-2", ""),
         ("--user alice --client wroker-1", ""),
         ("--user somebody --client else", ""),
         ("--user alise --quiet", ""),
+        ("--ip 10.0.0.71", ""),
     ],
 )
 def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, note: str) -> None:
@@ -38,11 +39,20 @@ def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, n
     assert (done.code, done.err) == (0, note)
 
 
+def test_a_default_does_not_hide_a_slip(kquota: Kquota, tmp_path: Path) -> None:
+    """The limit of everybody else is no answer to a question about alice."""
+    default = "  - {entity: {user: {default: true}}, values: {producer_byte_rate: 2MB}}\n"
+    (tmp_path / "quotas.yaml").write_text(QUOTAS + default)
+    done = kquota("resolve", "--user", "alise", "--client", "x", "--quotas", "quotas.yaml")
+    assert (done.code, done.err) == (0, "no quota is set for user=alise; did you mean 'alice'?\n")
+    assert "user=<default>" in done.out
+
+
 def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "user=alise", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
-        "no quota names user=alise: did you mean 'alice'?",
+        "no quota is set for user=alise; did you mean 'alice'?",
         "user=alise has no quotas; governs 0 of 3 known clients",
     ]
 
@@ -94,7 +104,7 @@ def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind:
 def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
     done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
     assert done.code == 3
-    assert "(a file, context:NAME, or live: the cluster of the options)" in done.complaint
+    assert "(a file, context:NAME, or live: the cluster of the options; give a cluster a name with" in done.complaint
 
 
 def test_unlimited_is_no_value(kquota: Kquota) -> None:

@@ -64,14 +64,14 @@ def test_protected_entities_and_internal_principals_are_guarded() -> None:
     assert messages(plan(current, {BOB: {PRODUCER: 1}}), current, guards) == ()
     (protected,) = messages(plan(current, {ALICE: {PRODUCER: 2}}), current, guards)
     assert protected == "it would update user=alice, which is protected by user=/ali.*/"
-    (internal,) = messages(plan(current, {USERS: {CONSUMER: 1}}), current, guards)
+    (internal,) = messages(plan(current, {USERS: {CONSUMER: MB}}), current, guards)
     assert internal == "consumer_byte_rate of user=<default> would limit the internal principal connect"
     # One that has a quota of its own is not hit, and neither is one that the default limited before.
-    own = {Entity(user="connect"): {CONSUMER: 9}, USERS: {CONSUMER: 1}}
+    own = {Entity(user="connect"): {CONSUMER: 9}, USERS: {CONSUMER: MB}}
     assert messages(plan(current, own), current, guards) == ()
-    before = QuotaSnapshot({USERS: {CONSUMER: 1}})
-    assert messages(plan(before, {USERS: {CONSUMER: 1, PRODUCER: 1}}), before, Guards(internal=("x",)))
-    assert not messages(plan(before, {ALICE: {CONSUMER: 1}}), before, Guards(internal=("x",)))
+    before = QuotaSnapshot({USERS: {CONSUMER: MB}})
+    assert messages(plan(before, {USERS: {CONSUMER: MB, PRODUCER: MB}}), before, Guards(internal=("x",)))
+    assert not messages(plan(before, {ALICE: {CONSUMER: MB}}), before, Guards(internal=("x",)))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,19 @@ def test_a_number_without_its_unit_is_a_warning() -> None:
     current = QuotaSnapshot()
     assert "suspiciously-low" in names(plan(current, {ALICE: {PRODUCER: 10}}), current)
     assert "suspiciously-low" not in names(plan(current, {ALICE: {PRODUCER: 1000}}), current)
+
+
+@pytest.mark.parametrize("entity", [Entity(user=DEFAULT), Entity(client_id=DEFAULT), Entity("alice", DEFAULT)])
+def test_a_number_without_its_unit_for_everybody_is_a_question(entity: Entity) -> None:
+    """10 instead of 10MB stops all clients that have no quota of their own."""
+    current = QuotaSnapshot()
+    (question,) = standing(review(plan(current, {entity: {PRODUCER: 10}}), current))
+    assert (question.name, question.lifted_by) == ("low-default", ("--yes", "--force"))
+    assert "10 B/s" in question.message
+    assert not standing(review(plan(current, {entity: {PRODUCER: 1000}}), current))
+    # A value that was there before is not asked about.
+    there = QuotaSnapshot({entity: {PRODUCER: 10}})
+    assert not standing(review(plan(there, {entity: {PRODUCER: 10, CONSUMER: MB}}), there))
 
 
 def test_yes_answers_questions_and_force_lifts_refusals() -> None:

@@ -329,7 +329,7 @@ def test_kafka_configs_goes_the_same_way(
 
 
 def test_a_server_that_never_comes_back_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=1) as backend:
+    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=5) as backend:
         backend.describe()
         break_connection(monkeypatch, "after", then=server.stop)
         (result,) = backend.alter([Alteration(Entity(user="u"), {QuotaKey.PRODUCER_BYTE_RATE: 2})])
@@ -344,7 +344,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
 
     state = sandbox.start(tmp_path)
     try:
-        with ZooKeeperBackend(state.connect, timeout_s=2) as backend:
+        with ZooKeeperBackend(state.connect, timeout_s=10) as backend:
             backend.alter([Alteration(Entity(user="u"), {QuotaKey.PRODUCER_BYTE_RATE: 2})])
             sandbox.stop(tmp_path)
             with pytest.raises(KquotaError):
@@ -359,7 +359,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
 def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     entities = [Entity(user=f"u{number}") for number in range(5000)]
     alterations = [Alteration(entity, {QuotaKey.PRODUCER_BYTE_RATE: 2}) for entity in entities]
-    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=1) as backend:
+    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=5) as backend:
         backend.describe()
         pid = server.pid
         assert pid is not None

@@ -31,7 +31,7 @@ _ID: Final = "#"
 _NONE: Final = 0
 _UNBOUNDED: Final = (1 << 31) - 1
 
-_APPENDED: Final = Struct("=7q")
+_APPENDED: Final = Struct("=8q")
 _COPIED: Final = Struct("=5q")
 _FETCHED: Final = Struct("=15q")
 _PART: Final = Struct("=4q")
@@ -53,6 +53,7 @@ class Appended(NamedTuple):
     """UNKNOWN_OFFSET where there was no answer."""
     transaction: Int64s
     """The code of the transactional id, NO_TRANSACTION for none."""
+    connection: Int64s
 
 
 class Copied(NamedTuple):
@@ -167,7 +168,7 @@ class DataLog:
         begun_us = round((done - fields["localTimeMs"] - fields["remoteTimeMs"]) * 1000)
         done_us = round(done * 1000)
         if api == "PRODUCE":
-            self._add_produced(fields, begun_us, done_us)
+            self._add_produced(fields, begun_us, done_us, who[2])
         elif api == "FETCH":
             if _replica(fields["request"]) is None:
                 # A fetch that did not wait was read when it was begun with; another one just before it was answered.
@@ -190,7 +191,7 @@ class DataLog:
         code = self.topics.get(key)
         return self.topics.setdefault(key + "", len(self.topics)) if code is None else code
 
-    def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int) -> None:
+    def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int, connection: int) -> None:
         request, response = fields["request"], fields["response"]
         text = request.get("transactionalId")
         transaction = NO_TRANSACTION
@@ -209,7 +210,7 @@ class DataLog:
                         continue
                     offset = answer["baseOffset"]
                 if size and size > 0:
-                    rows += pack(begun_us, done_us, code, index, size, offset, transaction)
+                    rows += pack(begun_us, done_us, code, index, size, offset, transaction, connection)
         self._appended += rows
 
     def _add_copied(self, request: Mapping[str, Any], begun_us: int) -> None:

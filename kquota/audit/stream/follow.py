@@ -355,7 +355,7 @@ class Follower:
         packers = self._packers.get(broker)
         if packers is None:
             packers = self._packers[broker] = [
-                Packer(quotas, 1, variant, True, self.settings.together)
+                Packer(quotas, 1, variant, True, self.settings.kept)
                 for variant, quotas in enumerate(self.settings.variants)
             ]
         elif broker in self._strangers:

@@ -14,7 +14,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
-from kquota.cli.views import Csv, Document, Part, Said, View, changes_table, check_sorting, show
+from kquota.cli.views import Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
@@ -73,13 +73,13 @@ def command(
 
     Keys: producer_byte_rate and consumer_byte_rate (bytes/s), request_percentage (% of one thread) and
     controller_mutation_rate (partitions/s) for users, clients and their pairs; connection_creation_rate
-    (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go; each either as a
-    whole or not at all, and when some could not be, the exit code is 9.
+    (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go. An entity is altered
+    as a whole or not at all. The exit code is 9 when some entities were altered and others were not.
 
-    Every alter is reviewed first, as a plan is ('kquota help review'). Objections are printed, and asked about or
-    refused: for example a name that nobody has, or a limit so low that busy clients stand still. Then the alter is
-    written down in the journal: 'kquota undo' takes it back. Through controllers (--bootstrap-controller) the values
-    before are not known: the report says so, and there is no undo.
+    Every alter is reviewed first, as a plan is ('kquota help review'). The review warns, asks or refuses: for example
+    about a name that nobody has, or a limit so low that busy clients are blocked. The journal then keeps the way back:
+    'kquota undo' reverts the alter. With --for TIME, 'kquota reconcile' reverts it when the time is over. Controllers
+    (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
     with --entity.
@@ -96,6 +96,7 @@ def command(
       kquota alter --user alice --user bob --delete-config all
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
+      kquota alter --user alice --add-config producer_byte_rate=40MB --for 2h
       kquota alter --file quotas.yaml
       kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
@@ -146,16 +147,19 @@ def carry_out(
 
     With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
     """
-    from kquota.changes import Altered, Rehearsal, alter, rehearse
+    from kquota.changes import Altered, Rehearsal, alter, now, rehearse
     from kquota.cli import consent
-    from kquota.cli.commands.apply import says_what_may_be_written
+    from kquota.cli.commands.apply import note_lease, says_what_may_be_written
     from kquota.documents.journal import Journal
 
     check_sorting(COLUMNS)
-    named = consent.label(access)
+    named = session.label(access)
     dry_run, wait = writing.dry_run, writing.wait
     if wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
+    if writing.lasts_ms is not None and access.bootstrap_controller:
+        raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
+    expires = None if writing.lasts_ms is None else now() + writing.lasts_ms
     agreed: set[Objection] = set()
     rounds: list[Rehearsal] = []
 
@@ -200,6 +204,7 @@ def carry_out(
                     writing=stopping,
                     begun=begun.append,
                     command=command,
+                    expires=expires,
                 )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
@@ -217,6 +222,8 @@ def carry_out(
             session.note_slips(others, dict(entity.parts))
     if not dry_run:
         _note_way_back(altered)
+        if expires is not None and altered.entries:
+            note_lease(expires)
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
@@ -272,6 +279,8 @@ def _alter_broker(
     if broker is ANY:
         raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
     _check_changes(add_config, delete_config)
+    if writing.lasts_ms is not None:
+        raise click.UsageError("--for needs the journal, and limits of brokers are not in it")
     from kquota.cli import brokers
 
     brokers.alter(
@@ -412,7 +421,7 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
 
         for result in results:
             if result.error is not None:
-                yield Said(f"kquota: {entity_text(result.entity)}: {result.error}")
+                yield Note(f"kquota: {entity_text(result.entity)}: {result.error}", by=say)
         rows = [
             (entity_text(entity), key, shown(key, before), shown(key, after), before, after)
             for entity, key, before, after in changes

@@ -49,17 +49,11 @@ if TYPE_CHECKING:
     help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option(
-    "--for",
-    "duration",
-    type=params.DURATION,
-    metavar="TIME",
-    help="For so long only, such as 2h or 30m: 'kquota reconcile', run from cron, takes it back; nothing else does.",
-)
+@params.lease_option("duration")
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     file: Path,
     prune: bool,
@@ -76,9 +70,9 @@ def command(
 ) -> int:
     """Apply a quotas file, or a plan that 'kquota plan --out' kept.
 
-    Shows the plan and its review ('kquota help review'), and asks. A plan is refused when the cluster changed since it
-    was made, and on another cluster. All changes are validated before the first is written; when one fails all the
-    same, what was done is rolled back. The journal keeps the way back: 'kquota undo'.
+    Shows the plan and its review ('kquota help review'), and asks. A saved plan is refused on another cluster, and when
+    the cluster changed since the plan was made. All changes are validated before the first is written. When a change
+    fails nevertheless, the changes before it are rolled back. The journal keeps the way back: 'kquota undo'.
 
     \b
     Examples:
@@ -96,7 +90,7 @@ def command(
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.plan import is_plan, read_plan
 
-    named = consent.label(access)
+    named = session.label(access)
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -250,12 +244,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
     if report.outcome == "applied":
         note(f"{text}{entry}")
         if expires is not None and report.applied:
-            from kquota.cli.text import moment
-
-            note(
-                f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a"
-                " systemd timer; without it, it stays"
-            )
+            note_lease(expires)
         return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
     say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
     if report.interrupted:
@@ -263,6 +252,16 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
+
+
+def note_lease(expires: int) -> None:
+    """Says until when a write holds, in ms since the epoch, and which command ends it."""
+    from kquota.cli.text import moment
+
+    note(
+        f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a systemd"
+        " timer; without it, it stays"
+    )
 
 
 _MOST_COMPLAINTS = 20

@@ -73,7 +73,7 @@ _CALLED = "kquota.audit.called"
     " given several times.",
 )
 @following.options
-@shown_as("table", "wide", "json", "csv", "markdown", told=True)
+@shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     out: Path | None,
     report: Path | None,
@@ -94,30 +94,31 @@ def command(
 ) -> View:
     """Show who would be throttled, when, by which quota and by how much.
 
-    Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules:
-    what brokers would do to these requests. Files may be named by URIs (s3://logs/broker-1/). Times are per broker;
-    every quota holds per broker. The quotas may also be a history: a file of periods ('kquota schema quota-history'),
-    or by --quotas-journal.
+    Replays recorded usage (Kafka's request log, or a usage table) under the given quotas, by the broker's own rules.
+    Every quota holds per broker, and so do the times in the table. 'kquota help columns' explains the columns. Files
+    may be named by URIs (s3://logs/broker-1/). The quotas may also be a history: a file of periods ('kquota schema
+    quota-history'), or by --quotas-journal.
 
-    Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen,
-    where the usage would show whom it governs. A usage table has connections (rows of api connect, with ip), partitions
-    and acks for the quotas that need them ('kquota schema usage'); of connections a request log shows a lower bound.
+    Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen.
+    Nobody seen means that the usage would show the clients of the quota, and there are none. Some quotas need more
+    columns of a usage table, such as connections, partitions and acks ('kquota schema usage'). Of connections a request
+    log shows a lower bound.
 
-    Samples that monitoring keeps (Prometheus, kafka-jmx, …) do not hold each request: where it follows from them, a
-    counter is throttled, or is not; else it is undetermined, between the bounds that are shown.
+    Samples of monitoring (Prometheus, kafka-jmx, …) do not hold each request. Where they decide it, a counter is
+    throttled or not throttled. Otherwise it is undetermined, between the bounds in the table.
 
-    With --against the same usage is replayed under both quotas, and what changes is shown: clients are matched
-    by who they are, as a quota on another level gives them another counter.
+    With --against the same usage is replayed under both quotas, and the table shows the clients for whom something
+    changes. Clients are compared one by one, because a quota on another level gives a client another counter.
 
-    A file that is damaged does not end the audit: it is named, what can be read of it counts, and the exit code is 9.
+    A damaged file does not end the audit: the file is named, its readable part counts, and the exit code is 9.
 
     Clients that were held back while the usage was recorded may want more than they got. Under a higher limit they are
     undetermined, with the least rate that they wanted. The throttle times in the usage show the clients that were held
     back. Where the usage has none, --recorded-under names the quotas that were in force.
 
-    What clients will meet is predicted by the simulator. It runs the recorded clients: as producers that queue, as
-    clients that wait for their answers, or as consumers that fetch what has come meanwhile. With --closed-loop the
-    most probable of it stands beside what the same requests at the same times would meet.
+    The simulator predicts how long clients wait. It runs the recorded clients as producers that queue, as clients that
+    wait for their answers, or as consumers that catch up. With --closed-loop the most probable prediction stands beside
+    the replay of the same requests at the same times.
 
     With --follow, files are read as they grow, are rotated and come anew. A line is printed when a counter begins to
     throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough.

@@ -18,7 +18,6 @@ from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import ANY
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.filter import QuotaFilter
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
 @params.entity_options
 @params.strict_option
 @params.match_option
-@params.cluster_options
-@shown_as("table", "wide", "json", "yaml", "csv", "name", told=True)
-def command(selection: params.Selection, strict: bool, match: NamePatterns, access: Access, output: str) -> View | None:
+@params.quotas_options
+@shown_as("table", "wide", "json", "yaml", "csv", "name", takes_output=True)
+def command(
+    selection: params.Selection, strict: bool, match: NamePatterns, source: session.QuotaSource, output: str
+) -> View | None:
     """Show the quotas that are set.
 
     Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
@@ -51,6 +52,7 @@ def command(selection: params.Selection, strict: bool, match: NamePatterns, acce
       kquota describe --entity-type clients -o csv
       kquota describe --match 'team-a-*'
       kquota describe -o yaml > quotas.yaml
+      kquota describe --quotas quotas.yaml -o wide
       kquota describe --broker 1 --bootstrap-server localhost:9092
     """
     if selection.broker is not None:
@@ -58,9 +60,11 @@ def command(selection: params.Selection, strict: bool, match: NamePatterns, acce
             raise click.UsageError("--match is for names of users, client-ids and ips, and brokers have none")
         from kquota.cli import brokers
 
-        return brokers.described(None if selection.broker is ANY else selection.broker, access)
+        if source.file is not None:
+            raise click.UsageError("--quotas FILE has no limits of brokers: ask them, by --bootstrap-server HOST:PORT")
+        return brokers.described(None if selection.broker is ANY else selection.broker, source.cluster.access())
     filters = selection.filters(strict=strict)
-    with session.open_backend(access) as backend:
+    with session.open_quotas(source) as backend:
         parts = [backend.describe(wanted) for wanted in filters]
         mechanisms: dict[Entity, Sequence[str]] = {}
         if output == "wide":

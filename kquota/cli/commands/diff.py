@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 @click.command("diff")
 @click.argument("a")
 @click.argument("b")
-@click.option("--cluster", metavar="NAME", help="The cluster of the files' overlays that is meant.")
+@click.option("--cluster", metavar="NAME", help="The cluster whose overlays of the files hold.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference.")
 @params.given_cluster_options
 @shown_as("table", "json", "markdown")
@@ -38,10 +39,12 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
     A and B are each 'live', 'context:NAME', a quotas file, or a plan that 'kquota plan --out' kept. 'live' is the
-    cluster of the options or of the current context; 'file:NAME' is a file whatever it is called. A plan stands for
-    what its entities have when it is applied, and no others are compared; of two plans, an entity that only one of them
-    changes has in the other what it had before. Entities that a file leaves to others (unmanaged) are not compared.
-    With A live, -o json prints a plan that 'kquota apply' takes.
+    cluster of the options or of the current context. 'context:NAME' is a cluster with a name ('kquota config
+    set-context'). 'file:NAME' is a file, also one that is called 'live'.
+
+    A plan stands for the quotas after it; only its own entities are compared. Between two plans, an entity that only
+    one plan changes keeps its old values in the other. Entities that a file calls unmanaged are not compared. With A
+    live, -o json prints a plan that 'kquota apply' takes.
 
     \b
     Examples:
@@ -58,7 +61,7 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    one, other = (_side(operand, files, given) for operand in operands)
+    one, other = (_side(operand, files, given, side) for operand, side in zip(operands, "AB", strict=True))
     found = difference(one, other, files.unmanaged)
     view = plan_view(found, files.labels, words=_WORDS)
     return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
@@ -124,10 +127,14 @@ def _hint(path: Path) -> str | None:
     name = str(path)
     if name in load_config().contexts:
         return f"the context of that name is context:{name}"
-    return None if path.exists() else "a file, context:NAME, or live: the cluster of the options"
+    if path.exists():
+        return None
+    address = "://" in name or re.search(r":\d+\Z", name)
+    named = "; give a cluster a name with 'kquota config set-context NAME'" if address else ""
+    return f"a file, context:NAME, or live: the cluster of the options{named}"
 
 
-def _side(operand: _Operand, files: _Files, given: Given) -> Side:
+def _side(operand: _Operand, files: _Files, given: Given, side: str) -> Side:
     if operand.kind == _FILE:
         return files.sides[Path(operand.name)]
     if operand.kind == _CONTEXT:
@@ -140,6 +147,7 @@ def _side(operand: _Operand, files: _Files, given: Given) -> Side:
             raise InputError(f"context {operand.name!r} has controllers only, which do not show quotas")
     else:
         access = given.access()
+    session.note_cluster(access, side)
     with session.open_backend(access) as backend:
         snapshot = backend.describe()
     session.warn_problems(snapshot)

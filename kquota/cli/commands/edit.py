@@ -40,7 +40,7 @@ _MARK = "# kquota: "
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     selection: params.Selection,
     strict: bool,
@@ -70,14 +70,13 @@ def command(
     from dataclasses import replace
 
     from kquota.backends import cluster_of
-    from kquota.cli import consent
     from kquota.cli.commands.apply import Terms, carry_out
     from kquota.core.change.plan import plan_of_edit
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.quotas import quotas_text, writable
 
     filters = selection.filters(strict=strict)
-    named = consent.label(access)
+    named = session.label(access)
     editor = _editor()
 
     def is_asked(entity: Entity) -> bool:

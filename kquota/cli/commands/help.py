@@ -11,7 +11,7 @@ from kquota.cli import params
 
 TOPICS = (
     *("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion"),
-    *("connection", "units", "file", "exit-codes", "glossary"),
+    *("connection", "units", "file", "workload", "columns", "exit-codes", "glossary"),
 )
 
 
@@ -35,6 +35,8 @@ def command(ctx: click.Context, topic: str | None) -> None:
       connection   which cluster, how to log in, and the options for that
       units        how a value is written
       file         what a quotas file holds
+      workload     a workload file for simulate, to copy
+      columns      what the columns of audit, recommend and simulate mean
       exit-codes   what each exit code promises
       glossary     the words of kquota
 
@@ -50,6 +52,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
     root = ctx.find_root()
     if topic is None:
         click.echo(root.get_help())
+        click.echo(f"\nTopics, as in 'kquota help concepts':\n{_folded(TOPICS)}")
     elif topic in TOPICS:
         click.echo(text_of(topic).removeprefix("# "), nl=False)
     elif topic in COMMANDS:
@@ -62,6 +65,12 @@ def command(ctx: click.Context, topic: str | None) -> None:
         close = difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Topics: {', '.join(TOPICS)}."
         raise click.UsageError(f"no topic and no command {topic!r}. {hint}")
+
+
+def _folded(words: Iterable[str]) -> str:
+    import textwrap
+
+    return textwrap.fill(", ".join(words), 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def text_of(topic: str) -> str:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on",
     type=click.Choice(["note", "warning", "error"]),
-    help="Exit with 1 when there is a finding so bad, or worse.",
+    help="Exit with 1 when there is a finding of this severity or above.",
 )
 @params.match_option
 @params.given_cluster_options
@@ -92,6 +92,7 @@ def command(
     facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
     if file is None:
         access = given.access()
+        session.note_cluster(access)
         with session.open_backend(access) as backend:
             snapshot = backend.describe()
         session.warn_problems(snapshot)

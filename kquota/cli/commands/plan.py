@@ -58,15 +58,15 @@ _PLAN = Words(
     "--brokers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="What a limit comes to on N brokers, each of which grants it by itself (but mutations, which one controller"
-    " counts). Without it: on the brokers that the live cluster has.",
+    help="Show the sum of each limit over N brokers: every broker grants it by itself, but for mutations, which one"
+    " controller counts. Default: the number of brokers of the live cluster.",
 )
 @click.option(
     "--usage",
     multiple=True,
     type=click.Path(),
     metavar="PATH",
-    help="Recorded usage ('kquota audit' reads it): say also who would be newly throttled. May be given several times.",
+    help="Recorded usage, as 'kquota audit' reads it: also show who would be newly throttled. Repeat it for more.",
 )
 @recorded_under_option
 @click.option(
@@ -78,7 +78,7 @@ _PLAN = Words(
 )
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "json", "markdown", told=True)
+@shown_as("table", "json", "markdown", takes_output=True)
 def command(
     file: Path,
     prune: bool,
@@ -95,11 +95,12 @@ def command(
 ) -> int:
     """Show what would change so that the cluster has the quotas of FILE.
 
-    Entities and keys that the file does not name stay as they are; --prune deletes them. Nothing is written. With
-    --quotas the cluster is one that 'kquota describe' kept in a file. The review that apply will make ('kquota help
-    review') is said beforehand. What 'kquota lint' warns of in the quotas as they would be, as far as the file has to
-    do with it, stands below the changes; and with --usage the clients for whom the plan would change something:
-    recorded usage is replayed under the quotas as they are and as they would be.
+    Nothing is written. Entities and keys that the file does not name stay as they are; --prune deletes them. Below the
+    changes stand the findings of 'kquota lint' about the quotas that change, and the objections that apply would raise
+    ('kquota help review').
+
+    --usage adds the clients who would notice: recorded usage is replayed under the quotas before and after the plan.
+    --quotas FILE replaces the live cluster, for a review without access to the cluster.
 
     \b
     Examples:
@@ -208,7 +209,7 @@ class Review:
 def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
     """A plan in plan's formats; `words` are those of its tables."""
     brokers = review.brokers if review is not None else None
-    findings = (review.findings if review is not None else None) or ()
+    findings, unchanged = _about_changes(planned, () if review is None else review.findings)
     comparison, replayed = (review.usage if review is not None else None) or (None, None)
 
     def document() -> Document:
@@ -238,6 +239,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
         yield from _objections_markdown(planned.objections, findings)
         yield from _findings_markdown(findings)
+        if unchanged:
+            yield f"* {unchanged}"
         if comparison is not None and replayed is not None:
             from kquota.cli.whatif import comparison_markdown
 
@@ -249,6 +252,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield _table(planned, labels, brokers, words)
         yield from _findings(findings)
         yield Note(title)
+        if unchanged:
+            yield Note(unchanged)
         if comparison is not None and replayed is not None:
             from kquota.cli import whatif
             from kquota.cli.verdicts import lines
@@ -260,6 +265,17 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield from map(Note, lines(comparison.quotas, counts=False))
 
     return View(screen=screen, document=document, others={"markdown": markdown})
+
+
+def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence[Finding], str]:
+    """The findings about what the plan changes, and a line about the others: they were there before."""
+    from kquota.core.change.lint import concerning
+
+    new = concerning(findings, {change.entity for change in planned.changes}) if planned else ()
+    rest = len(findings) - len(new)
+    if not rest:
+        return new, ""
+    return new, f"{rest} {'finding' if rest == 1 else 'findings'} about quotas that stay: 'kquota lint' shows them"
 
 
 _MOST_FINDINGS = 20

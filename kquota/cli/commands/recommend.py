@@ -10,7 +10,8 @@ import click
 
 from kquota.cli import auditing, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.views import Document, Note, Part, Raw, Table, View, Warned, shown_as
+from kquota.cli.streams import warn
+from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     type=click.Choice(list(_SCOPES)),
     default="users",
     show_default=True,
-    help="Whom the quotas are for; with default-… one value for the default, and others for entities that need more.",
+    help="The entities to recommend for; default-… is one value for the default, and others where entities need more.",
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
 @click.option(
@@ -80,22 +81,24 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="SHARE",
     help="How much of its active time an entity may be throttled, on its busiest broker.",
 )
-@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="What is added to the need.")
+@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="The margin above the need.")
 @click.option(
     "--raise-by",
     type=_Share(900),
     default="50%",
     show_default=True,
-    help="By how much a quota is raised that hides what is needed.",
+    help="How much to raise a quota whose clients were always throttled, so that their need is unknown.",
 )
 @click.option(
     "--covers",
     type=_Share(),
     default="90%",
     show_default=True,
-    help="For how many of its entities a default is to be enough.",
+    help="The share of the entities for whom a default has to be enough.",
 )
-@click.option("--confidence", type=_Share(99.9), default="95%", show_default=True, help="That of the intervals.")
+@click.option(
+    "--confidence", type=_Share(99.9), default="95%", show_default=True, help="The confidence of the intervals."
+)
 @click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
 @shown_as("table", "yaml", "json")
 def command(
@@ -238,20 +241,21 @@ def _left_open(found: Recommendations) -> Iterator[Part]:
 
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        yield Warned(
-            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again"
+        yield Note(
+            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again",
+            by=warn,
         )
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
-        yield Warned(f"{key.value}: {text}{hint}")
+        yield Note(f"{key.value}: {text}{hint}", by=warn)
     for line in lines(found.verdicts, counts=False):
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
-        yield Warned(f"{key.value}: {text}")
+        text = f"{_plural(counters, 'counter')} left out: the log does not record all {missing}"
+        yield Note(f"{key.value}: {text}", by=warn)
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

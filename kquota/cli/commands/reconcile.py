@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
-from kquota.cli.streams import say
+from kquota.cli.streams import note, say
+from kquota.cli.text import moment
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
 @params.journal_option
 @params.cluster_options
 def command(journal: Path, access: Access) -> int:
-    """Revert 'kquota apply --for' when its time is over, and recordings that were killed.
+    """Revert writes with --for when their time is over, and recordings that were killed.
 
-    For cron or a systemd timer, once for each cluster, by any of its addresses. What cannot be taken back, because
-    somebody else changed the entity since, is said each time, and holds up nothing else. The request loggers of a
-    'kquota record' that died are switched back at once on its own host, and when its time is over on others.
+    Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. A change stays when
+    somebody else changed the entity since: reconcile reports it at each run, and reverts the others. A killed
+    'kquota record' has its request loggers switched back: at once on the host of the recording, and elsewhere when its
+    time is over.
 
     \b
     Examples:
@@ -31,13 +34,12 @@ def command(journal: Path, access: Access) -> int:
       */5 * * * *  kquota reconcile --context prod
     """
     from kquota.changes import now, place_of
-    from kquota.cli import consent
     from kquota.cli.commands.undo import switch_back, take_back, warn_unreadable
     from kquota.documents.journal import Journal
     from kquota.errors import KquotaError, Unauthorized, Unreachable
     from kquota.recorder import is_due
 
-    named = consent.label(access)
+    named = session.label(access)
     book = Journal(journal)
     pages, time = book.read(), now()
     warn_unreadable(pages)
@@ -45,6 +47,9 @@ def command(journal: Path, access: Access) -> int:
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not due:
+        if sys.stderr.isatty():  # cron would send a mail at each run
+            later = [each.expires for each in pages.entries if each.expires is not None and pages.can_be_undone(each)]
+            note(f"nothing is due: the next one is at {moment(min(later))} UTC" if later else "nothing is due")
         return worst
     with session.open_backend(access) as backend:
         here = place_of(backend)

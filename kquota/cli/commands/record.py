@@ -124,7 +124,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
 @params.journal_option
 @params.given_cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     brokers: tuple[str, ...],
     duration: int,
@@ -174,7 +174,7 @@ def command(
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
     access = given.access()
-    named = consent.label(access)
+    named = session.label(access)
     bounds = Bounds(duration, requests, size, rotate)
     nodes = _nodes(brokers)
     with session.open_broker_loggers(access) as loggers:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command("resolve")
 @params.name_option("user", "The user's principal name; connections without one are ANONYMOUS.", single=True)
-@params.name_option("client", "The client-id; left out, the empty one.", single=True)
+@params.name_option("client", "The client-id. Default: the empty client-id.", single=True)
 @params.name_option("ip", "The ip address that the client connects from.", single=True)
 @click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
 @click.option("--who", metavar="ENTITY", help="Whom that entity governs, such as user=alice or client-id=<default>.")
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     "--brokers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Say also what a limit comes to on all N brokers: each of them grants it by itself (but for mutations, which"
+    help="Also show the sum of each limit over N brokers: every broker grants it by itself (but for mutations, which"
     " one controller counts).",
 )
 @params.match_option
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "wide", "tree", "json", "yaml", "csv", told=True)
+@shown_as("table", "wide", "tree", "json", "yaml", "csv", takes_output=True)
 def command(
     user: str | None,
     client: str | None,
@@ -82,13 +82,13 @@ def command(
     KIP-55's quota-id such as 'user1:'. A client with an empty client-id escapes every client-id default, as on a
     broker. The static defaults of a broker's server.properties (Kafka 0.9 to 2.8) are the ninth and last level.
 
-    -o tree explains it in full, with the exceptions of brokers that apply: a custom callback class, which it also asks
-    live brokers for, and where --kafka-version is given what brokers of that age do.
+    -o tree is the explanation in full. It also names what makes brokers behave differently: a custom callback class,
+    which it asks live brokers for, and their age, where --kafka-version is given.
 
-    --all resolves every user with every client-id that entities name, with any other ('<other>') and with the empty
-    client-id, for the keys that are set; --user and --client narrow it. --who turns the question round: which of these
-    clients, or of the observed ones in --clients, an entity governs, and in which keys. Both print JSON by the line,
-    and --match limits both to clients with a name like a pattern.
+    --all resolves every user with every client-id that entities name, with any other client-id ('<other>'), and with
+    the empty client-id. It lists the keys that are set; --user and --client narrow it. --who turns the question round:
+    it lists the clients that an entity governs, among these clients or the observed clients of --clients. Both print
+    JSON by the line, and --match limits both to clients with a name like a pattern.
 
     \b
     Examples:
@@ -135,7 +135,8 @@ def command(
             caveats = _caveats(snapshot, user, client, static, callback, facts)
         if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
-    if all(each.level is None for each in resolutions):
+    # A name that only defaults govern may be a slip.
+    if not any(isinstance(name, str) for each in resolutions if each.entity for _, name in each.entity.parts):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)

@@ -117,7 +117,9 @@ def command(
       kquota simulate --events usage.csv --quotas quotas.yaml
     """
     if (workload_file is None) == (not event_files):
-        raise click.UsageError("give a WORKLOAD, or --events FILE")
+        raise click.UsageError(
+            "give a WORKLOAD file ('kquota help workload' shows one to copy), or recorded requests with --events FILE"
+        )
     if plot is not None:
         from kquota.cli.plot import check_plot
 
@@ -217,4 +219,4 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
                 timeless.append(client.name)
     if timeless:
         names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
-        warn(f"no request_time, so that no request_percentage can bite: {names}")
+        warn(f"no request_time in the workload: request_percentage cannot throttle {names}")

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
-    ID is an entry of 'kquota history', or its fingerprint; without one, the last change of this cluster that is not
-    undone. The entities get the values that they had before; one that somebody else changed since is a conflict, and
-    then nothing is done. An apply that was killed is taken back as far as it got. A recording that was killed
-    ('kquota record') has its request loggers switched back.
+    ID is an entry of 'kquota history', or its fingerprint. Without an ID, undo reverts the last change of this cluster
+    that is not undone yet. The entities get the values that they had before. When somebody else changed one of them
+    since, undo reports a conflict and writes nothing. An apply that was killed is reverted as far as it got. For a
+    'kquota record' that was killed, undo switches the request loggers back.
 
     \b
     Examples:
@@ -38,10 +38,9 @@ def command(id: str | None, yes: bool, journal: Path, access: Access, output: st
       kquota undo 3f2a91c0d4e5 --yes
     """
     from kquota.changes import place_of, to_undo
-    from kquota.cli import consent
     from kquota.documents.journal import Journal
 
-    named = consent.label(access)
+    named = session.label(access)
     pages = Journal(journal).read()
     warn_unreadable(pages)
     with session.open_backend(access) as backend:

@@ -39,15 +39,16 @@ _TURN_S = 0.5
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
 @click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
 @params.cluster_options
-@shown_as("text", "json", told=True)
+@shown_as("text", "json", takes_output=True)
 def command(interval: float, count: int | None, for_ms: int | None, access: Access, output: str) -> None:
     """Follow the changes of quotas.
 
-    A line for every key that is set, changed or deleted from now on: when it was seen (in UTC), the entity, the key,
-    the value before and after. ZooKeeper sends the notifications that brokers follow; brokers are asked every
-    --interval. A cluster that cannot be reached any more is tried again until it can; then the changes of the meantime
-    are printed. Ctrl-C ends it (exit code 130), --count and --for do (exit code 0), and so does the end of whoever
-    reads its output. -o json prints a document a line.
+    Prints a line for every key that is set, changed or deleted from now on: the time (in UTC), the entity, the key, and
+    the value before and after. ZooKeeper sends notifications; brokers are asked every --interval. When the cluster is
+    lost, watch tries again until it answers, and prints the changes of the time between.
+
+    Ctrl-C ends it with exit code 130. --count and --for end it with exit code 0, and so does the end of the program
+    that reads its output. -o json prints a document a line.
 
     \b
     Examples:
@@ -56,16 +57,17 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
       kquota watch --for 1h -o json >> changes.jsonl
       kquota watch --count 1 && notify-send 'quotas have changed'
     """
-    from kquota.backends import TellsChanges, watch
+    from kquota.backends import TellsChanges
+    from kquota.backends.polling import watch
 
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
         watching = watch(backend, interval)
         snapshot = watching.start()
         session.warn_problems(snapshot)
-        how = "as they are notified" if isinstance(backend, TellsChanges) else f"every {interval:g} s"
+        how = "changes appear as they happen" if isinstance(backend, TellsChanges) else f"looking every {interval:g} s"
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
-        note(f"watching {session.cluster_name(access)} ({count_text}), {how}")
+        note(f"watching {session.cluster_name(access)} ({count_text}); {how}")
         seen = ((time.time_ns() // 1_000_000, change, key) for change, key in _changes(watching, end))
         show(changes_view(itertools.islice(seen, count)), output)
 

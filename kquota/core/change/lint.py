@@ -213,7 +213,7 @@ def _encoded_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator
                     rule,
                     entity,
                     None,
-                    f"the {kind.value} is URL-encoded: nobody is called so",
+                    f"the {kind.value} is URL-encoded: no client has that name",
                     f"decoded it is {unquote(name)!r}; migrations to KRaft before 3.6.2, 3.7.1 and 3.8.0 took the names"
                     " of ZooKeeper's nodes over undecoded (KAFKA-16411)",
                     "set the values on the decoded name and delete this entity",
@@ -229,7 +229,7 @@ def _user_prefix(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
                     rule,
                     entity,
                     None,
-                    "the user has the prefix of an ACL: nobody is called so",
+                    "the user has the prefix of an ACL: no client has that name",
                     f"quotas go by the principal's name alone: {meant!r}",
                     f"set the values on the name without '{USER_PREFIX}' and delete this entity",
                 )

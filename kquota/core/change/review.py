@@ -71,19 +71,25 @@ FREEZE = Kind(
     "freeze",
     Severity.QUESTION,
     ("--yes", "--force"),
-    "A client at its present byte rate limit would stand still for more than 10 minutes under the lower one.",
+    "A client at its current byte rate limit would be blocked for more than 10 minutes under the lower one.",
 )
 SHORT_FREEZE = Kind(
     "short-freeze",
     Severity.WARNING,
     (),
-    "A client at its present byte rate limit would stand still for 1 to 10 minutes.",
+    "A client at its current byte rate limit would be blocked for 1 to 10 minutes.",
+)
+LOW_DEFAULT = Kind(
+    "low-default",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
 )
 UNSEEN = Kind(
     "unseen-limits",
     Severity.WARNING,
     (),
-    "A byte rate is set through a controller, which does not show the present limits: whether clients would stand still"
+    "A byte rate is set through a controller, which does not show the current limits: whether clients would be blocked"
     " is not known.",
 )
 LOG_SPACE = Kind(
@@ -120,7 +126,7 @@ _RULES = {kind.name: kind for kind in _of_rules()}
 KINDS = tuple(
     sorted(
         (
-            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, SHORT_FREEZE, UNSEEN),
+            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN),
             *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
             *_RULES.values(),
         ),
@@ -240,7 +246,7 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
         if seconds >= SHORT_FREEZE_S:
             kind = FREEZE if seconds > LONG_FREEZE_S else SHORT_FREEZE
             yield kind.objection(
-                f"{entity}: a client that uses its present limit in full will stand still for up to"
+                f"{entity}: a client at its current limit would be blocked for up to"
                 f" {duration(round(1000 * seconds))} ({what})"
             )
 
@@ -310,6 +316,8 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         kind = _RULES.get(found.rule.name)
         if kind is None or found.entity is None:
             continue
+        if kind is _RULES["suspiciously-low"] and DEFAULT in (found.entity.user, found.entity.client_id):
+            kind = LOW_DEFAULT
         for entity in (found.entity, found.by):
             change = setting.get(entity) if entity is not None else None
             if change is not None and (found.key is None or found.key in change.keys):

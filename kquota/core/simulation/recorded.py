@@ -1,13 +1,13 @@
-"""Runs recorded clients of one counter through the simulator: what they meet under other limits."""
+"""Runs recorded clients through the simulator: what the clients of each counter meet under other limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel
-from kquota.core.enforcement.traffic import Traffic
+from kquota.core.enforcement.traffic import NONE, Traffic
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
@@ -23,7 +23,7 @@ class Met:
     throttled: int
     """Requests with a throttle time."""
     throttle_ms: int
-    """The sum of their throttle times, until everything was delivered."""
+    """The sum of their throttle times, until everything was delivered; each is the longest of several counters'."""
     throttle_max_ms: int
     early_ms: int
     """The sum of those in the recorded time."""
@@ -39,54 +39,128 @@ class Met:
     """The longest wait of a request from its arrival to its charge, of each client."""
 
 
-def run_recorded(
-    workload: Workload, limits: Sequence[tuple[int, float | None]], *, generation: Generation, using: Kernel
-) -> Met:
-    """Runs clients with given requests, all of one counter for bytes, until everything is delivered.
+class Ran(NamedTuple):
+    """A run of recorded clients."""
 
-    `limits` are (since, limit) in order, epoch ms and units per second; None is no limit. The workload's duration is
-    the recorded time, and its first client comes first.
+    met: list[Met]
+    """What the clients of each counter met."""
+    charged_ms: Sequence[int]
+    """When each recorded request was charged, epoch ms; -1 for never, and for those that went out with a later one."""
+
+
+class Charged(NamedTuple):
+    """The counters of one recorded client, by their numbers; NONE where it has none."""
+
+    bytes: int = NONE
+    time: int = NONE
+    """The counter of thread time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A counter of recorded clients."""
+
+    limits: Sequence[tuple[int, float | None]]
+    """(since, limit) in order, epoch ms and units per second; None is no limit."""
+    begin_ms: int
+    """Its first recorded request, epoch ms."""
+    end_ms: int
+    """The end of its recorded time."""
+
+
+def run_recorded(
+    workload: Workload,
+    counters: Sequence[Counted],
+    charged: Sequence[Charged],
+    *,
+    generation: Generation,
+    using: Kernel,
+) -> Ran:
+    """Runs clients with given requests until everything is delivered.
+
+    `charged` are the counters of each client. A client with two counters waits for the longer of their throttle times.
+    The workload's duration is the recorded time, and its first client comes first.
     """
     members = [
         Member(client, client.name, client.user, client.client_id, 0, workload.brokers.names[0], 0, 1.0)
         for client in workload.clients
     ]
-    traffic = Rows(workload, generation, using).traffic(members, 1, 0)
-    sensors, connections = traffic.sensors, traffic.connections
-    for connection in range(len(members)):
-        connections.bytes_sensor[connection] = 0
-    assert workload.events is not None
-    end = workload.origin_ms + workload.duration_ms
-    total = int(sum(workload.events.sizes))
-    least = min((limit for _, limit in limits if limit is not None and limit > 0), default=1.0)
-    horizon = end + min(60_000 + int(3000 * total / least), LONGEST_MS)
-    stops = sorted({end, horizon, *(since for since, _ in limits if workload.origin_ms < since < horizon)})
-    delivered = left = muted_ms = early_ms = 0
-    sensors.bounds[0] = _limit_at(limits, workload.origin_ms)
+    traffic = Rows(workload, generation, using).traffic(members, len(counters), 0)
+    for connection, (of_bytes, of_time) in enumerate(charged):
+        traffic.connections.bytes_sensor[connection] = of_bytes
+        traffic.connections.request_sensor[connection] = of_time
+    accounts = [
+        _Account(counter, number, [row for row, numbers in enumerate(charged) if number in numbers], charged)
+        for number, counter in enumerate(counters)
+    ]
+    origin = workload.origin_ms
+    horizon = max(account.horizon_ms(traffic) for account in accounts)
+    changes = {since for counter in counters for since, _ in counter.limits if origin < since < horizon}
+    stops = sorted({*(counter.end_ms for counter in counters), horizon, *changes})
+    _set_limits(traffic, counters, origin)
     using.begin_traffic(traffic)
-    for since, until in zip([workload.origin_ms, *stops], stops, strict=False):
-        sensors.bounds[0] = _limit_at(limits, since)
+    for since, until in zip([origin, *stops], stops, strict=False):
+        _set_limits(traffic, counters, since)
         using.run_traffic(traffic, until)
-        if until == end:
-            delivered = sum(map(int, connections.delivered_units))
-            left, early_ms = _left(workload, traffic), int(sensors.throttle_ms[0])
-            muted_ms = max(
-                int(total_ms) - max(int(muted) - end, 0)
-                for total_ms, muted in zip(connections.throttle_ms, connections.muted, strict=True)
-            )
+        for account in accounts:
+            if account.counter.end_ms == until:
+                account.settle(traffic)
     using.end_traffic(traffic)
-    waits = any(waiting > 0 for waiting in connections.waiting_units)
-    return Met(
-        int(sensors.throttled[0]),
-        int(sensors.throttle_ms[0]),
-        int(sensors.max_ms[0]),
-        early_ms,
-        muted_ms,
-        delivered,
-        left,
-        None if waits else max(max(map(int, connections.delivered_ms)) - workload.origin_ms, 0),
-        tuple(map(int, connections.waited)),
-    )
+    return Ran([account.met(traffic) for account in accounts], traffic.given.charged)
+
+
+class _Account:
+    """What the clients of one counter meet in the recorded time, and after it."""
+
+    def __init__(self, counter: Counted, number: int, rows: Sequence[int], charged: Sequence[Charged]) -> None:
+        self.counter = counter
+        self._rows = rows
+        """Its clients, by their numbers."""
+        self._timed = any(charged[row].time == number for row in rows)
+        self._delivered = self._left = self._early_ms = self._muted_ms = 0
+
+    def horizon_ms(self, traffic: Traffic) -> int:
+        """When everything is delivered, at the latest."""
+        given, connections = traffic.given, traffic.connections
+        columns = given.nanos if self._timed else given.sizes
+        total = sum(
+            int(sum(columns[int(connections.given_next[row]) : int(connections.given_end[row])])) for row in self._rows
+        )
+        scale = 1e7 if self._timed else 1.0  # a percent of a thread is so many ns a second
+        least = min((limit for _, limit in self.counter.limits if limit is not None and limit > 0), default=1.0)
+        return self.counter.end_ms + min(60_000 + int(3000 * total / (least * scale)), LONGEST_MS)
+
+    def settle(self, traffic: Traffic) -> None:
+        """Takes what came of the clients up to the end of the recorded time."""
+        connections, end = traffic.connections, self.counter.end_ms
+        units = connections.nanos_charged if self._timed else connections.delivered_units
+        self._delivered = sum(int(units[row]) for row in self._rows)
+        self._left = sum(_left(traffic, row, timed=self._timed) for row in self._rows)
+        self._early_ms = sum(int(connections.throttle_ms[row]) for row in self._rows)
+        self._muted_ms = max(
+            int(connections.throttle_ms[row]) - max(int(connections.muted[row]) - end, 0) for row in self._rows
+        )
+
+    def met(self, traffic: Traffic) -> Met:
+        """What they met when all is over."""
+        connections, rows = traffic.connections, self._rows
+        waits = any(connections.waiting_units[row] > 0 for row in rows)
+        return Met(
+            sum(int(connections.throttled[row]) for row in rows),
+            sum(int(connections.throttle_ms[row]) for row in rows),
+            max(int(connections.max_ms[row]) for row in rows),
+            self._early_ms,
+            self._muted_ms,
+            self._delivered,
+            self._left,
+            None if waits else max(max(int(connections.delivered_ms[row]) for row in rows) - self.counter.begin_ms, 0),
+            tuple(int(connections.waited[row]) for row in rows),
+        )
+
+
+def _set_limits(traffic: Traffic, counters: Sequence[Counted], time_ms: int) -> None:
+    for number, counter in enumerate(counters):
+        traffic.sensors.bounds[number] = _limit_at(counter.limits, time_ms)
 
 
 def _limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float:
@@ -98,13 +172,13 @@ def _limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float
     return UNLIMITED if found is None else found
 
 
-def _left(workload: Workload, traffic: Traffic) -> int:
+def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
     """The units that have arrived and are not delivered; a client that waits for its answers leaves none."""
     connections, given = traffic.connections, traffic.given
-    left = 0
-    for connection in range(len(workload.clients)):
-        start, end = int(connections.given_next[connection]), int(connections.given_end[connection])
-        if given.thinks[end - 1] < 0:
-            more = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
-            left += more + int(sum(given.sizes[start:end]))
-    return left
+    start, end = int(connections.given_next[connection]), int(connections.given_end[connection])
+    if given.thinks[end - 1] >= 0:
+        return 0
+    if timed:
+        return int(sum(given.nanos[start:end]))
+    more = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
+    return more + int(sum(given.sizes[start:end]))

@@ -193,7 +193,7 @@ class Rows:
         ranges = [member.client.given for member in members if member.client.given is not None]
         if events is None or not ranges:
             return Given(*(self._using.column([], "int64") for _ in Given._fields))
-        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks]
+        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks, None]
         if all(one[1] == other[0] for one, other in pairwise(ranges)):
             rows = slice(ranges[0][0], ranges[-1][1])
             columns = [None if source is None else source[rows] for source in sources]

@@ -56,12 +56,14 @@ class Counter:
         found = None if self.predicted is None else (self.predicted.get(name) or {}).get(side)
         if found is None:
             return None
-        return float(found) * (self.seen if name == "throttle_time_ms" else 1)
+        return float(found) * (self.seen(side) if name == "throttle_time_ms" else 1)
 
-    @property
-    def seen(self) -> float:
-        """The share of the predicted time that the real run lasted, when it ended before its clients were done."""
-        done = self.value("done_ms")
+    def seen(self, side: str = "estimate") -> float:
+        """The share of the predicted time that the real run lasted, when it ended before its clients were done.
+
+        Where there is no estimate of that time, the `side` of its interval counts.
+        """
+        done = self.value("done_ms") or self.value("done_ms", side)
         return min(self.end_ms / done, 1.0) if self.done_ms is None and done else 1.0
 
     @property

@@ -6,12 +6,16 @@ Kinds of clients are harder to tell from 30 s, and nothing was tuned on these re
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.brokers.pairs.measure import IN_FORCE, LOWERING, RAISING, Recording, compare
+from kquota.core.quotas.quota import QuotaKey
+from tests.brokers.pairs.measure import IN_FORCE, LOWERING, RAISING, Recording, audit, compare
 from tests.brokers.pairs.tables import Question, summary
 
 DATA = Path(__file__).parents[2] / "data" / "pairs"
@@ -47,6 +51,41 @@ def test_who_was_held_back_is_not_called_free_of_throttling() -> None:
     free = [each for each in asked if each.predicted and each.predicted["verdict"] == "not throttled"]
     assert [each.sensor for each in free if each.throttled] == []
     assert sum(each.verdict_is_right is None for each in asked) > len(asked) / 2, "demand under a limit is not known"
+
+
+def test_thread_time_that_no_log_holds_gives_an_interval() -> None:
+    """A request quota that was not in force: bounds of what its clients meet, and no number between them."""
+    (poll,) = [each for each in question(LOWERING, "none", "tight").counters if each.key == "request_percentage"]
+
+    assert poll.predicted is not None
+    assert poll.predicted["verdict"] == "undetermined"
+    assert poll.predicted["basis"].startswith("thread time between")
+    total = poll.predicted["throttle_time_ms"]
+    assert total["estimate"] is None
+    assert total["high"] > 0
+    assert poll.covered, (total, poll.total_ms)
+
+
+def audited(folder: Path, *limits: tuple[str, QuotaKey, int]) -> Mapping[str, Any]:
+    """The predictions of a recording without quotas under limits of some client-ids, by client-id."""
+    path = folder / "quotas.json"
+    entries = [{"entity": {"client-id": client}, "values": {key.value: limit}} for client, key, limit in limits]
+    path.write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries}))
+    run = recording("none")
+    return {each["sensor"]: each["predicted"] for each in audit(run, path, run.quotas)["findings"]}
+
+
+def test_a_consumer_sees_what_its_throttled_producer_delivers(tmp_path: Path) -> None:
+    """A limit that data meets as it was recorded, and does not meet where its producer is held to less."""
+    consumer = ("coupled", QuotaKey.CONSUMER_BYTE_RATE, 30_000)
+    alone = audited(tmp_path, consumer)[":coupled"]
+    fed = audited(tmp_path, consumer, ("const", QuotaKey.PRODUCER_BYTE_RATE, 20_000))
+
+    assert alone["throttle_time_ms"]["estimate"] > 20_000
+    assert fed[":const"]["verdict"] == "throttled"
+    assert "throttled producers" in fed[":coupled"]["basis"]
+    assert fed[":coupled"]["throttle_time_ms"]["estimate"] < 0.2 * alone["throttle_time_ms"]["estimate"]
+    assert fed[":coupled"]["done_ms"]["estimate"] == pytest.approx(fed[":const"]["done_ms"]["estimate"], rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["none", "moderate", "tight"])

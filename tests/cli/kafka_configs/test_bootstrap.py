@@ -110,7 +110,7 @@ def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) 
         either = [f"{title}{', '.join(each)}\n" for each in (pairs, pairs[::-1])]
         second = "SCRAM credential configs for user-principal 's2' are SCRAM-SHA-512=iterations=4096\n"
         quota = "Quota configs for user-principal 's1' are producer_byte_rate=7.0\n"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (shown := tool(f"{line} --describe --user s1").out) not in [quota + each for each in either]:
             assert time.monotonic() < deadline, shown
         assert settled(tool, f"{line} --describe --user s2", second).out == second

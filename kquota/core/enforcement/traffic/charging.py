@@ -30,6 +30,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     nanos = thread_nanos(traffic, connection, size)
     if connections.given_end[connection] > 0:
         nanos = traffic.given.nanos[connections.given_next[connection] - 1]
+        traffic.given.charged[connections.given_next[connection] - 1] = now
     if behaviours.saturating[row] != 0:
         offer(traffic, connection, now, size, nanos)
     exempt = behaviours.exempt[row] != 0

@@ -184,6 +184,8 @@ class Given(NamedTuple):
     thinks: Ints
     """In the closed loop: how long after the last answer a client sends that waits for it (the time does not count
     then); less than 0 for a request that arrives at its time, whatever the answers."""
+    charged: Ints
+    """When each was charged, -1 before; of requests that went out as one the last has the time."""
 
 
 class Traffic(NamedTuple):
