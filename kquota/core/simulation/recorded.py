@@ -1,4 +1,4 @@
-"""Runs recorded clients through the simulator: what those of each counter meet under other limits."""
+"""Runs recorded clients through the simulator: what the clients of each counter meet under other limits."""
 
 from __future__ import annotations
 
