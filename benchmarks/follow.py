@@ -88,8 +88,11 @@ def main() -> None:
             ran = runs[-1]
             print(f"{asked.lines:,} lines in turns of {asked.turn:,}, predictions {'on' if predicts else 'off'}")
             print(f"  batch audit       {least:6.2f} s CPU  {1e6 * least / asked.lines:5.1f} us a line")
-            print(f"  --follow          {whole:6.2f} s CPU  {1e6 * whole / asked.lines:5.1f} us a line")
-            print(f"  of it the turns   {turns:6.2f} s CPU  ratio {whole / least:.2f}")
+            print(
+                f"  --follow          {whole:6.2f} s CPU  {1e6 * whole / asked.lines:5.1f} us a line,"
+                f" ratio {whole / least:.2f}"
+            )
+            print(f"  of it the turns   {turns:6.2f} s CPU  {1e6 * turns / asked.lines:5.1f} us a line")
             print(
                 f"  state             {ran.state_bytes / max(ran.counters, 1):6.0f} bytes a counter ({ran.counters:,})"
             )

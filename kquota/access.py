@@ -112,9 +112,9 @@ class Access:
             return ControllerBackend(
                 self.bootstrap_controller, timeout_s=self.timeout_s, security=security, patient=self.patient
             )
-        from kquota import backends
+        from kquota.backends.opening import connect
 
-        return backends.connect(
+        return connect(
             zookeeper=self.zookeeper if self.is_zookeeper else None,
             bootstrap_server=self.bootstrap_server,
             timeout_s=self.timeout_s,

@@ -22,7 +22,7 @@ class BrokerFacts:
     """
 
     kafka_version: str = "4.0"
-    server_properties: Path | None = None
+    server_properties: Path | str | None = None
     is_named: bool = False
 
     @property
@@ -44,7 +44,7 @@ class BrokerFacts:
             return None
         from kquota.backends.serverprops import read_server_properties
 
-        return read_server_properties(self.server_properties, version)
+        return read_server_properties(Path(self.server_properties), version)
 
     def enforced(self, snapshot: QuotaSnapshot, settings: BrokerSettings | None = None) -> QuotaSnapshot:
         """The quotas that such brokers enforce; with settings, their static defaults too. The others are `ignored`."""

@@ -1,9 +1,11 @@
-"""Reading files that somebody names: never without an end, and never from a pipe that nobody writes to."""
+"""Files that somebody names: read never without an end, nor from a pipe that nobody writes to; written as a whole."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from kquota.errors import InputError
@@ -27,6 +29,20 @@ def read_bytes(path: Path, most: int = LARGEST) -> bytes:
     if len(content) > most:
         raise InputError(f"{path}: is larger than {most >> 20} MiB" if most >> 20 else f"{path}: is too large")
     return content
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to, which takes its name at the end: nobody ever reads half a file.
+
+    After an error the file is as it was, and nothing is beside it. Raises OSError.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _is_nameless(path: Path) -> bool:

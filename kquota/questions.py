@@ -37,7 +37,7 @@ def resolve(
         for each in resolve("quotas.yaml", user="alice", client_id="app1"):
             print(each.key, each.limit, each.sensor)
     """
-    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    facts = BrokerFacts(kafka_version, server_properties)
     settings = facts.settings()
     static = NO_STATIC_QUOTAS if settings is None else settings.static
     return resolve_client(facts.enforced(snapshot_of(quotas)), user, client_id, ip, static)

@@ -197,8 +197,7 @@ def simulate(
     paths = tuple(map(str, events))
     if (workload is None) == (not paths):
         raise InputError("give either a workload or events")
-    properties = None if server_properties is None else Path(server_properties)
-    facts = BrokerFacts(kafka_version or "4.0", properties, kafka_version is not None)
+    facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     given = None if quotas is None else snapshot_of(quotas)
     if workload is None:
         if given is None:

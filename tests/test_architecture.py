@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -35,3 +38,12 @@ def test_every_path_that_is_named_exists() -> None:
     named = re.findall(r"`((?:kquota|tests|schemas|docs|tools)/[\w./]*)`", PAGE)
     assert len(named) > 50
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    """Imports in functions and those for type checkers count; the package itself only lists the public names."""
+    graph = grimp.build_graph("kquota", cache_dir=None)
+    modules = graph.modules - {"kquota"}
+    imports = {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
+    assert len(modules) > 300
+    TopologicalSorter(imports).prepare()  # raises CycleError with the circle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.support import examples
+from tools import picture
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,3 +43,14 @@ def test_every_block_of_commands_runs_or_says_why_not() -> None:
     # A fence without a language would be neither.
     bare = [page for page in examples.pages() if re.search(r"(?:\A|\n\n) *```\n(?! *\n)", page.read_text("utf-8"))]
     assert bare == []
+
+
+def test_the_picture_of_the_readme_is_of_this_kquota() -> None:
+    """Its first command in full, which is quick; of the audit the headings, as `kquota help columns` has them."""
+    text = html.unescape(re.sub(r"<[^>]+>", "\n", picture.PICTURE.read_text(encoding="utf-8"))).replace("\xa0", " ")
+    words = set(text.split())
+    printed = subprocess.run(
+        [sys.executable, "-m", *picture.RESOLVE.split()], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert set(re.findall(r"\w[\w.:/-]+", printed)) <= set(re.findall(r"\w[\w.:/-]+", text))
+    assert {"WHO", "PEAK", "DELAYED", "MUTED", "LONGEST", "DELIVERED", "LOGGED"} <= words, "python -m tools.picture"

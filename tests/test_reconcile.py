@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kquota import reconcile
-from kquota.backends import QuotaBackend, connect
+from kquota.backends import QuotaBackend
 from kquota.backends.memory import MemoryBackend
+from kquota.backends.opening import connect
 from kquota.core.change.plan import Change, Plan, plan
 from kquota.core.change.report import ApplyReport
 from kquota.core.quotas.alteration import Alteration, AlterResult

@@ -67,7 +67,9 @@ def _command_pages(command: click.Command, context: click.Context) -> Iterator[t
         f".SH SYNOPSIS\n.B {escape(context.command_path)}\n{_line(usage)}",
         ".SH DESCRIPTION\n" + _prose(paragraphs),
     ]
-    records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    asked = command.get_help_option(context)
+    records = [option.get_help_record(context) for option in (*options, *([asked] if asked else []))]
     if any(records):
         text.append(".SH OPTIONS\n" + "".join(_option(*record) for record in records if record is not None))
     children = _children(command, context)

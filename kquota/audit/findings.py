@@ -84,7 +84,11 @@ several counters is one finding, under the lowest of their limits.
 def findings_of(table: pa.Table) -> list[Finding]:
     """The rows of a findings table as values, in their order."""
     entities: dict[str, Entity] = {}
-    return [_finding(row, entities) for row in table.to_pylist()]
+    return [_finding(row, entities) for part in table.to_batches(_AT_ONCE) for row in part.to_pylist()]
+
+
+_AT_ONCE = 10_000
+"""Rows that are dictionaries at the same time: they take several times the memory of findings."""
 
 
 def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:

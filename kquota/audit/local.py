@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
@@ -83,7 +83,7 @@ def audit(
 
 def _in_this_process(
     splits: Sequence[Split], settings: AuditSettings, buckets: int, progress: Progress
-) -> Iterable[bytes]:
+) -> Iterable[stages.Output]:
     numbered = list(enumerate(splits))
     known = len(numbered) + buckets
 
@@ -111,19 +111,15 @@ def _in_this_process(
 
 def _in_processes(
     splits: Sequence[Split], settings: AuditSettings, buckets: int, processes: int, progress: Progress
-) -> Iterable[bytes]:
-    tasks = stages.deal(splits, 4 * processes)
+) -> Iterable[stages.Output]:
     with (
         tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder,
         # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.
         ProcessPoolExecutor(processes, get_context("spawn")) as pool,
     ):
-        packed = [
-            _submit(pool, _pack, task, settings, buckets, str(Path(folder) / f"{number}.blobs"))
-            for number, task in enumerate(tasks)
-        ]
+        packed = [_submit(pool, _pack, splits, settings, buckets, folder, number) for number in range(processes)]
         try:
-            places = [place for some in _finished(packed, progress, 0, buckets) for place in some]
+            places = [place for some in _packed(packed, progress, folder, len(splits) + buckets) for place in some]
             rebuilt = [
                 _submit(pool, _rebuild_from, mine, settings, buckets, str(Path(folder) / f"{mine[0].bucket}.sizes"))
                 for mine in _by_bucket(place for place in places if place.bucket >= buckets)
@@ -131,7 +127,8 @@ def _in_processes(
             places = [place for place in places if place.bucket < buckets]
             places += [place for each in rebuilt for place in each.result()]
             replayed = [_submit(pool, _replay, mine, settings) for mine in _by_bucket(places)]
-            return [output for some in _finished(replayed, progress, len(tasks), 0) for output in some]
+            outputs = [output for some in _finished(replayed, progress, len(splits)) for output in some]
+            return stages.unpacked(outputs)
         except BrokenProcessPool:
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
@@ -169,11 +166,39 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _finished(futures: Sequence[Future[T]], progress: Progress, before: int, after: int) -> Iterator[T]:
-    """The results as they come; so many tasks were done before them and come after them."""
+def _packed(futures: Sequence[Future[T]], progress: Progress, folder: str, known: int) -> Iterator[T]:
+    """The results of the map tasks; meanwhile the progress goes by the splits that were taken."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in done)
+        progress(max(0, len(list(Path(folder).glob(f"*{_TAKEN}"))) - len(waiting)), known)
+
+
+def _finished(futures: Sequence[Future[T]], progress: Progress, before: int) -> Iterator[T]:
+    """The results as they come; so many tasks were done before them."""
     for done, future in enumerate(as_completed(futures), before + 1):
         yield future.result()
-        progress(done, before + len(futures) + after)
+        progress(done, before + len(futures))
+
+
+_LOOK_S = 0.5
+"""How often the progress is looked at."""
+_TAKEN = ".taken"
+
+
+def _taken(splits: Sequence[Split], folder: str) -> Iterator[tuple[int, Split]]:
+    """The splits that this process takes, numbered in the order of the export: those that no other one took before.
+
+    The process that makes a split's file takes the split. So the processes are busy for equally long, and each has one
+    task: who the clients are is found once in a process.
+    """
+    for number, split in enumerate(splits):
+        try:
+            Path(folder, f"{number}{_TAKEN}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        yield number, split
 
 
 def _by_bucket(places: Iterable[_Place]) -> list[list[_Place]]:
@@ -184,10 +209,11 @@ def _by_bucket(places: Iterable[_Place]) -> list[list[_Place]]:
     return list(buckets.values())
 
 
-def _pack(task: list[tuple[int, Split]], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
-    """One map task of a process that was started for this audit; its blobs go into a file."""
+def _pack(splits: Sequence[Split], settings: AuditSettings, buckets: int, folder: str, number: int) -> list[_Place]:
+    """The map task of one process; its blobs go into a file."""
+    path = str(Path(folder, f"{number}.blobs"))
     with open(path, "wb") as file:
-        return _write(task, settings, buckets, file, path, retell=False)
+        return _write(_taken(splits, folder), settings, buckets, file, path)
 
 
 def _rebuild_from(places: list[_Place], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
@@ -211,20 +237,14 @@ def _put(blobs: Iterable[stages.Blob], file: IO[bytes], path: str) -> list[_Plac
 
 
 def _write(
-    task: Iterable[tuple[int, Split]],
-    settings: AuditSettings,
-    buckets: int,
-    file: IO[bytes],
-    path: str,
-    *,
-    retell: bool = True,
+    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str
 ) -> list[_Place]:
-    return _put(stages.pack_splits(task, settings, buckets, retell=retell), file, path)
+    return _put(stages.pack_splits(task, stages.Packers(settings, buckets)), file, path)
 
 
 def _replay(places: list[_Place], settings: AuditSettings) -> list[bytes]:
     """One reduce task."""
-    return list(stages.replay_blobs(_open_and_read(places), settings))
+    return list(stages.packed_outputs(_open_and_read(places), settings))
 
 
 def _open_and_read(places: list[_Place]) -> Iterator[bytes]:

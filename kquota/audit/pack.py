@@ -82,7 +82,7 @@ class _Period:
 
 @dataclass
 class Packer:
-    """Turns batches into segments; keeps its tables between the batches of one worker."""
+    """Turns batches into segments; keeps its tables between the batches of one task."""
 
     quotas: QuotaHistory
     buckets: int
@@ -115,13 +115,12 @@ class Packer:
         self._periods += [_Period(number, each) for number, each in enumerate(quotas.snapshots[known:], known)]
         self.quotas, self._changes = quotas, np.array(quotas.changes_ms, np.int64)
 
-    def begin(self, *, retell: bool = True) -> None:
-        """Begins a task: nothing is counted yet and, with `retell`, no counter or member is introduced yet."""
+    def begin(self) -> None:
+        """Begins a task: nothing is counted yet, and no counter or member is introduced yet."""
         self.ungoverned = 0
-        if retell:
-            self._told: dict[int, Any] = {}
-            """Period → the counters that were told (a mask)."""
-            self._told_members = [Seen() for _ in range(self.buckets)]
+        self._told: dict[int, Any] = {}
+        """Period → the counters that were introduced (a mask)."""
+        self._told_members = [Seen() for _ in range(self.buckets)]
 
     def pack(self, batch: Batch, ordinal: tuple[int, int]) -> Iterator[tuple[int, Segment]]:
         """(bucket, segment) for each bucket that the batch has rows for."""

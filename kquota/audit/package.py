@@ -12,6 +12,7 @@ from zipimport import zipimporter
 import kquota
 from kquota.documents.encoding import schemas_folder
 from kquota.errors import InputError
+from kquota.files import replacing
 
 # Zip files know no time before it. The same code is then the same file, byte for byte, wherever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -25,9 +26,8 @@ def is_packed() -> bool:
 def write_package(path: Path) -> None:
     """Writes the package to a zip file. Raises InputError when that cannot be."""
     try:
-        aside = path.with_name(f".{path.name}.part")
-        aside.write_bytes(_packed())
-        aside.replace(path)
+        with replacing(path) as aside:
+            aside.write_bytes(_packed())
     except OSError as error:
         raise InputError(f"{path}: cannot write the package: {error.strerror or error}") from None
 

@@ -17,6 +17,7 @@ from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import Rows, Tabular
 from kquota.errors import InputError
+from kquota.files import replacing
 
 if TYPE_CHECKING:
     from kquota.audit.segment import CounterRef
@@ -133,9 +134,9 @@ class AuditResult(Tabular):
 
     @property
     def undetermined(self) -> bool:
-        """Whether nobody knows that of some counter, or of some quota that is set."""
-        told = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
-        return told or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+        """Whether any counter is undetermined, or any quota that is set."""
+        of_quotas = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
+        return of_quotas or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
 
     def naming(self, clients: int) -> AuditResult:
         """The result with at most that many clients of each counter."""
@@ -156,10 +157,8 @@ class AuditResult(Tabular):
                 mine = self.findings.filter(pc.equal(self.findings.column("key"), key)).drop_columns(["key"])
                 place = folder / f"key={key}" / "findings.parquet"
                 place.parent.mkdir(parents=True, exist_ok=True)
-                # Written aside and renamed: a reader never sees half a file.
-                aside = place.with_name(".findings.parquet.part")
-                pq.write_table(mine, aside)
-                aside.replace(place)
+                with replacing(place) as aside:
+                    pq.write_table(mine, aside)
             for stale in folder.glob("key=*/findings.parquet"):
                 if stale.parent.name.removeprefix("key=") not in keys:
                     stale.unlink()

@@ -210,8 +210,7 @@ def audit(
     """
     asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
     given = (quota_window_num, quota_window_size_seconds)
-    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
-    settings = settings_of(quotas, facts, given, against=against)
+    settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given, against=against)
     settings = replace(
         settings,
         top_clients=top,
@@ -260,8 +259,7 @@ def audit_stream(
     from kquota.audit.stream.frames import audit_frames
 
     given = (quota_window_num, quota_window_size_seconds)
-    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
-    settings = settings_of(quotas, facts, given, against=against)
+    settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given, against=against)
     read = replace(settings.read, broker=broker)
     settings = replace(settings, top_clients=top, in_force=in_force, read=read)
     return audit_frames(
@@ -293,8 +291,7 @@ def recommend(
             print(each.entity, each.key, each.value)
     """
     given = (quota_window_num, quota_window_size_seconds)
-    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
-    settings = settings_of(quotas, facts, given)
+    settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given)
     from kquota.audit.recommend import Wanted, recommendations
 
     asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))

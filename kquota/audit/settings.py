@@ -69,7 +69,7 @@ class AuditSettings:
 
     @property
     def kept(self) -> Together:
-        """How counters are kept together: predictions need a connection's counters of bytes and of thread time."""
+        """How counters are kept together: predictions need the bytes and the thread time of one connection."""
         if self.together is not Together.COUNTER or not self.predicts or self.question is not None:
             return self.together
         keys = {

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -51,8 +51,9 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     plan = session.createDataFrame(
         [(number, pickle.dumps(task, protocol=5)) for number, task in enumerate(tasks)], "id int, task binary"
     )
+    packers = shared(session, stages.Packers(settings, buckets))
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
-    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(settings, buckets), PACKED)
+    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(packers), PACKED)
     sizes = any(split.dialect == request_log.DIALECT for split in splits) and stages.sizes_fetches(settings)
     return replayed(packed, buckets, settings, what, sizes=sizes)
 
@@ -72,7 +73,8 @@ def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFr
     before = session.conf.get(_ARROW_ROWS)
     session.conf.set(_ARROW_ROWS, 100_000)  # a fifth less time than with 10,000
     try:
-        packed = frame.select(*columns).mapInArrow(_frame_mapper(settings, buckets, what), PACKED)
+        packers = shared(session, stages.Packers(settings, buckets))
+        packed = frame.select(*columns).mapInArrow(_frame_mapper(packers, what), PACKED)
         return replayed(packed, buckets, settings, what)
     finally:
         session.conf.set(_ARROW_ROWS, before)
@@ -102,7 +104,7 @@ def replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, s
     rows = collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
     if kept is not None:
         kept.unpersist()
-    return stages.result((blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
+    return stages.result(stages.unpacked(blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
 
 
 def collect(rows: Any) -> pa.Table:
@@ -141,7 +143,32 @@ def _failure(said: str) -> Exception:
     return RuntimeError(f"the Spark job failed: {name}: {reason}")
 
 
-def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+class Shared(Protocol):
+    """A value for tasks on the executors."""
+
+    @property
+    def value(self) -> Any:
+        """The value in this process."""
+
+
+class _Sent(NamedTuple):
+    """A value that is sent with every task."""
+
+    value: Any
+
+
+def shared(session: Any, value: Any) -> Shared:
+    """The value, which each process of the executors has once, and keeps as long as its tasks name it.
+
+    Spark Connect has no broadcasts: each task has its own copy there.
+    """
+    if is_remote(session):
+        return _Sent(value)
+    broadcast: Shared = session.sparkContext.broadcast(value)
+    return broadcast
+
+
+def _mapper(packers: Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         splits = (
             split
@@ -149,26 +176,25 @@ def _mapper(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.Reco
             for task in batch.column("task")
             for split in pickle.loads(task.as_py())  # noqa: S301 - written by this job's own driver
         )
-        for blob in stages.pack_splits(splits, settings, buckets):
+        for blob in stages.pack_splits(splits, packers.value):
             yield row_of(PACKED_SCHEMA, *blob)
 
     return run
 
 
-def _frame_mapper(
-    settings: AuditSettings, buckets: int, what: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _frame_mapper(packers: Shared, what: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        number, tally = partition(), Tally()
+        number, tally, mine = partition(), Tally(), packers.value
+        reading = mine.settings.read
 
         def events() -> Iterator[tuple[tuple[int, int], Batch]]:
             tables = joined(batches, usage.BATCH_ROWS)
-            rows = usage.to_batches(tables, what, settings.read.broker, "", tally, version=settings.read.version)
+            rows = usage.to_batches(tables, what, reading.broker, "", tally, version=reading.version)
             for part, batch in enumerate(rows):
                 tally.saw(batch.time_ms, batch.records)
                 yield (number, part), batch
 
-        for blob in stages.pack_events(events(), tally, settings, buckets):
+        for blob in stages.pack_events(events(), tally, mine):
             yield row_of(PACKED_SCHEMA, *blob)
 
     return run
@@ -206,7 +232,7 @@ def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.R
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
-        for output in stages.replay_blobs(blobs, settings):
+        for output in stages.packed_outputs(blobs, settings):
             yield row_of(_OUTPUT_SCHEMA, output)
 
     return run

@@ -77,34 +77,21 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
     return max(2 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
 
 
-def pack_splits(
-    splits: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, *, retell: bool = True
-) -> Iterator[Blob]:
-    """The map side: reads the splits of one task.
-
-    Each task names whom its segments are about, as an engine may run it anywhere and twice. Without `retell`, it leaves
-    out what a task before it in this process has named in the same audit.
-    """
-    tally = Tally()
+def pack_splits(splits: Iterable[tuple[int, Split]], packers: Packers) -> Iterator[Blob]:
+    """The map side: reads the splits of one task."""
+    tally, settings = Tally(), packers.settings
     reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))
     events = (
         ((number, part), batch) for number, split in splits for part, batch in enumerate(read(split, reading, tally))
     )
-    return pack_events(events, tally, settings, buckets, retell=retell)
+    return pack_events(events, tally, packers)
 
 
-def pack_events(
-    events: Iterable[tuple[tuple[int, int], Piece]],
-    tally: Tally,
-    settings: AuditSettings,
-    buckets: int,
-    *,
-    retell: bool = True,
-) -> Iterator[Blob]:
+def pack_events(events: Iterable[tuple[tuple[int, int], Piece]], tally: Tally, packers: Packers) -> Iterator[Blob]:
     """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
-    packers = packers_of(settings, buckets, retell=retell)
-    yield from pack_pieces(events, packers, buckets)
-    account = (DataQuality.of(tally, packers[0].ungoverned), tally.rejects)
+    begun = packers.begin()
+    yield from pack_pieces(events, begun, packers.buckets)
+    account = (DataQuality.of(tally, begun[0].ungoverned), tally.rejects)
     yield from account_blobs(*account, tally.noted)
 
 
@@ -231,23 +218,35 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
 
 
 KEPT_CLIENTS = 1_000_000
-"""A packer that has met more is not kept: its tables would grow with every task."""
-_kept: list[tuple[AuditSettings, int, list[Packer]]] = []
-"""The packers of the task before, in this process."""
+"""Packers that have met more are not kept for another task: their tables would grow with every one."""
 
 
-def packers_of(settings: AuditSettings, buckets: int, *, retell: bool = True) -> list[Packer]:
-    """A packer for each variant; within an audit they keep what they resolved for the task before."""
-    if not _kept or _kept[0][:2] != (settings, buckets) or any(packer.known > KEPT_CLIENTS for packer in _kept[0][2]):
-        packers = [
-            Packer(quotas, buckets, variant, settings.per_client, settings.kept)
-            for variant, quotas in enumerate(settings.variants)
-        ]
-        _kept[:] = [(settings, buckets, packers)]
-    packers = _kept[0][2]
-    for packer in packers:
-        packer.begin(retell=retell)
-    return packers
+class Packers:
+    """The packers of one process, one for each variant of the quotas.
+
+    An engine makes this value for each process and hands it to the process's tasks, one after the other. The packers
+    are made for the first task, and know for the next ones whom they met. A copy for another process has no packers.
+    """
+
+    def __init__(self, settings: AuditSettings, buckets: int) -> None:
+        self.settings = settings
+        self.buckets = buckets
+        self._packers: list[Packer] = []
+
+    def __reduce__(self) -> tuple[type[Packers], tuple[AuditSettings, int]]:
+        return Packers, (self.settings, self.buckets)
+
+    def begin(self) -> list[Packer]:
+        """The packers for another task, which introduce everybody anew: an engine may run a task anywhere and twice."""
+        if not self._packers or any(packer.known > KEPT_CLIENTS for packer in self._packers):
+            settings = self.settings
+            self._packers = [
+                Packer(quotas, self.buckets, variant, settings.per_client, settings.kept)
+                for variant, quotas in enumerate(settings.variants)
+            ]
+        for packer in self._packers:
+            packer.begin()
+        return self._packers
 
 
 def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
@@ -256,8 +255,22 @@ def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
         yield Blob(bucket, _FIRST_MS, _OTHER + pickle.dumps(samples, protocol=5))
 
 
-def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
-    """The reduce side: the data of the blobs of one bucket, in the order of their times. Yields outputs."""
+Output = tuple[Any, Any]
+"""What a reduce task finds: what it is, and the value."""
+
+
+def packed_outputs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
+    """The outputs of `replay_blobs` for another process, which gives `unpacked` outputs to `result`."""
+    return (pickle.dumps(output, protocol=5) for output in replay_blobs(blobs, settings))
+
+
+def unpacked(outputs: Iterable[Any]) -> Iterator[Output]:
+    """The outputs that another process packed, each when it is its turn."""
+    return (pickle.loads(output) for output in outputs)  # noqa: S301 - written by this audit's own workers
+
+
+def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Output]:
+    """The reduce side: the data of the blobs of one bucket, in the order of their times."""
     watched = Timelines() if settings.timelines else None
     demand = None if settings.question is None else DemandCollector(settings, settings.question)
     recorder = Recorder() if settings.predicts and demand is None else None
@@ -288,11 +301,11 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         elif isinstance(item, list):
             samples += item
         else:
-            yield pickle.dumps(item, protocol=5)
+            yield item
     charged: list[Segment] = []
     if topics:
         charged, tally = _charged(topics, settings)
-        yield pickle.dumps((DataQuality.of(tally, 0), []), protocol=5)
+        yield DataQuality.of(tally, 0), []
     events = () if first is None else (Segment.loads(memoryview(blob)[1:]) for blob in chain([first], remaining))
     for segment in merge(charged, events, key=lambda segment: segment.base_ms):
         replayed.add(segment)
@@ -300,29 +313,29 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[byte
         governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         judged, ungoverned = judge(samples, settings, governing)
         for variant, table in enumerate(judged):
-            yield pickle.dumps((variant, table), protocol=5)
-        yield pickle.dumps((_GOVERNING, governing), protocol=5)
-        yield pickle.dumps((DataQuality(ungoverned=ungoverned), []), protocol=5)
+            yield variant, table
+        yield _GOVERNING, governing
+        yield DataQuality(ungoverned=ungoverned), []
     tables = replayed.finish()
     for variant, table in enumerate(tables):
-        yield pickle.dumps((variant, table), protocol=5)
-    yield pickle.dumps((_GOVERNING, replayed.governing), protocol=5)
+        yield variant, table
+    yield _GOVERNING, replayed.governing
     if connections:
         window = Window.of(settings.windows, settings.generation)
         opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
         for variant, (table, _) in enumerate(opened):
-            yield pickle.dumps((variant, table), protocol=5)
-        yield pickle.dumps((_GOVERNING, [governing for _, governing in opened]), protocol=5)
+            yield variant, table
+        yield _GOVERNING, [governing for _, governing in opened]
     if watched is not None:
-        yield pickle.dumps((None, watched.worst(replayed.refs, tables[0], settings.timelines)), protocol=5)
+        yield None, watched.worst(replayed.refs, tables[0], settings.timelines)
     if recorder is not None:
         predictions = recorder.finish(replayed.judged(), settings)
-        yield pickle.dumps((_PREDICTED, predictions), protocol=5)
+        yield _PREDICTED, predictions
         if recorder.links.curves or recorder.links.fed:
-            yield pickle.dumps((_LINKED, recorder.links), protocol=5)
+            yield _LINKED, recorder.links
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
-        yield pickle.dumps((_MEASURED, measured), protocol=5)
+        yield _MEASURED, measured
 
 
 def _charged(
@@ -343,7 +356,7 @@ def _charged(
     return sorted(segments, key=lambda segment: segment.base_ms), tally
 
 
-def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: str) -> AuditResult:
+def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine: str) -> AuditResult:
     """Puts the outputs of all reduce tasks together; errors call the input `what`.
 
     Raises InputError when there was nothing to audit: not one record, or not one that can be read.
@@ -357,8 +370,7 @@ def result(outputs: Iterable[Any], settings: AuditSettings, what: str, engine: s
     noted: dict[str, set[str]] = {}
     predictions: list[dict[CounterName, Prediction]] = [{} for _ in settings.variants]
     links: list[Links] = []
-    for output in outputs:
-        head, tail = pickle.loads(output)  # noqa: S301 - written by this audit's own workers
+    for head, tail in outputs:
         if isinstance(head, DataQuality):
             quality += head
             rejects += tail

@@ -11,11 +11,8 @@ from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
-from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
     from kquota.core.change.plan import Change, Cluster
     from kquota.core.change.recording import Level, Space
@@ -161,15 +158,6 @@ class TellsChanges(Protocol):
         ...
 
 
-def watch(backend: QuotaBackend, interval_s: float) -> QuotaWatch:
-    """The watch of a backend: its own, or one that reads everything every `interval_s` seconds."""
-    if isinstance(backend, TellsChanges):
-        return backend.watch()
-    from kquota.backends.polling import PollingWatch
-
-    return PollingWatch(backend, interval_s)
-
-
 _EXACT = 24
 """Beyond so many entities one look at everything is cheaper than a look at each."""
 
@@ -267,32 +255,3 @@ class BrokerLoggers(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
-
-
-def connect(
-    *,
-    zookeeper: str | None = None,
-    bootstrap_server: str | None = None,
-    timeout_s: float = 10.0,
-    security: ZooKeeperSecurity | KafkaSecurity | None = None,
-    patient: bool = False,
-) -> QuotaBackend:
-    """The backend of a cluster, by its ZooKeeper (`host:port[,host:port][/chroot]`) or by its brokers.
-
-    Exactly one of `zookeeper` and `bootstrap_server` (`host:port[,host:port]`, Kafka 2.6 and later) is given. The
-    connection is made when it is first needed; each wait for the cluster is at most `timeout_s` seconds. A server that
-    refuses connections is an error at once; with `patient` it is waited for, as one that comes up. Raises InputError
-    for a malformed address.
-    """
-    if bool(zookeeper) == bool(bootstrap_server):
-        raise InputError("give either zookeeper or bootstrap_server")
-    if zookeeper:
-        from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-
-        assert security is None or isinstance(security, ZooKeeperSecurity)
-        return ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=security, patient=patient)
-    from kquota.backends.kafka import KafkaBackend, KafkaSecurity
-
-    assert bootstrap_server is not None
-    assert security is None or isinstance(security, KafkaSecurity)
-    return KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=security, patient=patient)

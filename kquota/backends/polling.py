@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kquota.backends import QuotaBackend
+from kquota.backends import QuotaBackend, QuotaWatch, TellsChanges
 from kquota.core.change.plan import Change, plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 
@@ -33,3 +33,10 @@ class PollingWatch:
         changes = plan(self._snapshot, after, prune=True).changes
         self._snapshot, self._due_s = after, began_s + self._interval_s
         return changes
+
+
+def watch(backend: QuotaBackend, interval_s: float) -> QuotaWatch:
+    """The watch of a backend: its own, or one that reads everything every `interval_s` seconds."""
+    if isinstance(backend, TellsChanges):
+        return backend.watch()
+    return PollingWatch(backend, interval_s)

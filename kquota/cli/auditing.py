@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kquota.cli import security
 from kquota.cli.progress import progress
-from kquota.cli.streams import warn, warn_once
+from kquota.cli.streams import warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def auditor(
     from kquota.audit import run
 
     if usage.prometheus is not None:
-        _warn_of_clear_text(usage.prometheus.url)
+        security.prometheus_credentials(usage.prometheus.url)  # for its warning
     return run.auditor(usage, settings, needs, progress=_progress, repeated=warn_repeated)
 
 
@@ -38,14 +38,6 @@ def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
 
     with auditor(Usage(tuple(paths)), settings) as audit:
         return audit(settings)
-
-
-def _warn_of_clear_text(url: str) -> None:
-    from kquota.cli.security import is_clear
-    from kquota.metrics import prometheus
-
-    if prometheus.Credentials.of(os.environ).header and is_clear(url):
-        warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
 
 
 @contextlib.contextmanager

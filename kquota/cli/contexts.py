@@ -23,7 +23,7 @@ import click
 from click.core import ParameterSource
 
 from kquota.access import Access, load_config
-from kquota.cli.streams import note_once
+from kquota.cli.streams import note, once
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _name_left_out(address: Setting) -> None:
     with contextlib.suppress(InputError):  # the file is not needed
         current = load_config().current
         if current is not None:
-            note_once(f"{address.where} names the cluster; the current context {current} is left out")
+            once(f"{address.where} names the cluster; the current context {current} is left out", note)
 
 
 def _of_both(given: Setting, context: Context, of_context: Value, *, whole: bool) -> Setting:

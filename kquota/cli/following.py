@@ -46,8 +46,8 @@ OPTIONS = (
     click.option(
         "--follow",
         is_flag=True,
-        help="Go on with files as they grow, are rotated or come anew; print an episode when throttling begins and"
-        " ends. Ctrl-C or SIGTERM ends it with the findings so far.",
+        help="Go on with a topic, or with files as they grow, are rotated or come anew; print an episode when"
+        " throttling begins and ends. Ctrl-C or SIGTERM ends it with the findings so far.",
     ),
     click.option(
         "--until-idle",
@@ -99,8 +99,8 @@ class Following:
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
-        if usage.table is not None or usage.topic is not None or usage.prometheus is not None:
-            raise click.UsageError("--follow reads files; --table, --topic and --prometheus are read once")
+        if usage.table is not None or usage.prometheus is not None:
+            raise click.UsageError("--follow reads files or a topic; --table and --prometheus are read once")
         if usage.engine == "spark" or usage.master is not None:
             raise click.UsageError("--follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame")
 
@@ -141,7 +141,7 @@ class _Watched:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from kquota.backends import watch
+        from kquota.backends.polling import watch
         from kquota.cli.session import open_backend
 
         with ExitStack() as stack:
@@ -240,23 +240,25 @@ def follow(
     from kquota.audit.stream.follow import SETTLE_MS, Follower
 
     with stoppable() as stop, nullcontext() if live is None else _Watched(live) as quotas:
+        paths = usage.paths if usage.topic is None else (usage.topic,)
         follower = Follower(
-            usage.paths,
+            paths,
             settings,
             dialect=usage.dialect,
             checkpoint_folder=following.checkpoint,
             settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
             spool_bytes=following.keep_gb * 10**9,
             live=None if quotas is None else quotas.live(),
+            topic=usage.topic is not None,
         )
         targets = [sinks.open_sink(target, warn) for target in following.episodes]
-        told = _Told()
+        troubles = _Troubles()
         try:
             _say_beginning(follower, usage.paths)
             if quotas is not None:
                 quotas.begin(follower, following.checkpoint)
 
-            def tell(episodes: Sequence[Episode]) -> None:
+            def report(episodes: Sequence[Episode]) -> None:
                 if show is not None:
                     for episode in episodes:
                         show(episode)
@@ -270,9 +272,9 @@ def follow(
                 if quotas is not None:
                     quotas.changes(follower, following.checkpoint)
                 turn = follower.turn()
-                tell(turn.episodes)
+                report(turn.episodes)
                 now = time.monotonic()
-                told.turn(turn, now - begun)
+                troubles.turn(turn, now - begun)
                 if turn.read_bytes or turn.unread_bytes != unread:
                     idle_since, unread = now, turn.unread_bytes
                 if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
@@ -283,9 +285,10 @@ def follow(
                 if not turn.read_bytes:
                     time.sleep(_PAUSE_S)
             follower.save()
-            tell(follower.end().episodes)
-            tell(follower.open_episodes())
-            return follower.result(", ".join(usage.paths)), follower.settings
+            report(follower.end().episodes)
+            report(follower.open_episodes())
+            what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
+            return follower.result(what), follower.settings
         finally:
             for target in targets:
                 target.close()
@@ -300,15 +303,15 @@ def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
         note("going on from the checkpoint")
 
 
-class _Told:
-    """What was said of the turns so far: each trouble when it begins, and not in every turn."""
+class _Troubles:
+    """The troubles of the turns so far: each is reported when it begins, and not in every turn."""
 
     def __init__(self) -> None:
         self._late = 0
         self._full = self._caught_up = False
 
     def turn(self, turn: Turn, took_s: float) -> None:
-        """Says what a turn of so many seconds is in trouble with."""
+        """Warns of the new troubles of a turn that took so many seconds."""
         if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
             from kquota.cli.text import moment
 

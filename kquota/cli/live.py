@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,8 +11,7 @@ import click
 
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
-from kquota.cli.security import is_clear
-from kquota.cli.streams import warn_once
+from kquota.cli.security import prometheus_credentials
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,12 +48,9 @@ class Asked:
             if self.prometheus_match is not None:
                 raise click.UsageError("--prometheus-match is of --prometheus URL: give that, too")
             return None
-        from kquota.metrics.prometheus import Credentials, Server
+        from kquota.metrics.prometheus import Server
 
-        credentials = Credentials.of(os.environ)
-        if credentials.header and is_clear(self.prometheus):
-            warn_once("the credentials for Prometheus go over http, and whoever listens reads them: use https")
-        return Server(self.prometheus, credentials, timeout_s)
+        return Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
 
 
 def source_options(function: F) -> F:

@@ -86,6 +86,8 @@ _MEANT = {
     "--delete": "--delete-config",
     "--remove": "--delete-config",
     "--verbose": "--debug",
+    "-o": "--format",
+    "--output": "--format",
 }
 """Options that people try first, with the option that they mean where a command has it."""
 

@@ -555,6 +555,6 @@ def alter_options(function: F) -> F:
         lease_option("lasts_ms"),
         journal_option,
         given_cluster_options,
-        shown_as("table", "json", "yaml", "csv", told=True),
+        shown_as("table", "json", "yaml", "csv", takes_output=True),
         collected("writing", ("yes", "force", "dry_run", "wait", "lasts_ms", "journal", "output"), Writing),
     )(function)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota import access
-from kquota.cli.streams import warn_once
+from kquota.cli.streams import once, warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
+    from kquota.metrics.prometheus import Credentials
 
 _JVM_JAAS_FILE = "-Djava.security.auth.login.config="
 
@@ -55,10 +56,10 @@ def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
         hosts = [server.host for server in Servers.parse(servers).servers]
         if security.tls is None and sasl.mechanism in ("PLAIN", "OAUTHBEARER") and crosses_networks(hosts):
             what = "the password" if sasl.mechanism == "PLAIN" else "the token"
-            warn_once(f"{what} goes to the brokers without TLS, and whoever listens reads it: use SASL_SSL")
+            once(f"{what} goes to the brokers without TLS, and whoever listens reads it: use SASL_SSL", warn)
     source = sasl.source if isinstance(sasl, OAuthBearer) else None
     if isinstance(source, ClientCredentials) and is_clear(source.url):
-        warn_once("the secret goes to the token endpoint over http, and whoever listens reads it: use https")
+        once("the secret goes to the token endpoint over http, and whoever listens reads it: use https", warn)
 
 
 def warn_of_digest(security: ZooKeeperSecurity, connect: str) -> None:
@@ -69,7 +70,17 @@ def warn_of_digest(security: ZooKeeperSecurity, connect: str) -> None:
     with contextlib.suppress(InputError):
         hosts = [host for host, _ in Address.parse(connect).hosts]
         if security.digest is not None and security.tls is None and crosses_networks(hosts):
-            warn_once("the password goes to ZooKeeper without TLS, and whoever listens reads it: use TLS or SASL")
+            once("the password goes to ZooKeeper without TLS, and whoever listens reads it: use TLS or SASL", warn)
+
+
+def prometheus_credentials(url: str) -> Credentials:
+    """The credentials for a Prometheus, from the environment. Warns where they go over a network as they are."""
+    from kquota.metrics.prometheus import Credentials
+
+    credentials = Credentials.of(os.environ)
+    if credentials.header and is_clear(url):
+        once("the credentials for Prometheus go over http, and whoever listens reads them: use https", warn)
+    return credentials
 
 
 def is_clear(url: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli.streams import note, note_once, warn
+from kquota.cli.streams import note, once, warn
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -40,14 +40,12 @@ def open_backend(access: Access) -> QuotaBackend:
     return access.open(_security(access))
 
 
-_NO_CLUSTER = (
-    "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or"
-    " KQUOTA_ZOOKEEPER, or name a context ('kquota config set-context')"
+_CLUSTERS = (
+    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER,"
+    " or name a context ('kquota config set-context')"
 )
-_NO_QUOTAS = (
-    "no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT, or name a context ('kquota"
-    " config set-context')"
-)
+_NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
+_NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
 
 
 def open_broker_configs(access: Access) -> BrokerConfigs:
@@ -123,7 +121,7 @@ def label(access: Access) -> str:
 def note_cluster(access: Access, side: str = "cluster") -> None:
     """Names the cluster that is about to be read, to people at a terminal; scripts know which one they asked for."""
     if sys.stderr.isatty():
-        note_once(f"{side}: {label(access)}")
+        once(f"{side}: {label(access)}", note)
 
 
 @dataclass(frozen=True)

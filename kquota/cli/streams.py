@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -270,22 +270,13 @@ def warn(text: str) -> None:
     say(f"kquota: warning: {text}")
 
 
-def warn_once(text: str) -> None:
-    """Warns, once for a command line however often it is found."""
+def once(text: str, by: Callable[[str], None]) -> None:
+    """Says it by `warn` or `note`, once for a command line however often it is found."""
     context = click.get_current_context(silent=True)
     known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
     if text not in known:
         known.add(text)
-        warn(text)
-
-
-def note_once(text: str) -> None:
-    """Notes, once for a command line however often it is found."""
-    context = click.get_current_context(silent=True)
-    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
-    if text not in known:
-        known.add(text)
-        note(text)
+        by(text)
 
 
 def note(text: str) -> None:

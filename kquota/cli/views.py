@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, note, say, warn
+from kquota.cli.streams import console, note, say
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,23 +41,10 @@ class Csv:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line on stderr between other parts, which `--quiet` leaves out."""
+    """A line on stderr between other parts: a `note`, which `--quiet` leaves out, else by `say` or `warn`."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A line on stderr between other parts, which `--quiet` does not leave out."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """A warning on stderr between other parts."""
-
-    text: str
+    by: Callable[[str], None] = note
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +61,7 @@ class Drawn:
     draw: Callable[[int], Iterable[Text]]
 
 
-Part: TypeAlias = "Table | Drawn | Csv | Branch | Note | Said | Warned | Raw | str"
+Part: TypeAlias = "Table | Drawn | Csv | Branch | Note | Raw | str"
 """A piece of an answer. A text is a line of stdout, and is safe to print."""
 
 Document: TypeAlias = Mapping[str, Any]
@@ -166,11 +153,7 @@ def _print(part: Part) -> None:
     elif isinstance(part, Raw):
         click.echo(part.text, nl=False)
     elif isinstance(part, Note):
-        note(part.text)
-    elif isinstance(part, Said):
-        say(part.text)
-    elif isinstance(part, Warned):
-        warn(part.text)
+        part.by(part.text)
     elif isinstance(part, Table):
         print_table(part.columns, part.rows, styles=part.styles)
     elif isinstance(part, Csv):
@@ -198,19 +181,19 @@ def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_ru
     yield Table(columns, [row[:4] for row in rows], styles)
     if dry_run:
         # Said to those as well who want no notes: the table is that of a write.
-        yield Said("dry run: nothing was written")
+        yield Note("dry run: nothing was written", by=say)
 
 
 _TABLES = ("table", "wide", "csv")
 """The formats with rows to sort and headings to leave out."""
 
 
-def shown_as(*formats: str, told: bool = False, tables: bool = True) -> Callable[[F], F]:
+def shown_as(*formats: str, takes_output: bool = False, tables: bool = True) -> Callable[[F], F]:
     """`-o FORMAT`, the first is the default: the command returns a View, or its exit code when nothing is to be shown.
 
-    A command with a format for tables has `--no-headers` and `--sort-by` as well. `told`: the command takes the format
-    as its argument `output`, because it asks the cluster for less, or prints while it works. `tables` is False for a
-    command whose format `table` is lines of text.
+    A command with a format for tables has `--no-headers` and `--sort-by` as well. With `takes_output`, the command
+    takes the format as its argument `output`, because it asks the cluster for less, or prints while it works. `tables`
+    is False for a command whose format `table` is lines of text.
     """
     laid_out = [name for name in formats if name in _TABLES and tables]
 
@@ -224,7 +207,7 @@ def shown_as(*formats: str, told: bool = False, tables: bool = True) -> Callable
                 option = "--no-headers" if no_headers else "--sort-by"
                 raise click.UsageError(f"{option} is for tables: -o {' or '.join(laid_out)}")
             set_layout(wanted)
-            answer = function(*args, **given, **({"output": output} if told else {}))
+            answer = function(*args, **given, **({"output": output} if takes_output else {}))
             return show(answer, output) if isinstance(answer, View) else answer
 
         options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if laid_out else ())]

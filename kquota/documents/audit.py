@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document, Each
 from kquota.documents.prediction import prediction_document, recorded_under_document
-from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.quotas import entity_document, limit_document, who_document
 from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
 
 if TYPE_CHECKING:
-    from kquota.core.findings.closed_loop import ClosedLoop
-    from kquota.core.findings.finding import Client, Finding
+    from kquota.core.findings.closed_loop import Closed, ClosedLoop
+    from kquota.core.findings.finding import Finding, Logged
 
 
 def audit_document(
@@ -72,7 +71,7 @@ def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
 
 
 def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
-    key, logged = found.key, found.logged
+    key = found.key
     closed = None if closed_loop is None else closed_loop.counters.get(found.name)
     return {
         "broker": found.broker,
@@ -83,7 +82,7 @@ def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
         "entity": entity_document(found.entity),
         "level": int(found.level),
         "level_name": found.level.label,
-        "limit": values_document({key: int(found.limit) if key.value_type.integral else found.limit})[key.value],
+        "limit": limit_document(key, found.limit),
         "limit_changes": found.limit_changes,
         "verdict": found.verdict.value,
         "reason": found.reason,
@@ -102,24 +101,12 @@ def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
         "last_throttled_ms": found.last_throttled_ms,
         "estimated_events": found.estimated_events,
         "sizes_from": _sizes_from(found),
-        "logged": None
-        if logged is None
-        else {
-            "throttled_events": logged.throttled_events,
-            "throttle_time_ms": logged.throttle_time_ms,
-            "throttle_time_max_ms": logged.throttle_time_max_ms,
-        },
-        "closed_loop": None
-        if closed is None
-        else {
-            "throttled_events": closed.throttled_events,
-            "throttle_time_ms": closed.throttle_time_ms,
-            "throttle_time_max_ms": closed.throttle_time_max_ms,
-        },
+        "logged": _throttling(found.logged),
+        "closed_loop": _throttling(closed),
         "client_count": found.client_count,
         "clients": [
             {
-                **_who(key, client),
+                **who_document(key, client.user, client.client_id),
                 "events": client.events,
                 "value": client.value,
                 "throttled_events": client.throttled_events,
@@ -151,8 +138,12 @@ def _sizes_from(found: Finding) -> Document | None:
     }
 
 
-def _who(key: QuotaKey, client: Client) -> Document:
-    """Who a client is; of connections, which have no user and no client-id, the ip."""
-    if key is QuotaKey.CONNECTION_CREATION_RATE:
-        return {"user": None, "client-id": None, "ip": client.client_id}
-    return {"user": client.user, "client-id": client.client_id, "ip": None}
+def _throttling(met: Logged | Closed | None) -> Document | None:
+    """What a counter's clients met, None where nobody knows."""
+    if met is None:
+        return None
+    return {
+        "throttled_events": met.throttled_events,
+        "throttle_time_ms": met.throttle_time_ms,
+        "throttle_time_max_ms": met.throttle_time_max_ms,
+    }

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from kquota.core.findings.episode import Episode
-from kquota.core.findings.finding import Client
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.quotas import entity_document, limit_document, who_document
 
 
 def episode_document(episode: Episode) -> Document:
     """One state of an episode; `id` is the same in all of them."""
     key = episode.key
-    number = int(episode.limit) if key.value_type.integral else episode.limit
     return {
         "kind": "kquota.episode",
         "version": 1,
@@ -27,7 +24,7 @@ def episode_document(episode: Episode) -> Document:
         "entity": entity_document(episode.entity),
         "level": int(episode.level),
         "level_name": episode.level.label,
-        "limit": values_document({key: number})[key.value],
+        "limit": limit_document(key, episode.limit),
         "begin_ms": episode.begin_ms,
         "end_ms": episode.end_ms,
         "peak_rate": episode.peak_rate,
@@ -40,17 +37,8 @@ def episode_document(episode: Episode) -> Document:
         "complete": episode.complete,
         "enough": {"limit": episode.enough, "at_least": episode.at_least},
         "client_count": episode.client_count,
-        "clients": [_client(key, client) for client in episode.clients],
-    }
-
-
-def _client(key: QuotaKey, client: Client) -> Document:
-    """Who a client is; of connections the ip."""
-    is_ip = key is QuotaKey.CONNECTION_CREATION_RATE
-    return {
-        "user": None if is_ip else client.user,
-        "client-id": None if is_ip else client.client_id,
-        "ip": client.client_id if is_ip else None,
-        "events": client.events,
-        "value": client.value,
+        "clients": [
+            {**who_document(key, client.user, client.client_id), "events": client.events, "value": client.value}
+            for client in episode.clients
+        ],
     }

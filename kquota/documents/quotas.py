@@ -72,9 +72,26 @@ def entity_document(entity: Entity) -> Document:
     return {kind.value: {"default": True} if name is DEFAULT else name for kind, name in entity.parts}
 
 
+def who_document(key: QuotaKey, user: str, client_id: str) -> Document:
+    """A client of a counter; of connections, which have no user and no client-id, the ip."""
+    if key is QuotaKey.CONNECTION_CREATION_RATE:
+        return {"user": None, "client-id": None, "ip": client_id}
+    return {"user": user, "client-id": client_id, "ip": None}
+
+
 def values_document(values: Values) -> Document:
-    """Numbers by key. What JSON has no number for (a stored NaN or Infinity) is Java's word as a string."""
-    return {key.value: value if math.isfinite(value) else format_number(value) for key, value in values.items()}
+    """Values by key."""
+    return {key.value: value_document(value) for key, value in values.items()}
+
+
+def value_document(value: Value) -> int | float | str:
+    """A number. What JSON has no number for (a stored NaN or Infinity) is Java's word as a string."""
+    return value if math.isfinite(value) else format_number(value)
+
+
+def limit_document(key: QuotaKey, limit: float) -> int | float | str:
+    """The limit of a counter, which is a double, as the value that is set."""
+    return value_document(int(limit) if key.value_type.integral else limit)
 
 
 def quotas_document(snapshot: QuotaSnapshot) -> Document:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.documents.encoding import Document, to_flow
-from kquota.documents.quotas import FILE_HEAD, entity_document, value_text, values_document
+from kquota.documents.quotas import FILE_HEAD, entity_document, value_document, value_text
 from kquota.documents.verdicts import verdicts_document
 
 NOT_KNOWN: Final = "not known"
@@ -49,9 +49,9 @@ def _recommendation(quota: Recommendation) -> Document:
         "entity": entity_document(quota.entity),
         "key": quota.key.value,
         "unit": quota.key.unit,
-        "current": None if quota.current is None else _value(quota.key, quota.current),
+        "current": None if quota.current is None else value_document(quota.current),
         "own": quota.own,
-        "value": _value(quota.key, quota.value),
+        "value": value_document(quota.value),
         "change": quota.change.value,
         "basis": quota.basis.value,
         "need": {"value": told.value, "at_least": told.at_least, "low": quota.low, "high": quota.high},
@@ -74,11 +74,6 @@ def _recommendation(quota: Recommendation) -> Document:
     if quota.entities is not None:
         document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
     return document
-
-
-def _value(key: QuotaKey, value: Value) -> Any:
-    """A value as the quotas document has it."""
-    return values_document({key: value})[key.value]
 
 
 def recommendation_text(found: Recommendations) -> str:

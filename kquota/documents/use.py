@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from kquota.core.findings.use import Use
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.quotas import entity_document, value_document
 from kquota.documents.watch import utc
 
 
@@ -45,7 +44,7 @@ def use_document(use: Use, now_ms: int) -> Document:
         "unit": counter.key.unit,
         "tags": _tags(use),
         "state": use.state.value,
-        "limit": _limit(use),
+        "limit": None if use.limit is None else value_document(use.limit),
         "level": None if use.level is None else use.level.number,
         "level_name": None if use.level is None else use.level.label,
         "entity": None if use.entity is None else entity_document(use.entity),
@@ -68,7 +67,3 @@ def _tags(use: Use) -> Document:
         return {"ip": counter.client_id}
     tags = {"user": counter.user, "client-id": counter.client_id}
     return {name: value for name, value in tags.items() if value}
-
-
-def _limit(use: Use) -> Any:
-    return None if use.limit is None else values_document({use.counter.key: use.limit})[use.counter.key.value]

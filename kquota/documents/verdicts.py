@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
-from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.quotas import entity_document, value_document
 
 
 def verdicts_document(quotas: Iterable[QuotaVerdict]) -> list[Document]:
@@ -18,7 +16,7 @@ def verdicts_document(quotas: Iterable[QuotaVerdict]) -> list[Document]:
             "entity": entity_document(quota.entity),
             "key": quota.key.value,
             "unit": quota.key.unit,
-            "value": _value(quota.key, quota.value),
+            "value": value_document(quota.value),
             "verdict": quota.verdict.value,
             "reason": quota.reason,
             "counters": {
@@ -29,8 +27,3 @@ def verdicts_document(quotas: Iterable[QuotaVerdict]) -> list[Document]:
         }
         for quota in quotas
     ]
-
-
-def _value(key: QuotaKey, value: Value) -> Any:
-    """A value as the quotas document has it."""
-    return values_document({key: value})[key.value]

@@ -6,7 +6,7 @@ from kquota.core.findings.whatif import Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import Document
 from kquota.documents.prediction import prediction_document
-from kquota.documents.quotas import entity_document, values_document
+from kquota.documents.quotas import entity_document, limit_document
 from kquota.documents.verdicts import verdicts_document
 
 
@@ -47,10 +47,6 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def _standing(key: QuotaKey, standing: Standing) -> Document:
-    limit = None
-    if standing.limit is not None:
-        value = int(standing.limit) if key.value_type.integral else standing.limit
-        limit = values_document({key: value})[key.value]
     return {
         "verdict": standing.verdict,
         "throttled_events": standing.throttled_events,
@@ -58,7 +54,7 @@ def _standing(key: QuotaKey, standing: Standing) -> Document:
         "brokers": list(standing.brokers),
         "sensor": standing.sensor,
         "entity": None if standing.entity is None else entity_document(standing.entity),
-        "limit": limit,
+        "limit": None if standing.limit is None else limit_document(key, standing.limit),
         "wanted_at_least": standing.wanted,
         "predicted": None if standing.predicted is None else prediction_document(standing.predicted),
     }

@@ -204,7 +204,7 @@ def probe(
     if not access.bootstrap_server:
         raise InputError("no brokers: give bootstrap_server, or a context that has it")
     login = replace(access, command_config=access.command_config if command_config is None else Path(command_config))
-    facts = BrokerFacts(kafka_version, None if server_properties is None else Path(server_properties))
+    facts = BrokerFacts(kafka_version, server_properties)
     log = None if request_log is None else Path(request_log)
     request = ProbeRequest(
         kind, load, client_id, user, topic, partition, create_topic, prefix, broker, log, facts, timeout_s

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import replay
+from kquota.audit import local, replay, stages
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer
 from kquota.audit.replay import Replay, find
 from kquota.audit.segment import Segment
 from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.quotas.entity import Entity
@@ -221,3 +223,50 @@ def test_settings_travel() -> None:
     sent = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})))
 
     assert pickle.loads(pickle.dumps(sent)) == sent
+
+
+def test_packers_belong_to_their_owner() -> None:
+    """The tasks of one owner have the same packers, which introduce everybody to each; no other owner has them."""
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}}))
+    owner, other = (stages.Packers(AuditSettings(quotas), 1) for _ in range(2))
+    batch = oracle.batch([oracle.Event(1, "b", "alice", "app", "produce", 10, 0, -1)])
+
+    def introduced(packers: stages.Packers) -> list[int]:
+        (begun,) = packers.begin()
+        (segment,) = (segment for _, segment in begun.pack(batch, (0, 0)))
+        assert segment.introduction is not None
+        return [int(each) for each in segment.introduction.counter_ids]
+
+    first = introduced(owner)
+    (kept,) = owner.begin()
+    assert introduced(other) == introduced(owner) == first
+    assert owner.begin() == [kept]
+    assert other.begin()[0] is not kept
+    assert kept.known == 1
+
+    copied = pickle.loads(pickle.dumps(owner))
+    assert (copied.settings, copied.buckets) == (owner.settings, owner.buckets)
+    assert copied.begin()[0].known == 0
+
+
+def test_packers_that_met_too_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tables would grow with every task."""
+    monkeypatch.setattr(stages, "KEPT_CLIENTS", 1)
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}}))
+    packers = stages.Packers(AuditSettings(quotas), 1)
+    (first,) = packers.begin()
+    events = [oracle.Event(time, "b", "alice", client, "produce", 10, 0, -1) for time, client in ((1, "a"), (2, "b"))]
+
+    assert packers.begin() == [first]
+    assert len([*first.pack(oracle.batch(events), (0, 0))]) == 1
+    assert packers.begin()[0] is not first
+
+
+def test_each_split_is_taken_once(tmp_path: Path) -> None:
+    """Two processes that look for splits at the same time share them, whoever is faster."""
+    splits = [Split("usage", f"{number}.csv", 0, -1, 1) for number in range(7)]
+    one, other = (local._taken(splits, str(tmp_path)) for _ in range(2))
+    taken = [next(one), next(other), next(other), *one, *other]
+
+    assert [number for number, _ in taken[:3]] == [0, 1, 2]
+    assert sorted(taken) == list(enumerate(splits))

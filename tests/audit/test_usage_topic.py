@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, usage_topic
+from kquota.audit.stream.follow import Follower
 from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
@@ -98,9 +100,59 @@ def test_from_the_shell(broker: KafkaBroker, kquota: Kquota, tmp_path: Path) -> 
     assert {finding["sensor"] for finding in document["findings"]} == {"alice:"}
     assert password_of("alice") not in done.out + done.err
 
+    to = ("--follow", "--until-idle", "1s", "-o", "json")
+    followed = kquota("audit", *where, "--quotas", str(tmp_path / "quotas.json"), *to)
+    assert (followed.code, followed.out) == (0, done.out)
+
     live = kquota("audit", *where)
     assert live.code == 3
     assert "no quotas are set" in live.err
+
+
+def test_a_topic_that_is_followed(broker: KafkaBroker, tmp_path: Path) -> None:
+    """Through a kill and an open transaction, whose records come with its end; the findings are the batch audit's."""
+    admin = AdminClient(broker.client("admin"))
+    admin.create_topics([NewTopic("followed", 3, 1)])["followed"].result(60)
+    client = broker.client("alice")
+    settings = AuditSettings(QuotaHistory.of(QUOTAS), read=ReadSettings(kafka=client))
+    rows = [json.dumps(row).encode() for row in oracle.usage_table(EVENTS).to_pylist()]
+    producer: Any = Producer({**broker.client("admin"), "transactional.id": "followed"})
+    producer.init_transactions(30)
+
+    def follower() -> Follower:
+        return Follower(["followed"], settings, topic=True, checkpoint_folder=tmp_path / "kept", settle_ms=10**9)
+
+    following = follower()
+    assert following.turn().read_bytes == 0
+    with pytest.raises(InputError, match="empty, no usage events"):
+        following.result("topic followed")
+    for part in range(3):
+        producer.begin_transaction()
+        for number, row in enumerate(rows[part::3]):
+            producer.produce("followed", row, partition=2 - number % (part + 1))
+        assert producer.flush(60) == 0
+        events = following.quality.events
+        following.turn()
+        assert following.quality.events == events
+        producer.commit_transaction(30)
+        # The broker answers before the end is in all partitions.
+        end, events = time.monotonic() + 60, sum(len(rows[mine::3]) for mine in range(part + 1))
+        while following.quality.events < events and time.monotonic() < end:
+            following.turn()
+        following.save()
+        if part == 1:
+            following.close()
+            following = follower()
+        assert following.quality.events == events
+    following.end()
+    found = following.result("topic followed")
+    following.close()
+    expected = local.audit(usage_topic.plan_topic("followed", client), settings, "topic followed", processes=1)
+
+    assert found.findings.equals(expected.findings)
+    assert (found.quality, found.quotas, found.predictions) == (expected.quality, expected.quotas, expected.predictions)
+    assert password_of("alice").encode() not in (tmp_path / "kept" / "checkpoint").read_bytes()
+    assert not usage_topic._kept
 
 
 @pytest.mark.parametrize(("topic", "says"), [("empty", "empty, no usage events"), ("missing", "Unknown topic")])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kquota.backends import QuotaBackend, QuotaWatch, znode
-from kquota.backends import watch as watch_of
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import PollingWatch
+from kquota.backends.polling import watch as watch_of
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kquota import reconcile
-from kquota.backends import connect
+from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

@@ -21,7 +21,7 @@ import pytest
 from kquota.access import Access
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.follow import Follower
-from kquota.backends import connect
+from kquota.backends.opening import connect
 from kquota.cli import following
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change

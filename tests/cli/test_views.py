@@ -6,8 +6,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from kquota.cli.streams import warn
 from kquota.cli.text import Column, sort_key
-from kquota.cli.views import Csv, Note, Table, View, Warned, shown_as
+from kquota.cli.views import Csv, Note, Table, View, shown_as
 
 
 @click.command()
@@ -17,7 +18,7 @@ def answer() -> View:
     rows = [("bob", "10 MB/s"), ("bob", "-"), ("alice", "9 kB/s")]
     headings = [Column("WHO", once=True), Column("LIMIT (B)", number=True)]
     return View(
-        screen=lambda: [Note("3 rows"), Table(headings, rows), Warned("be careful")],
+        screen=lambda: [Note("3 rows"), Table(headings, rows), Note("be careful", by=warn)],
         document=lambda: {"kind": "answer"},
         csv=lambda: Csv(("who", "limit"), rows),
         others={"name": lambda: ["alice", "bob"]},

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota import changes, reconcile
-from kquota.backends import QuotaBackend, connect
+from kquota.backends import QuotaBackend
+from kquota.backends.opening import connect
 from kquota.core.change.plan import plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity

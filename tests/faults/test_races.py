@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends import QuotaBackend, connect
+from kquota.backends import QuotaBackend
+from kquota.backends.opening import connect
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.core.change.plan import plan
 from kquota.core.change.report import ApplyReport

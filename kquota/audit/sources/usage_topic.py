@@ -6,6 +6,7 @@ group of the consumers is none that brokers get to know.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,24 +27,55 @@ def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
 
     Raises InputError for a topic that is not there or empty, Unreachable when brokers do not answer, MissingDependency.
     """
-    consumer, kafka = _consumer(settings)
+    splits: list[Split] = []
+    with consuming(settings) as (consumer, kafka):
+        for partition, (first, end) in ends(topic, consumer, kafka).items():
+            splits += pieces(topic, partition, first, end)
+    if not splits:
+        raise InputError(f"topic {topic}: empty, no usage events in it")
+    return splits
+
+
+def pieces(topic: str, partition: int, first: int, end: int) -> Iterator[Split]:
+    """The offsets of a partition from `first` to before `end`, cut into splits."""
+    for start in range(first, end, SPLIT_RECORDS):
+        stop = min(start + SPLIT_RECORDS, end)
+        yield Split(DIALECT, f"{topic}/{partition}", start, stop, stop - start, (stop - start) * 150)
+
+
+def ends(topic: str, consumer: Any, kafka: Any) -> dict[int, tuple[int, int]]:
+    """Partition → (its first offset, its last stable one), in order. Raises InputError, Unreachable."""
     try:
         found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
         if found.error is not None:
             raise InputError(f"topic {topic}: {found.error.str()}")
-        splits = []
-        for partition in sorted(found.partitions):
-            first, end = consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), _TIMEOUT_S)
-            for start in range(first, end, SPLIT_RECORDS):
-                stop = min(start + SPLIT_RECORDS, end)
-                splits.append(Split(DIALECT, f"{topic}/{partition}", start, stop, stop - start, (stop - start) * 150))
+        return {
+            partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), _TIMEOUT_S)
+            for partition in sorted(found.partitions)
+        }
     except kafka.KafkaException as error:
         raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
+
+
+@contextlib.contextmanager
+def consuming(settings: Mapping[str, Any], *, keep: bool = False) -> Iterator[tuple[Any, Any]]:
+    """(a consumer, the library). With `keep`, all that reads with these settings inside uses this consumer."""
+    key = tuple(sorted((name, str(value)) for name, value in settings.items()))
+    if key in _kept:
+        yield _kept[key]
+        return
+    consumer, kafka = _consumer(settings)
+    if keep:
+        _kept[key] = consumer, kafka
+    try:
+        yield consumer, kafka
     finally:
+        _kept.pop(key, None)
         consumer.close()
-    if not splits:
-        raise InputError(f"topic {topic}: empty, no usage events in it")
-    return splits
+
+
+_kept: dict[tuple[tuple[str, str], ...], tuple[Any, Any]] = {}
+"""Consumers that are kept open in this process, by their settings."""
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
@@ -55,32 +87,31 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
 
 def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     """(place, value) of the records; those without a value are left out."""
-    consumer, kafka = _consumer(settings)
     topic, _, number = split.path.rpartition("/")
-    place = kafka.TopicPartition(topic, int(number), split.start)
-    try:
-        consumer.assign([place])
-        deadline = time.monotonic() + _TIMEOUT_S
-        while True:
-            for message in consumer.consume(10_000, 0.5):
-                deadline = time.monotonic() + _TIMEOUT_S
-                error = message.error()
-                if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
-                    return
-                if error is not None:
-                    raise Unreachable(f"topic {split.path}: {error.str()}")
-                if message.offset() >= split.end:
-                    return
-                if message.value() is not None:
-                    yield f"offset {message.offset()}", message.value()
-                if message.offset() == split.end - 1:
-                    return
-            if time.monotonic() > deadline:
-                raise Unreachable(f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}")
-    except kafka.KafkaException as error:
-        raise Unreachable(f"topic {split.path}: {error.args[0].str()}") from None
-    finally:
-        consumer.close()
+    with consuming(settings) as (consumer, kafka):
+        try:
+            consumer.assign([kafka.TopicPartition(topic, int(number), split.start)])
+            deadline = time.monotonic() + _TIMEOUT_S
+            while True:
+                for message in consumer.consume(min(split.end - split.start, 10_000), 0.5):
+                    deadline = time.monotonic() + _TIMEOUT_S
+                    error = message.error()
+                    if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
+                        return
+                    if error is not None:
+                        raise Unreachable(f"topic {split.path}: {error.str()}")
+                    if message.offset() >= split.end:
+                        return
+                    if message.value() is not None:
+                        yield f"offset {message.offset()}", message.value()
+                    if message.offset() == split.end - 1:
+                        return
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}"
+                    )
+        except kafka.KafkaException as error:
+            raise Unreachable(f"topic {split.path}: {error.args[0].str()}") from None
 
 
 def _consumer(settings: Mapping[str, Any]) -> tuple[Any, Any]:

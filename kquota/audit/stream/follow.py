@@ -18,13 +18,14 @@ from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, Unre
 from kquota.audit.pack import Packer
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Piece, ReadSettings, plan_splits, read
+from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import limits_ips
 from kquota.audit.sources.files import folder_of
 from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.spool import Place, Spool
 from kquota.audit.stream.tail import Increment, Tail
+from kquota.audit.stream.topic import TopicTail
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
@@ -67,7 +68,7 @@ class Live:
 
 
 class Follower:
-    """Follows the files of some paths.
+    """Follows the files of some paths; with `topic`, the topic of usage records of that name.
 
     `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
     batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
@@ -87,13 +88,16 @@ class Follower:
         spool_bytes: int = SPOOL_BYTES,
         watched: bool = False,
         live: Live | None = None,
+        topic: bool = False,
     ) -> None:
         self.settings, self._live = settings, live
         self._paths, self._dialect, self._settle_ms, self._spool_bytes = tuple(paths), dialect, settle_ms, spool_bytes
-        self._folder, self._watched = checkpoint_folder, watched
+        self._folder, self._watched, self._topic = checkpoint_folder, watched, topic
         self._own = Path(tempfile.mkdtemp(prefix="kquota-follow-")) if checkpoint_folder is None else None
         self._held = ExitStack() if checkpoint_folder is None else checkpoint.claim(checkpoint_folder)
         try:
+            if topic:
+                self._held.enter_context(usage_topic.consuming(settings.read.kafka or {}, keep=True))
             state = None if checkpoint_folder is None else self._saved(checkpoint_folder)
             self._know((state or {}).get("history"))
             self._begin(state or {})
@@ -121,12 +125,12 @@ class Follower:
 
     def _begin(self, state: dict[str, Any]) -> None:
         """Begins with a saved state, or anew."""
-        self.tail: Tail = Tail(
-            self._paths,
-            self._dialect,
-            state.get("files", []),
-            order=state.get("order", []),
-            lost_bytes=state.get("lost", 0),
+        known = {"order": state.get("order", []), "lost_bytes": state.get("lost", 0)}
+        files, kafka = state.get("files", []), dict(self.settings.read.kafka or {})
+        self.tail: Tail = (
+            TopicTail(self._paths, usage_topic.DIALECT, files, kafka=kafka, **known)
+            if self._topic
+            else Tail(self._paths, self._dialect, files, **known)
         )
         self._spool = Spool(self._folder or self._own or Path(), state.get("places", 0))
         self._quality: DataQuality = state.get("quality", DataQuality())
@@ -154,11 +158,12 @@ class Follower:
         for each in self.tail.broken_up():
             self._forget_file(each.number)
         reading, apart = self._reading_settings(), self.tail.apart
-        if self._reading is not None and (reading, apart) != (self._reading, self._apart):
+        known = replace(reading, kafka=None)  # a checkpoint holds no password
+        if self._reading is not None and (known, apart) != (self._reading, self._apart):
             # What all files together say has changed: what was read of them meant something else.
             self._again()
             return self.turn(last=last)
-        self._reading, self._apart = reading, apart
+        self._reading, self._apart = known, apart
         pending: dict[str, list[Place | bytes]] = {}
         read_bytes = 0
         for increment in increments:
@@ -231,7 +236,7 @@ class Follower:
     def result(self, what: str) -> AuditResult:
         """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
         if not self.tail.files:
-            plan_splits(self._paths, self._dialect)  # says what is wrong with the paths
+            self.tail.check()
         ranks = self.tail.ranks()
         moves = ranks != sorted(ranks)
         settings = replace(self.settings, read=self._reading or self.settings.read)
@@ -378,9 +383,8 @@ class Follower:
         quality = sum(self._accounts.values(), self._quality)
         unread: list[UnreadFile] = []
         unread += [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
-        if self.tail.lost_bytes:
-            reason = f"{self.tail.lost_bytes:,} bytes went away with their files before they were read"
-            unread.append(UnreadFile(self._paths[0], reason))
+        if self.tail.lost is not None:
+            unread.append(UnreadFile(self._paths[0], self.tail.lost))
         if self._full_since is not None:
             unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
         return quality + DataQuality(unread_files=tuple(unread)) if unread else quality

@@ -33,6 +33,7 @@ from kquota.core.findings.episode import Episode
 from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
 from kquota.errors import InputError
+from kquota.files import replacing
 
 _PACKED: Final = f"{spark.PACKED}, broker string"
 _SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
@@ -94,14 +95,17 @@ def audit_frames(
     _claim(own, settings, settle_ms)
     stream = AuditStream(session, settings, own)
     columns = [name for name in usage.COLUMNS if name in frame.columns]
+    packers = spark.shared(session, stages.Packers(replace(settings, per_client=True), _BUCKETS))
 
     def each(batch: Any, number: int) -> None:
         place = own / "packed" / f"{number:09d}"
-        packed = batch.select(*columns).mapInArrow(_mapper(settings), _PACKED)
+        packed = batch.select(*columns).mapInArrow(_mapper(packers), _PACKED)
         packed.write.mode("overwrite").parquet(str(place))
         segments = session.read.schema(_PACKED).parquet(str(place)).where("broker IS NOT NULL")
         of_brokers = segments.repartition("broker").sortWithinPartitions("broker", "start_ms")
-        rows = spark.collect(of_brokers.mapInArrow(_reducer(settings, settle_ms, own / "state", number), "data binary"))
+        rows = spark.collect(
+            of_brokers.mapInArrow(_reducer(packers, settings, settle_ms, own / "state", number), "data binary")
+        )
         found: list[Episode] = []
         for data in rows.column("data"):
             broker, episodes, late = pickle.loads(data.as_py())  # noqa: S301 - written by this job's own workers
@@ -133,23 +137,20 @@ def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Writes a file whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(aside, "wb") as file:
+    with replacing(path) as aside, open(aside, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
 
 
-def _mapper(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Packs the rows of a task; segments bear the name of their broker."""
-    with_clients = replace(settings, per_client=True)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number, tally = spark.partition(), Tally()
-        packers = stages.packers_of(with_clients, _BUCKETS)
+        reading, packers = shared.value.settings.read, shared.value.begin()
         tables = spark.joined(batches, usage.BATCH_ROWS)
-        rows = usage.to_batches(tables, _WHAT, settings.read.broker, "", tally, version=settings.read.version)
+        rows = usage.to_batches(tables, _WHAT, reading.broker, "", tally, version=reading.version)
 
         def seen() -> Iterator[Batch]:
             for batch in rows:
@@ -174,11 +175,12 @@ def _mapper(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
 
 def _reducer(
-    settings: AuditSettings, settle_ms: int, state: Path, number: int
+    shared: spark.Shared, settings: AuditSettings, settle_ms: int, state: Path, number: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Takes the counters of some brokers from their state before the batch to their state after it."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert shared.value is not None  # a process drops what a task does not name: the next batch needs the packers
         waiting: dict[str, list[Any]] = {}
         for batch in batches:
             for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):

@@ -25,6 +25,7 @@ from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
 from kquota.documents.watch import utc
 from kquota.errors import InputError
+from kquota.files import replacing
 
 Say = Callable[[str], None]
 
@@ -119,10 +120,9 @@ class Parquet:
 
     def _write(self) -> None:
         name = f"episodes-{time.time_ns()}-{self._written:06d}.parquet"
-        aside = self._folder / f".{name}.part"
         try:
-            pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
-            aside.replace(self._folder / name)
+            with replacing(self._folder / name) as aside:
+                pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
         except OSError as error:
             raise InputError(f"{self._folder}: {error.strerror or error}: cannot write episodes there") from None
         self._rows, self._written, self._since = [], self._written + 1, time.monotonic()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kquota.audit.sources import Split, detect, module
+from kquota.audit.sources import Split, detect, module, plan_splits
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_text
 from kquota.errors import InputError, KquotaError
 
@@ -122,6 +122,17 @@ class Tail:
     def apart(self) -> bool:
         """Whether files lie in several folders, which name their brokers then."""
         return len({folder_of(each.path) for each in self.files}) > 1
+
+    @property
+    def lost(self) -> str | None:
+        """What went away before it was read."""
+        if not self.lost_bytes:
+            return None
+        return f"{self.lost_bytes:,} bytes went away with their files before they were read"
+
+    def check(self) -> None:
+        """Raises InputError that says what is wrong with the paths, if anything is."""
+        plan_splits(self.paths, self.dialect)
 
     def _find(self) -> list[File]:
         found: dict[tuple[int, int], File] = {}

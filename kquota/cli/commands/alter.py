@@ -14,7 +14,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
-from kquota.cli.views import Csv, Document, Part, Said, View, changes_table, check_sorting, show
+from kquota.cli.views import Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
@@ -421,7 +421,7 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
 
         for result in results:
             if result.error is not None:
-                yield Said(f"kquota: {entity_text(result.entity)}: {result.error}")
+                yield Note(f"kquota: {entity_text(result.entity)}: {result.error}", by=say)
         rows = [
             (entity_text(entity), key, shown(key, before), shown(key, after), before, after)
             for entity, key, before, after in changes

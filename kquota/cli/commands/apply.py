@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     file: Path,
     prune: bool,

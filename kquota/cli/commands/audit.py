@@ -73,7 +73,7 @@ _CALLED = "kquota.audit.called"
     " given several times.",
 )
 @following.options
-@shown_as("table", "wide", "json", "csv", "markdown", told=True)
+@shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     out: Path | None,
     report: Path | None,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @params.strict_option
 @params.match_option
 @params.quotas_options
-@shown_as("table", "wide", "json", "yaml", "csv", "name", told=True)
+@shown_as("table", "wide", "json", "yaml", "csv", "name", takes_output=True)
 def command(
     selection: params.Selection, strict: bool, match: NamePatterns, source: session.QuotaSource, output: str
 ) -> View | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--fail-on", type=click.Choice(["warn"]), help="Exit with 1 when there is a warning and no failure.")
 @params.journal_option
 @params.given_cluster_options
-@shown_as("table", "json", told=True, tables=False)
+@shown_as("table", "json", takes_output=True, tables=False)
 def command(fail_on: str | None, journal: Path, given: Given, output: str) -> int:
     """Check the installation, the settings, and the login to the cluster.
 

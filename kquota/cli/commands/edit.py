@@ -40,7 +40,7 @@ _MARK = "# kquota: "
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     selection: params.Selection,
     strict: bool,

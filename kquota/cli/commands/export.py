@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Whose format."
 )
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")
 @click.option(
     "--update", type=click.Path(path_type=Path), metavar="FILE", help="Bring a quotas file to what the cluster has."
 )
@@ -41,6 +42,7 @@ def command(
     strict: bool,
     match: NamePatterns,
     format_: str,
+    out: Path | None,
     update: Path | None,
     cluster: str | None,
     keep: bool,
@@ -63,6 +65,8 @@ def command(
     wanted = selection.filter(strict=strict)
     if update is None and (cluster is not None or keep):
         raise click.UsageError("--cluster and --keep say how a file is updated: give --update FILE")
+    if update is not None and out is not None:
+        raise click.UsageError("--out writes a new file and --update edits one: give one of them")
     if update is not None and format_ != FORMATS[0]:
         raise click.UsageError("only a quotas file of kquota can be updated")
     from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -90,7 +94,13 @@ def command(
         note(f"{update}: {text if change else 'nothing changes'}")
         return _name_unsaid(change.unsaid)
     exported = export(snapshot, format_)
-    click.echo(exported.text, nl=False)
+    if out is None:
+        click.echo(exported.text, nl=False)
+    else:
+        from kquota.documents.encoding import write_text
+
+        write_text(out, exported.text)
+        wrote(out, f"'kquota plan {out}' compares it with a cluster" if format_ == FORMATS[0] else "")
     return _name_unsaid(exported.unsaid)
 
 

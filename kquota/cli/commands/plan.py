@@ -78,7 +78,7 @@ _PLAN = Words(
 )
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "json", "markdown", told=True)
+@shown_as("table", "json", "markdown", takes_output=True)
 def command(
     file: Path,
     prune: bool,

@@ -71,7 +71,7 @@ _PARTITIONS_OF_A_TOPIC = 100
 @click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
 @params.broker_options
 @params.cluster_options
-@shown_as("table", "json", "csv", told=True)
+@shown_as("table", "json", "csv", takes_output=True)
 def command(
     probe: str,
     topic: str | None,
@@ -302,13 +302,16 @@ _COLUMNS = ("WHO", "LIMIT", "SENT", "THROTTLED", "TIME", "LONGEST")
 def _table(found: ProbeResult) -> Table:
     from kquota.cli.text import Column, amount_text, duration, range_text
     from kquota.core.findings.finding import subject
+    from kquota.core.findings.probe import Agreement
 
     kind, result = found.kind, found.comparison
     seen, least, most = result.observed, result.least, result.most
     events = {"connection": "connections"}.get(kind.value, "requests")
     sent = f"{result.events:,} {events} in {duration(result.duration_ms)}"
     charged = amount_text(result.charged, kind.unit) if kind.unit in ("bytes", "partitions") else ""
-    ratio = "-" if result.ratio is None else range_text(*(f"{each:.3f}" for each in result.ratio))
+    # Of noise there is no ratio.
+    known = result.ratio if result.agreement is not Agreement.NOT_THROTTLED else None
+    ratio = "-" if known is None else range_text(*(f"{each:.3f}" for each in known))
     styles = {"WHO": "cyan", "LIMIT": "bold"}
     return Table(
         [
@@ -338,7 +341,7 @@ def _table(found: ProbeResult) -> Table:
 
 
 _VERDICTS = {
-    "not throttled": "Verdict: not throttled, as predicted. The load did not reach the limit.",
+    "not throttled": "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise.",
     "as predicted": "Verdict: throttled as predicted.",
     "more than predicted": "Verdict: throttled more than predicted: do others share its counter (kquota help sharing)?",
     "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",

@@ -10,7 +10,8 @@ import click
 
 from kquota.cli import auditing, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.views import Document, Note, Part, Raw, Table, View, Warned, shown_as
+from kquota.cli.streams import warn
+from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -240,20 +241,21 @@ def _left_open(found: Recommendations) -> Iterator[Part]:
 
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
-        yield Warned(
-            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again"
+        yield Note(
+            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again",
+            by=warn,
         )
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
-        yield Warned(f"{key.value}: {text}{hint}")
+        yield Note(f"{key.value}: {text}{hint}", by=warn)
     for line in lines(found.verdicts, counts=False):
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"{_plural(counters, 'counter')} left out: the export does not hold all {missing}"
-        yield Warned(f"{key.value}: {text}")
+        text = f"{_plural(counters, 'counter')} left out: the log does not record all {missing}"
+        yield Note(f"{key.value}: {text}", by=warn)
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

@@ -124,7 +124,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
 @params.journal_option
 @params.given_cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     brokers: tuple[str, ...],
     duration: int,

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @params.match_option
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "wide", "tree", "json", "yaml", "csv", told=True)
+@shown_as("table", "wide", "tree", "json", "yaml", "csv", takes_output=True)
 def command(
     user: str | None,
     client: str | None,

@@ -219,4 +219,4 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
                 timeless.append(client.name)
     if timeless:
         names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
-        warn(f"without request_time in the workload, request_percentage throttles none of: {names}")
+        warn(f"no request_time in the workload: request_percentage cannot throttle {names}")

@@ -18,7 +18,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import stoppable, warn
 from kquota.cli.text import Column, entity_text, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
-from kquota.cli.views import Document, Note, Part, Table, View, Warned, show, shown_as
+from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
 from kquota.errors import InputError, KquotaError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _KEYS = (
 )
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(
     live: watched.Asked,
     logs: tuple[str, ...],
@@ -244,12 +244,13 @@ class _Screen:
         )
         yield Note(_ages(self.watching.source.name, seen.uses, self.quotas_ms, now_ms))
         if self._lost is not None:
-            yield Warned(f"quotas: {self._lost}; the limits are those of before")
+            yield Note(f"quotas: {self._lost}; the limits are those of before", by=warn)
         for place, why in seen.missing:
-            yield Warned(f"{place} is left out: {why}")
+            yield Note(f"{place} is left out: {why}", by=warn)
         if seen.look.unread:
             place, why = seen.look.unread[0]
-            yield Warned(f"{many(len(seen.look.unread), *seen.look.unread_are)} not understood: {place}: {why}")
+            text = f"{many(len(seen.look.unread), *seen.look.unread_are)} not understood: {place}: {why}"
+            yield Note(text, by=warn)
         if shown:
             yield _table(shown, now_ms)
         elif selected:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
-@shown_as("table", "json", told=True)
+@shown_as("table", "json", takes_output=True)
 def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 

@@ -39,7 +39,7 @@ _TURN_S = 0.5
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
 @click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
 @params.cluster_options
-@shown_as("text", "json", told=True)
+@shown_as("text", "json", takes_output=True)
 def command(interval: float, count: int | None, for_ms: int | None, access: Access, output: str) -> None:
     """Follow the changes of quotas.
 
@@ -57,7 +57,8 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
       kquota watch --for 1h -o json >> changes.jsonl
       kquota watch --count 1 && notify-send 'quotas have changed'
     """
-    from kquota.backends import TellsChanges, watch
+    from kquota.backends import TellsChanges
+    from kquota.backends.polling import watch
 
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:

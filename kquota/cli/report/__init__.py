@@ -7,48 +7,15 @@ cannot be made to run the names that are in it. What a chart would tell on hover
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import click
 
 from kquota.cli import drawing
+from kquota.cli.report.content import MOST as MOST
+from kquota.cli.report.content import Report as Report
 from kquota.errors import InputError, MissingDependency
-
-if TYPE_CHECKING:
-    from kquota.audit.result import DataQuality
-    from kquota.audit.settings import AuditSettings
-    from kquota.audit.timeline import CounterName, Timeline
-    from kquota.core.findings.finding import Finding
-    from kquota.core.findings.verdicts import QuotaVerdict
-    from kquota.core.findings.whatif import Comparison
-
-MOST: Final = 8
-"""Counters that get a chart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All that the page tells."""
-
-    findings: Sequence[Finding]
-    """The most harmful first."""
-    timelines: Mapping[CounterName, Timeline]
-    quality: DataQuality
-    reasons: Sequence[tuple[str, int]]
-    """Why records could not be read, and how many."""
-    settings: AuditSettings
-    engine: str
-    command: str
-    """The command line that makes the same report again."""
-    quarantine: str = ""
-    """The file with the records that could not be read; empty when there are none."""
-    comparison: Comparison | None = None
-    """What these quotas change, where others were replayed beside them."""
-    quotas: Sequence[QuotaVerdict] = ()
-    """What became of each quota that is set."""
+from kquota.files import replacing
 
 
 def check_report(path: Path) -> None:
@@ -73,9 +40,7 @@ def write_report(report: Report, path: Path) -> None:
 
     page = render(report)
     try:
-        # Written aside and renamed: a reader never sees half a page.
-        aside = path.with_name(f".{path.name}.part")
-        aside.write_text(page, encoding="utf-8")
-        aside.replace(path)
+        with replacing(path) as aside:
+            aside.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot write the report: {error.strerror or error}") from None

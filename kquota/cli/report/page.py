@@ -9,7 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kquota import __version__
-from kquota.cli.report import MOST, Report, charts, words
+from kquota.cli.report import charts, words
+from kquota.cli.report.content import MOST, Report
 from kquota.cli.text import many, rate_text, records_text, safe
 from kquota.cli.verdicts import lines as verdict_lines
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing

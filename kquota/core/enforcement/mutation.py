@@ -13,11 +13,8 @@ from typing import NamedTuple
 
 from kquota.core.enforcement.arithmetic import long_to_int, wrap_long
 from kquota.core.enforcement.broker import mutation_delay
-from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import Kind
 from kquota.core.enforcement.sensors import LimitedSensor
-from kquota.core.quotas.quota import Value
 
 
 class Mutation(NamedTuple):
@@ -50,19 +47,6 @@ class MutationSensor(LimitedSensor):
     with a full bucket, when it recorded nothing for more than an hour: rejections do not count as activity, so an hour
     without an accepted topic clears any debt. (A broker looks every 30 s; here it happens on time.)
     """
-
-    def __init__(
-        self,
-        limit: Value | None = None,
-        *,
-        windows: QuotaWindows | None = None,
-        using: Kernel | None = None,
-        expires: bool = True,
-    ) -> None:
-        super().__init__(limit)
-        self.kernel = using if using is not None else kernel(Mode.PLAIN)
-        self.windows = windows if windows is not None else QuotaWindows()
-        self.counter = self.kernel.new_counter(self.windows, Generation.N_PLUS_1_BY_LAST, expires=expires)
 
     def request(self, now: int, topics: Iterable[int], *, strict: bool, waited_ms: int = 0) -> MutationResponse:
         """A request at `now` (ms) with the number of partitions of each topic, answered `waited_ms` later."""

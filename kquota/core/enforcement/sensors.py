@@ -26,8 +26,19 @@ class LimitedSensor:
     A changed limit applies from the next event on; the history stays.
     """
 
-    def __init__(self, limit: Value | None = None) -> None:
+    def __init__(
+        self,
+        limit: Value | None = None,
+        *,
+        windows: QuotaWindows | None = None,
+        generation: Generation = Generation.N_PLUS_1_BY_LAST,
+        using: Kernel | None = None,
+        expires: bool = True,
+    ) -> None:
         self.limit = limit
+        self.kernel = using if using is not None else kernel(Mode.PLAIN)
+        self.windows = windows if windows is not None else QuotaWindows()
+        self.counter = self.kernel.new_counter(self.windows, generation, expires=expires)
 
     @property
     def limit(self) -> Value | None:
@@ -48,20 +59,6 @@ class RateSensor(LimitedSensor):
     `expires` is false, it starts anew when it recorded nothing for more than an hour. That shows only in windows that
     add up to more. (A broker looks every 30 s; here it happens on time.)
     """
-
-    def __init__(
-        self,
-        limit: Value | None = None,
-        *,
-        windows: QuotaWindows | None = None,
-        generation: Generation = Generation.N_PLUS_1_BY_LAST,
-        using: Kernel | None = None,
-        expires: bool = True,
-    ) -> None:
-        super().__init__(limit)
-        self.kernel = using if using is not None else kernel(Mode.PLAIN)
-        self.windows = windows if windows is not None else QuotaWindows()
-        self.counter = self.kernel.new_counter(self.windows, generation, expires=expires)
 
     @property
     def max_value_in_window(self) -> float | None:

@@ -24,6 +24,24 @@ _KEY = QuotaKey.CONNECTION_CREATION_RATE
 
 
 @dataclass(slots=True, eq=False)
+class _Delays:
+    """The delays of a client or of an ip."""
+
+    count: int = 0
+    total_ms: int = 0
+    max_ms: int = 0
+    first_ms: int | None = None
+    until_ms: int | None = None
+
+    def add(self, now: int, delay: int) -> None:
+        self.count += 1
+        self.total_ms += delay
+        self.max_ms = max(self.max_ms, delay)
+        self.first_ms = now if self.first_ms is None else self.first_ms
+        self.until_ms = max(self.until_ms or 0, now + delay)
+
+
+@dataclass(slots=True, eq=False)
 class _Source:
     """A client on one broker, and what became of its connections."""
 
@@ -36,19 +54,8 @@ class _Source:
     delivered_ms: int = 0
     rejected: int = 0
     rejections: int = 0
-    throttled: int = 0
-    throttle_ms: int = 0
     ip_ms: int = 0
-    max_ms: int = 0
-    first_ms: int | None = None
-    until_ms: int | None = None
-
-    def throttle(self, now: int, delay: int) -> None:
-        self.throttled += 1
-        self.throttle_ms += delay
-        self.max_ms = max(self.max_ms, delay)
-        self.first_ms = now if self.first_ms is None else self.first_ms
-        self.until_ms = max(self.until_ms or 0, now + delay)
+    delays: _Delays = field(default_factory=_Delays)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,11 +67,7 @@ class _Ip:
     throttling: list[float]
     ends: list[float]
     events: int = 0
-    throttled: int = 0
-    throttle_ms: int = 0
-    max_ms: int = 0
-    first_ms: int | None = None
-    until_ms: int | None = None
+    delays: _Delays = field(default_factory=_Delays)
     peak: float = 0.0
     peak_ms: int | None = None
     clients: dict[str, list[int]] = field(default_factory=dict)
@@ -217,7 +220,7 @@ class _Broker:
         """Counts a connection that was accepted, or that is closed after `delay` ms."""
         source.requests += 1
         if waited_ms > 0:
-            source.throttle(now - waited_ms, waited_ms)
+            source.delays.add(now - waited_ms, waited_ms)
         ip = self._ip(source.ip, now)
         if ip is not None:
             ip.events += 1
@@ -237,13 +240,9 @@ class _Broker:
         listener.closed += 1
         listener.closed_ms += delay
         source.rejections += 1
-        source.throttle(now, delay)
+        source.delays.add(now, delay)
         source.ip_ms += delay
-        ip.throttled += 1
-        ip.throttle_ms += delay
-        ip.max_ms = max(ip.max_ms, delay)
-        ip.first_ms = now if ip.first_ms is None else ip.first_ms
-        ip.until_ms = max(ip.until_ms or 0, now + delay)
+        ip.delays.add(now, delay)
         bucket = self._bucket(now)
         ip.throttling[bucket] += delay
         ip.ends[bucket] = max(ip.ends[bucket], float(now + delay - self._workload.origin_ms))
@@ -288,13 +287,13 @@ class _Broker:
                     rejected=source.rejected,
                     waiting=source.offered - source.delivered - source.rejected,
                     rejections=source.rejections,
-                    throttled=source.throttled,
-                    throttle_ms=source.throttle_ms,
-                    throttle_max_ms=source.max_ms,
-                    first_throttled_ms=self._since(source.first_ms),
-                    throttled_until_ms=self._since(source.until_ms),
+                    throttled=source.delays.count,
+                    throttle_ms=source.delays.total_ms,
+                    throttle_max_ms=source.delays.max_ms,
+                    first_throttled_ms=self._since(source.delays.first_ms),
+                    throttled_until_ms=self._since(source.delays.until_ms),
                     throttle_by=by_key,
-                    throttle_range_ms=(source.throttle_ms, source.throttle_ms),
+                    throttle_range_ms=(source.delays.total_ms, source.delays.total_ms),
                     delivered_range=(source.delivered, source.delivered),
                 )
             )
@@ -332,12 +331,12 @@ class _Broker:
                     level=resolution.level,
                     limits=tuple(limits),
                     events=ip.events,
-                    violated=ip.throttled,
-                    throttled=ip.throttled,
-                    throttle_ms=ip.throttle_ms,
-                    throttle_max_ms=ip.max_ms,
-                    first_throttled_ms=self._since(ip.first_ms),
-                    throttled_until_ms=self._since(ip.until_ms),
+                    violated=ip.delays.count,
+                    throttled=ip.delays.count,
+                    throttle_ms=ip.delays.total_ms,
+                    throttle_max_ms=ip.delays.max_ms,
+                    first_throttled_ms=self._since(ip.delays.first_ms),
+                    throttled_until_ms=self._since(ip.delays.until_ms),
                     recovery_ms=recovery_ms,
                     recovered=recovered,
                     rate=self._manager.ip_rate(name, workload.origin_ms + workload.duration_ms),
@@ -346,7 +345,7 @@ class _Broker:
                     clients=tuple(Share(client, float(value), ms) for client, (value, ms) in shares[:10]),
                     client_count=len(shares),
                     total=float(sum(value for value, _ in ip.clients.values())),
-                    throttle_range_ms=(ip.throttle_ms, ip.throttle_ms),
+                    throttle_range_ms=(ip.delays.total_ms, ip.delays.total_ms),
                     timeline=timeline,
                 )
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends import connect
+from kquota.backends.opening import connect
 from kquota.cli.kafka_configs import bootstrap, zookeeper
 from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker

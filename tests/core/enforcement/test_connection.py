@@ -251,17 +251,21 @@ def managers(draw: st.DrawFn) -> dict[str, Any]:
 events = st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 2), st.sampled_from("wxyz")), max_size=60)
 
 
+def arrivals_of(quotas: dict[str, Any], events: list[tuple[int, int, str]]) -> list[Arrival]:
+    """Arrivals with those gaps in time, often without any, at the listeners of the quotas."""
+    names, now, arrivals = list(quotas["listeners"]), given_.START, []
+    for gap, number, ip in events:
+        now += gap if gap % 3 else 0
+        arrivals.append(Arrival(now, names[number % len(names)], ip))
+    return arrivals
+
+
 @settings(deadline=None)
 @given(managers(), events)
 def test_compiled_is_plain_and_no_listener_does_two_things_at_once(
     quotas: dict[str, Any], events: list[tuple[int, int, str]]
 ) -> None:
-    names = list(quotas["listeners"])
-    now = given_.START
-    arrivals = []
-    for gap, number, ip in events:
-        now += gap if gap % 3 else 0  # often at the same time
-        arrivals.append(Arrival(now, names[number % len(names)], ip))
+    names, arrivals = list(quotas["listeners"]), arrivals_of(quotas, events)
     plain, compiled = (ConnectionManager(**quotas, using=kernel(mode)) for mode in (Mode.PLAIN, Mode.COMPILED))
     connections = accept(plain, arrivals)
     assert connections == accept(compiled, arrivals)
@@ -296,12 +300,7 @@ def test_connections_may_be_added_when_those_before_them_are_taken(
     quotas: dict[str, Any], events: list[tuple[int, int, str]]
 ) -> None:
     """A simulated client plans its next connection when the last one is through: nothing else comes of it."""
-    names = list(quotas["listeners"])
-    now = given_.START
-    arrivals = []
-    for gap, number, ip in events:
-        now += gap if gap % 3 else 0
-        arrivals.append(Arrival(now, names[number % len(names)], ip))
+    names, arrivals = list(quotas["listeners"]), arrivals_of(quotas, events)
     together = accept(ConnectionManager(**quotas), arrivals)
 
     acceptors = Acceptors[int](ConnectionManager(**quotas))

@@ -1,0 +1,60 @@
+"""A topic of usage records that is followed: what came in each partition since the last look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kquota.audit.sources import usage_topic
+from kquota.audit.stream.tail import Followed, Increment, Tail
+
+
+@dataclass
+class TopicTail(Tail):
+    """The partitions of the topic `paths[0]`, from look to look, by a client of these librdkafka settings.
+
+    A partition is a file of records: it grows, and its offsets count in records. Transactions show when they end.
+    """
+
+    kafka: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def look(self, *, last: bool = False) -> list[Increment]:
+        """What came since the last look. Raises InputError for a topic that is not there, Unreachable."""
+        (topic,) = self.paths
+        known = {each.path: each for each in self.files}
+        with usage_topic.consuming(self.kafka) as (consumer, kafka):
+            ends = usage_topic.ends(topic, consumer, kafka)
+        increments = []
+        for partition, (first, end) in ends.items():
+            each = known.get(f"{topic}/{partition}")
+            if each is None:
+                if first == end:
+                    continue
+                path = f"{topic}/{partition}"
+                each = Followed(len(self.files), path, (0, partition), usage_topic.DIALECT, True, offset=first)
+                self.files.append(each)
+            self.lost_bytes += max(first - each.offset, 0)
+            each.offset = max(each.offset, first)
+            each.size = max(end, each.offset)
+            splits = usage_topic.pieces(topic, partition, each.offset, each.size)
+            increments += [Increment(each, split) for split in splits]
+        self.order = [each.number for each in sorted(self.files, key=lambda each: each.identity)]
+        return increments
+
+    @property
+    def apart(self) -> bool:
+        """Never: the records name their brokers."""
+        return False
+
+    @property
+    def lost(self) -> str | None:
+        """What was deleted before it was read."""
+        return f"{self.lost_bytes:,} records were deleted before they were read" if self.lost_bytes else None
+
+    def check(self) -> None:
+        """Raises InputError where the topic is not there or empty, and Unreachable."""
+        usage_topic.plan_topic(self.paths[0], self.kafka)
+
+    def took(self, increment: Increment) -> None:
+        """Notes that an increment was read."""
+        increment.file.offset = increment.split.end
