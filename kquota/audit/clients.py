@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import JAVA, Int64s
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, Int64s
 
 PACED: Final = "paced"
 SYNCHRONOUS: Final = "synchronous"
@@ -27,6 +27,10 @@ REQUEST_HEADER: Final = 46
 """Of a produce request with one partition and short names, without the client-id."""
 PARTITION_BYTES: Final = 1 << 20
 """`max.partition.fetch.bytes`."""
+SOCKET_MS: Final = 60_000
+"""librdkafka's `socket.timeout.ms`: so long it waits for the answer to a request."""
+MESSAGE_BYTES: Final = 1_000_000
+"""`message.max.bytes`: librdkafka's requests are not larger."""
 _EMPTY_BYTES: Final = 150
 """A fetch response of so many bytes may hold no records."""
 _LATE_MS: Final = 15
@@ -71,6 +75,8 @@ class Guess(NamedTuple):
     """Of a consumer: what one response holds at most."""
     first_bytes: int = 0
     """Of a consumer: its first batch, which comes whole."""
+    resends: int = 0
+    """In how many requests it sends again what waits when its time-out is over, one for each partition; 0 for never."""
 
 
 class Seen(NamedTuple):
@@ -96,6 +102,8 @@ def producer(requests: Requests) -> Seen:
         merge = max(BATCH_BYTES * requests.partitions, int(sizes.max()))
         saves = min(BATCH_HEADER + REQUEST_HEADER, max(int(sizes.min()) - 1, 0))
     queue = Guess(PACED, times, sizes, _never(times), "requests come at their times", merge, saves)
+    if requests.library == OTHER_LIBRARY and requests.answered:
+        queue = queue._replace(resends=requests.partitions)
     free = gaps[~muted]
     early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
     waiting = [early] if (early.times != times).any() else []
@@ -189,6 +197,31 @@ def consumer(requests: Requests) -> Seen:
         steady = _is_even(np.diff(times)) and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [*guesses, busy] if steady else [busy, *guesses]
     return Seen(guesses, held_back, drained)
+
+
+def resent(guess: Guess, charged_ms: Int64s) -> Guess | None:
+    """The requests of a client that gives up its connection when one has waited for SOCKET_MS (librdkafka).
+
+    All that waits then goes out on a new connection, in one request for each partition. `charged_ms` is when each
+    request is charged without that. None where no request waits so long.
+    """
+    late = np.flatnonzero(charged_ms - guess.times > SOCKET_MS)
+    if guess.kind != PACED or not guess.resends or not len(late):
+        return None
+    first = int(late[0])
+    gives_up = int(guess.times[first]) + SOCKET_MS
+    after = int(np.searchsorted(guess.times, gives_up, side="right"))
+    waiting = guess.sizes[first:after]
+    saves = min(BATCH_HEADER + REQUEST_HEADER, max(int(waiting.min()) - 1, 0))
+    size = int(waiting.sum()) - saves * (len(waiting) - 1)
+    parts = max(min(guess.resends, len(waiting)), -(-size // MESSAGE_BYTES))
+    sizes = np.diff(np.arange(parts + 1) * size // parts)
+    times = np.concatenate([guess.times[:first], np.full(parts, gives_up), guess.times[after:]])
+    return guess._replace(
+        times=times.astype(np.int64),
+        sizes=np.concatenate([guess.sizes[:first], sizes, guess.sizes[after:]]).astype(np.int64),
+        thinks=_never(times),
+    )
 
 
 def _rested(times: Int64s, throttle: Int64s) -> bool:

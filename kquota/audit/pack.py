@@ -151,7 +151,8 @@ class Packer:
             # An export without thread times still names the clients whose request quota cannot be judged.
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
             complete = False if batch.request_ns is None else batch.request_complete
-            timed = replace(batch, detail=None)
+            # Of its counters of bytes and of thread time the kind says which requests are the same.
+            timed = replace(batch, detail=batch.kind.astype(np.int64))
             yield from self._segments(timed, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
         complete = batch.bytes_complete
         yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)

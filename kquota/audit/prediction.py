@@ -19,10 +19,22 @@ import numpy as np
 
 from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.clients import CONSUMER, PACED, Guess, Requests, Seen, consumer, producer
+from kquota.audit.clients import (
+    CONSUMER,
+    MESSAGE_BYTES,
+    PACED,
+    SOCKET_MS,
+    Guess,
+    Requests,
+    Seen,
+    consumer,
+    producer,
+    resent,
+)
 from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.retries import keys_of
+from kquota.audit.settings import Together
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE
@@ -50,8 +62,8 @@ PLAIN_ROWS: Final = 100_000
 """Up to so many requests the plain kernel takes less time than loading the compiled one, of which it is the same."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The kinds of counters whose rows are kept."""
-_DETAILED: Final = (PRODUCE, MUTATION)
-"""Those of which the detail matters: the library and the partition, or that the request is permissive."""
+_DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
+"""Those of which the detail matters: the library and the partition, that the request is permissive, or its kind."""
 _ROW: Final = np.dtype(
     [("time", "<i8"), ("size", "<i8"), ("connection", "<i8"), ("throttle", "<i4"), ("detail", "<i2")]
 )
@@ -59,8 +71,6 @@ _JAVA_REQUEST_MS: Final = 30_000
 """`request.timeout.ms`: a request in flight waits for a mute."""
 _JAVA_DELIVERY_MS: Final = 120_000
 """`delivery.timeout.ms`: records in the queue of a Java producer."""
-_SOCKET_MS: Final = 60_000
-"""librdkafka's `socket.timeout.ms`: requests in its socket."""
 BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
 _MOST_TIME: Final = 2
@@ -73,8 +83,6 @@ _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
-_RESENT_BYTES: Final = 1_000_000
-"""`message.max.bytes`: up to so much does librdkafka send again at once."""
 
 
 class Recorder:
@@ -129,13 +137,14 @@ class Recorder:
         predictions: dict[CounterRef, Prediction] = {}
         alone: dict[int, _Counter] = {}
         timed: dict[int, _Counter] = {}
-        for number, found in judged.items():
+        # Not in the order of the numbers, which is up to how an export is cut.
+        for number, found in sorted(judged.items(), key=lambda each: _name(each[1].ref)):
             prediction = self._predict(number, found, in_force, settings)
             if isinstance(prediction, Prediction):
                 predictions[found.ref] = prediction
             else:
                 (timed if found.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
-        for group in self._groups(alone, timed):
+        for group in self._groups(alone, timed, settings.kept):
             predictions |= self._simulate(group, settings)
         self._file.close()
         return {found.ref: predictions[found.ref] for found in judged.values()}
@@ -175,13 +184,15 @@ class Recorder:
         begin, end = self._firsts[counter], self._lasts[counter]
         return _Counter(counter, judged, recorded, end - begin, connections)
 
-    def _groups(self, alone: Mapping[int, _Counter], timed: Mapping[int, _Counter]) -> Iterator[list[_Counter]]:
+    def _groups(
+        self, alone: Mapping[int, _Counter], timed: Mapping[int, _Counter], kept: Together
+    ) -> Iterator[list[_Counter]]:
         """The counters whose clients are simulated together: those of thread time and of bytes that share connections.
 
         A broker mutes a connection for the longest of its throttle times.
         """
-        owners: dict[tuple[int, str, int], int] = {}
-        """(variant, broker, connection) → a counter of thread time."""
+        owners: dict[tuple[int, str, str, int], int] = {}
+        """(variant, broker, who the task is for, connection) → a counter of thread time."""
         parent = {number: number for number in (*timed, *alone)}
 
         def root(number: int) -> int:
@@ -190,7 +201,11 @@ class Recorder:
             return number
 
         for number, counter in (*timed.items(), *(alone.items() if timed else ())):
-            place = (counter.judged.ref.variant, counter.judged.ref.broker)
+            ref = counter.judged.ref
+            user, _, client_id = ref.sensor.partition(":")
+            # Others may be in the same task or not; then a connection in both means nothing.
+            home = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}.get(kept, "")
+            place = (ref.variant, ref.broker, home)
             for connection in counter.connections.tolist():
                 if number in timed:
                     owner = owners.setdefault((*place, connection), number)
@@ -266,6 +281,10 @@ class Recorder:
         )
 
 
+def _name(ref: CounterRef) -> tuple[int, str, str, str]:
+    return ref.variant, ref.broker, ref.key.value, ref.sensor
+
+
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:
     """The prediction of clients of which no model can be made; the verdict of the replay stands where it is known."""
     verdict = judged.verdict
@@ -309,7 +328,7 @@ def _seen(rows: Any, api: str) -> Iterator[tuple[Seen, Any]]:
     ends = np.append(starts[1:], len(rows))
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
         mine = rows[start:end]
-        sender = int(mine["detail"].max())
+        sender = int(mine["detail"].max()) if api == PRODUCE_API else 0
         requests = Requests(
             mine["time"].astype(np.int64),
             mine["size"].astype(np.int64) if api != _OTHER_API else np.ones(len(mine), np.int64),
@@ -353,10 +372,16 @@ def _models(group: Sequence[_Counter], rows: Mapping[int, Any]) -> list[_Model]:
         if counter in timed:
             continue
         mine = rows[counter.number]
+        kind = FETCH if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE
         nanos, owner = np.zeros(len(mine), np.int64), np.full(len(mine), NONE)
         for other in timed:
             theirs = rows[other.number]
-            _, here, there = np.intersect1d(_requests(mine), _requests(theirs), assume_unique=True, return_indices=True)
+            _, here, there = np.intersect1d(
+                _requests(mine, np.full(len(mine), kind)),
+                _requests(theirs, theirs["detail"]),
+                assume_unique=True,
+                return_indices=True,
+            )
             nanos[here], owner[here] = theirs["size"][there], group.index(other)
             left[other.number][there] = False
         api = FETCH_API if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
@@ -376,15 +401,14 @@ def _models(group: Sequence[_Counter], rows: Mapping[int, Any]) -> list[_Model]:
     return models
 
 
-def _requests(rows: Any) -> Any:
-    """A number for each request, the same in both of its counters: by connection, time, and order at one time."""
-    order = np.lexsort((rows["time"], rows["connection"]))
-    ordered = rows[order]
-    same = (np.diff(ordered["time"]) == 0) & (np.diff(ordered["connection"]) == 0)
+def _requests(rows: Any, kinds: Any) -> Any:
+    """A number for each request, the same in both of its counters: by connection, time, kind, and order at one time."""
+    order = np.lexsort((kinds, rows["time"], rows["connection"]))
+    same = np.logical_and.reduce([np.diff(each[order]) == 0 for each in (kinds, rows["time"], rows["connection"])])
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(rows)))
     number = np.empty(len(rows), np.int64)
     number[order] = np.arange(len(rows)) - np.maximum.accumulate(starts)
-    return keys_of(number, rows["time"], rows["connection"])
+    return keys_of(number * 8 + kinds, rows["time"], rows["connection"])
 
 
 def _simulated(
@@ -397,14 +421,32 @@ def _simulated(
     limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
     shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
     runs: list[Ran] = []
+    plain: Ran | None = None
     for number in range(max(len(model.seen.guesses) for model in models)):
         guesses = [model.seen.guesses[min(number, len(model.seen.guesses) - 1)] for model in models]
-        runs += [_run(group, models, guesses, share, settings, using) for share in shares]
+        for share in shares:
+            ran = _run(group, models, guesses, share, settings, using)
+            plain = plain or ran
+            again = _resent(guesses, ran.charged_ms)
+            if again is not None:
+                runs.append(_run(group, models, again, share, settings, using))
+            runs.append(ran)
+    assert plain is not None
     found = {}
     for place, counter in enumerate(group):
         mine = [model for model in models if place in model.charged]
-        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs])
-    return found, _curves(models, runs[0].charged_ms)
+        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs], plain.met[place])
+    return found, _curves(models, plain.charged_ms)
+
+
+def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] | None:
+    """The same clients, where those that wait too long give up their connections; None where nobody does."""
+    edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
+    found = [
+        resent(guess, np.asarray(charged_ms[start:end], np.int64))
+        for guess, start, end in zip(guesses, edges, edges[1:], strict=False)
+    ]
+    return [again or guess for again, guess in zip(found, guesses, strict=True)] if any(found) else None
 
 
 def _curves(models: Sequence[_Model], charged_ms: Sequence[int]) -> dict[int, Curve]:
@@ -473,13 +515,12 @@ def _fed(model: _Model, late: Sequence[tuple[float, Curve]]) -> _Model:
     return model._replace(seen=model.seen._replace(guesses=guesses or model.seen.guesses))
 
 
-def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]) -> Prediction:
-    """The prediction of one counter, from the runs of its clients."""
+def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met], plain: Met) -> Prediction:
+    """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection."""
     judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
     key = judged.ref.key
     seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
     timed, fetches = key is QuotaKey.REQUEST_PERCENTAGE, key is QuotaKey.CONSUMER_BYTE_RATE
-    likely = runs[0]
     guesses = [model.seen.guesses[0] for model in models]
     units = sum(int(model.nanos.sum()) for model in models) if timed else sum(int(each.sizes.sum()) for each in guesses)
     wanted = units / scale / seconds
@@ -492,7 +533,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
     raised = open_ended and limit > _RAISED * (100 * wanted if timed else wanted)
-    kind, times_out = _kind(guesses, timed=timed), not timed and _times_out(guesses, likely)
+    kind, times_out = _kind(guesses, timed=timed), not timed and _times_out(guesses, plain)
     low = 0.75 if times_out else 1.0
     prediction = Prediction(
         client_kind=kind,
@@ -515,7 +556,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
     )
     if times_out and prediction.throttle_time_max_ms.high is not None:
         longest = prediction.throttle_time_max_ms
-        resent_ms = 1000 * min(_RESENT_BYTES, likely.left) / max(limit, 1.0)
+        resent_ms = 1000 * min(MESSAGE_BYTES, plain.left) / max(limit, 1.0)
         high = max(longest.high or 0.0, (longest.estimate or 0.0) + resent_ms)
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if judged.verdict is Verdict.UNDETERMINED:
@@ -614,11 +655,8 @@ def _run(
     )
     counters = []
     for place, counter in enumerate(group):
-        rows = [
-            times[edges[number] : edges[number + 1]] for number, model in enumerate(models) if place in model.charged
-        ]
-        begin, last = min(int(each.min()) for each in rows), max(int(each.max()) for each in rows)
-        counters.append(Counted(counter.judged.limits, begin, begin + max(counter.recorded_ms, last - begin) + 1))
+        begin = min(int(times[edges[number]]) for number, model in enumerate(models) if place in model.charged)
+        counters.append(Counted(counter.judged.limits, begin, begin + counter.recorded_ms + 1))
     workload = Workload(
         max(counter.end_ms for counter in counters) - first,
         clients,
@@ -653,7 +691,7 @@ def _times_out(guesses: Sequence[Guess], met: Met) -> bool:
         if guess.merge:
             if met.throttle_max_ms > _JAVA_REQUEST_MS or waited > _JAVA_DELIVERY_MS:
                 return True
-        elif guess.kind == PACED and waited > _SOCKET_MS:
+        elif guess.kind == PACED and waited > SOCKET_MS:
             return True
     return False
 

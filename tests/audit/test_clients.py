@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kquota.audit.batch import OTHER_LIBRARY, UNANSWERED
-from kquota.audit.clients import SYNCHRONOUS, Requests, consumer, producer
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED
+from kquota.audit.clients import PACED, SOCKET_MS, SYNCHRONOUS, Requests, consumer, producer, resent
 from kquota.audit.sources.request_line import sender_of
 
 
@@ -38,3 +38,22 @@ def test_the_mute_is_no_time_of_processing() -> None:
     guesses = consumer(Requests(np.array(times), np.array(sizes), np.array(throttle), 0)).guesses
     (busy,) = [guess for guess in guesses if guess.max_bytes == 80_000]
     assert busy.thinks[1:].tolist() == [600] * 59
+
+
+def test_what_waits_too_long_is_sent_again_at_once() -> None:
+    """librdkafka gives up its connection after 60 s, and sends what waits in one request for each partition."""
+    times = np.arange(1000) * 100
+    requests = Requests(times, np.full(1000, 2107), np.zeros(1000, np.int64), OTHER_LIBRARY, partitions=3)
+    (queue,) = [guess for guess in producer(requests).guesses if guess.kind == PACED]
+    charged = times * 2  # the 601st waits for more than SOCKET_MS
+
+    again = resent(queue, charged)
+    assert again is not None
+    assert again.times[:601].tolist() == times[:601].tolist()
+    assert again.times[601:].tolist() == [times[601] + SOCKET_MS] * 3
+    assert int(again.sizes[601:].sum()) == 399 * 2000 + 107
+    assert np.ptp(again.sizes[601:]) <= 1
+
+    assert resent(queue, times + SOCKET_MS) is None
+    for other in (requests._replace(library=JAVA), requests._replace(answered=False)):
+        assert all(resent(guess, charged) is None for guess in producer(other).guesses)
