@@ -83,7 +83,7 @@ def test_quiet_apply_says_nothing_unless_it_goes_wrong(kquota: Kquota, chroot: s
     assert "producer_byte_rate" in done.out
     done = kquota("apply", "empty.yaml", "--prune", "--quiet", **there)
     assert done.code == 8
-    assert "there is no terminal" in done.complaint
+    assert "stdin is not a terminal" in done.complaint
 
 
 def test_quiet_keeps_warnings(kquota: Kquota, tmp_path: Path) -> None:
