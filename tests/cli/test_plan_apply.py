@@ -130,7 +130,7 @@ def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied
     # What is wrong stays wrong when there is nothing left to do.
     again = cluster("plan", "quotas.yaml")
     assert again.err.startswith("nothing changes; ")
-    assert "[user-prefix]" in again.out
+    assert again.err.endswith("4 findings about quotas that stay: 'kquota lint' shows them\n")
 
 
 def test_many_findings_do_not_bury_the_changes(cluster: Cluster) -> None:
