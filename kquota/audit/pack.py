@@ -15,7 +15,7 @@ import numpy as np
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Batch, Bools, Int64s
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
-from kquota.audit.segment import CHARGED_KEYS, KEYS, CounterRef, Governing, Introduction, Segment, compact
+from kquota.audit.segment import CHARGED_KEYS, KEYS, NEVER, CounterRef, Governing, Introduction, Segment, compact
 from kquota.audit.settings import Together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
@@ -235,7 +235,8 @@ class Packer:
             None if column is None else column[rows] for column in (batch.throttle_ms, batch.connection, batch.detail)
         )
         told: bool | Bools = False if batch.throttle_ms is None else batch.throttle_ms >= 0
-        whole, answered = ~_any_of(~np.asarray(complete), codes, members), _any_of(np.asarray(told), codes, members)
+        incomplete = _first_of(np.where(complete, NEVER, batch.time_ms), codes, len(members))
+        answered = _any_of(np.asarray(told), codes, members)
         shared = self.per_client and len(np.flatnonzero(governed)) > len(numbers)
         member_of = codes[rows] if shared else None
 
@@ -268,7 +269,7 @@ class Packer:
                     connection=None if connection is None else connection[begin:end],
                     detail=None if detail is None else detail[begin:end],
                     member=local,
-                    complete=~_any_of(~whole[mine], member_rank[mine] - first, its),
+                    incomplete_ms=_first_of(incomplete[mine], member_rank[mine] - first, len(its)),
                     answered=_any_of(answered[mine], member_rank[mine] - first, its),
                     shows_outcome=batch.shows_outcome,
                     unsized=bool((values[begin:end] == UNKNOWN).any()),
@@ -333,6 +334,14 @@ class Packer:
         # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.
         mixed: Int64s = (users * np.int64(-7046029254386353131) ^ clients * np.int64(-4417276706812531889)) & _63_BITS
         return mixed
+
+
+def _first_of(times: Int64s, owners: Any, count: int) -> Int64s:
+    """The first time of each of so many things: `owners` are the things of the times."""
+    first: Int64s = np.full(count, NEVER)
+    rows = np.flatnonzero(times != NEVER)
+    np.minimum.at(first, owners[rows], times[rows])
+    return first
 
 
 def _any_of(flags: Any, owners: Any, things: Any) -> Bools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ CHARGED_KEYS: dict[int, QuotaKey] = {
     CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
 }
 """The key that `bytes` of a kind of event is charged to."""
+NEVER: Final = np.iinfo(np.int64).max
+"""A time that does not come."""
 KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
 """The keys that an audit can replay, by the numbers that segments carry."""
 
@@ -105,8 +107,8 @@ class Segment:
     connection: Any
     detail: Any
     member: Any
-    complete: Bools
-    """Of each counter whether the values are all that a broker charges."""
+    incomplete_ms: Int64s
+    """Of each counter when it is first charged for more than its values say (epoch ms); NEVER where it is not."""
     answered: Bools
     """Of each counter whether the export holds what the broker answered to any of its events."""
     shows_outcome: bool
@@ -121,6 +123,12 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def complete(self) -> Bools:
+        """Of each counter whether the values are all that a broker charges."""
+        complete: Bools = self.incomplete_ms == NEVER
+        return complete
 
     def cut(self, time_ms: int) -> tuple[Segment | None, Segment | None]:
         """The events before that time, and the others; the members stay with the first part that there is."""

@@ -130,6 +130,28 @@ def test_however_a_file_grows_and_the_follower_is_killed(
         assert kept(episodes) == kept(uncut)
 
 
+def test_an_episode_does_not_depend_on_what_was_read_with_it(tmp_path: Path) -> None:
+    """A later request of unknown size makes the usage of a counter incomplete from then on, and not before."""
+    fetches = [row(time_ms, size=100_000) | {"api": "fetch"} for time_ms in range(0, 5000, 1000)]
+    unknown = row(400_000) | {"api": "share_fetch", "bytes": None}
+    more = [each | {"time_ms": each["time_ms"] + 400_001} for each in fetches]
+    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONSUMER_BYTE_RATE: 1000}}))
+    found = []
+    for name, parts in (("once", [[*fetches, unknown, *more]]), ("twice", [fetches, [unknown, *more]])):
+        log, episodes = tmp_path / f"{name}.jsonl", list[Episode]()
+        log.touch()
+        follower = Follower([str(log)], AuditSettings(quotas, read=ReadSettings(broker="1")))
+        for part in parts:
+            with open(log, "a") as file:
+                file.write(lines(*part))
+            episodes += follower.turn().episodes
+        followed_to_its_end(follower, episodes)
+        found.append(kept(episodes))
+
+    assert found[0] == found[1]
+    assert [each.complete for each in found[0].values() if each.state is State.BEGAN] == [True, False]
+
+
 @given(made=rows(), cuts=st.lists(st.integers(1, 900), min_size=1, max_size=6), quotas=oracle.quota_histories())
 @settings(max_examples=15, deadline=None)
 def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[int], quotas: QuotaHistory) -> None:
@@ -366,8 +388,8 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(Refused, match="other settle time"):
         again(AuditSettings(TIGHT), 5)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "VERSION", 2)
-        with pytest.raises(Refused, match="version 1; this kquota reads 2"):
+        patch.setattr(checkpoint, "VERSION", checkpoint.VERSION + 1)
+        with pytest.raises(Refused, match="version 2; this kquota reads 3"):
             again(AuditSettings(TIGHT))
     saved = (folder / "checkpoint").read_bytes()
     (folder / "checkpoint").write_bytes(saved[: len(saved) // 2])

@@ -20,7 +20,7 @@ from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.part import Collector, Part
 from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay, changes_of
 from kquota.audit.retries import RETRY_MS, Retries
-from kquota.audit.segment import KEYS, CounterRef, Governing, Segment
+from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.episodes import Delays, Episodes
 from kquota.audit.stream.recent import Amounts, Recent
@@ -34,7 +34,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
@@ -100,6 +100,9 @@ class Counters(Replay):
         """The time of the newest event."""
         self.settled_ms = _FIRST_MS
         """All events before it are replayed."""
+        self._incomplete_ms: dict[int, int] = {}
+        """When a counter was first charged for more than its usage says. Findings have a flag; an episode that was
+        printed before must not depend on what was read with it."""
         self.late = 0
         """Events that came after their time was settled, and are left out."""
 
@@ -109,6 +112,9 @@ class Counters(Replay):
         if segment.introduction is not None:
             self._meet(segment.introduction)
         totals = self._totals
+        for place in np.flatnonzero(~segment.complete).tolist():
+            number, first_ms = int(numbers[place]), int(segment.incomplete_ms[place])
+            self._incomplete_ms[number] = min(self._incomplete_ms.get(number, NEVER), first_ms)
         totals["incomplete"][numbers] |= ~segment.complete
         totals["follows"][numbers] |= segment.shows_outcome
         self.newest_ms = max(self.newest_ms, segment.last_ms)
@@ -164,7 +170,9 @@ class Counters(Replay):
         ref = self.refs[number]
         assert ref is not None
         governing, amounts = self._governing_at(ref, number, delays.last_ms), delays.amounts
-        complete = not self._totals["incomplete"][number]
+        complete = self._incomplete_ms.get(number, NEVER) > (
+            delays.begin_ms if state is State.BEGAN else delays.last_ms
+        )
         fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and not self._totals["follows"][number]
         return Episode(
             state,
@@ -282,6 +290,7 @@ class Counters(Replay):
                 self._governing,
                 self._names,
                 {name: self._totals[name][:count] for name in ("incomplete", "follows")},
+                self._incomplete_ms,
                 self._held,
                 self._back._last,
                 self._episodes.open,
@@ -303,7 +312,8 @@ class Counters(Replay):
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
-        table, refs, self._index, self._governing, self._names, flags, self._held, last, going, marks = values
+        table, refs, self._index, self._governing, self._names, flags, self._incomplete_ms, *values = values
+        self._held, last, going, marks = values
         count = len(refs)
         self._make_room(max(64, 2 * count))
         self.refs = refs
@@ -354,6 +364,7 @@ class Counters(Replay):
             self._totals[name][: len(kept)] = totals[name][kept]
         self._index = {counter: numbers[number] for counter, number in self._index.items() if number in numbers}
         self._governing = {numbers[n]: periods for n, periods in self._governing.items() if n in numbers}
+        self._incomplete_ms = {numbers[n]: time for n, time in self._incomplete_ms.items() if n in numbers}
         self._back.renumber(numbers)
         self._episodes.renumber(numbers)
         if self._recent is not None:

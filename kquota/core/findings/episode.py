@@ -59,7 +59,7 @@ class Episode:
     logged_throttled_events: int | None
     """How many of the requests the broker itself said that it throttled; None where the usage does not say."""
     complete: bool
-    """Whether the usage holds all that the counter is charged; else the rates are lower bounds."""
+    """Whether the usage until then holds all that the counter is charged; else the rates are lower bounds."""
     at_least: bool
     """Whether `enough` is a lower bound: the clients were held back while they were recorded, or are consumers."""
     client_count: int
