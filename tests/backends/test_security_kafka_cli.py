@@ -318,7 +318,7 @@ def test_an_extra_that_is_missing(cluster: Cluster, tmp_path: Path, package: str
 
 
 def test_a_password_is_asked_for_on_the_terminal(cluster: Cluster, tmp_path: Path) -> None:
-    """Without echo; what is printed is the question."""
+    """Without echo; the question follows the name of the cluster."""
     (tmp_path / "client.properties").write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         f"sasl.jaas.config={PLAIN_MODULE} required username=admin;\n"
@@ -326,6 +326,6 @@ def test_a_password_is_asked_for_on_the_terminal(cluster: Cluster, tmp_path: Pat
     arguments = ("describe", "--bootstrap-server", cluster.sasl, "--command-config", "client.properties", "-o", "csv")
     shown, code = on_a_terminal(arguments, password_of("admin"), tmp_path)
     assert code == 0, shown
-    assert shown.startswith("kquota: password of admin: ")
+    assert shown.startswith(f"cluster: kafka://{cluster.sasl}\nkquota: password of admin: ")
     shows_nothing(shown)
     assert on_a_terminal(arguments, WRONG, tmp_path)[1] == 5

@@ -116,11 +116,12 @@ def test_a_named_context_gets_no_credentials_of_the_environment(
 
 def test_the_password_of_zookeeper_is_asked_for(secured_zookeeper: SecuredZooKeeper, tmp_path: Path) -> None:
     """By a username alone."""
-    arguments = ("describe", "--zookeeper", secured_zookeeper.plain + secured_zookeeper.in_chroot("/asked"))
+    address = secured_zookeeper.plain + secured_zookeeper.in_chroot("/asked")
+    arguments = ("describe", "--zookeeper", address)
     for password, code in (("secret", 0), (WRONG, 5)):
         shown, ended = on_a_terminal(arguments, password, tmp_path, KQUOTA_ZOOKEEPER_USERNAME="kafka")
         assert ended == code, shown
-        assert shown.startswith("kquota: password of kafka for ZooKeeper: ")
+        assert shown.startswith(f"cluster: zookeeper://{address}\nkquota: password of kafka for ZooKeeper: ")
         shows_nothing(shown)
 
 
