@@ -230,21 +230,29 @@ def names_of(folder: Path, line: str) -> Callable[[], list[str]]:
 
 
 def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
-    """In a file for its owner only, for each cluster its own; after a minute the cluster is asked again."""
+    """In a file for its owner only, for each cluster its own; after a minute the cluster is asked again.
+
+    On a busy machine an ask that came too late for its Tab may still write the file after the next one.
+    """
     line = f"kquota describe --zookeeper {chroot} --user a"
     with connect(zookeeper=chroot) as backend:
         backend.alter([Alteration(Entity(user="alice"), RATE)])
-        patiently(names_of(tmp_path, line), ["alice"])
         backend.alter([Alteration(Entity(user="albert"), RATE)])
+    patiently(names_of(tmp_path, line), ["albert", "alice"])
 
-    (cache,) = (tmp_path / ".cache" / "kquota").iterdir()
+    (cache,) = (tmp_path / ".cache" / "kquota").glob("names-*.json")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
     assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o700
-    assert ask(tmp_path, line)[0].split() == ["alice"]
-    minute_ago = time.time() - 61
-    os.utime(cache, (minute_ago, minute_ago))
-    patiently(names_of(tmp_path, line), ["albert", "alice"])
-    assert list(cache.parent.iterdir()) == [cache]
+    names = json.loads(cache.read_text())
+
+    def remembered(age_s: float) -> list[str]:
+        cache.write_text(json.dumps(names | {"user": ["anna"]}))
+        os.utime(cache, (time.time() - age_s,) * 2)
+        return ask(tmp_path, line)[0].split()
+
+    patiently(lambda: remembered(0), ["anna"])
+    patiently(lambda: remembered(61), ["albert", "alice"])
+    patiently(lambda: list(cache.parent.iterdir()), [cache])
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(tmp_path: Path, cluster: str) -> None:
