@@ -138,6 +138,6 @@ def test_the_controller_of_a_combined_node(kquota: Kquota, broker: KafkaBroker) 
     assert [done.code for done in ran] == [6, 6, 6]
     assert all("DescribeClientQuotas" in done.complaint and "--bootstrap-server" in done.complaint for done in ran)
     assert csv.out.splitlines()[1:] == ["user=dave,producer_byte_rate,?,5000000", "user=dave,consumer_byte_rate,?,"]
-    assert "controllers do not tell the present limits" in csv.complaint
+    assert "controllers do not show the current limits" in csv.complaint
     assert [done.code for done in usage] == [2, 2, 2, 2]
     assert broker.kafka_configs("--describe", "--user", "dave").stdout.split()[-1] == "producer_byte_rate=5000000.0"
