@@ -80,6 +80,18 @@ class Live:
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
+    def scraped_at(self) -> float:
+        """When the broker was scraped last (s); waits for a scrape that works, as the series are gone after another."""
+        query = 'min(timestamp(kafka_server_quota_throttle_time{resource="Produce"}))'
+        found: list[dict[str, Any]] = []
+
+        def works() -> bool:
+            found[:] = self.ask(query)
+            return bool(found)
+
+        until(works, "no scrape works")
+        return float(found[0]["value"][1])
+
 
 def until(true: Callable[[], Any], what: str | Callable[[], str], seconds: float = 120) -> None:
     """Waits for it."""
@@ -226,8 +238,8 @@ def test_every_panel_has_an_answer(live: Live) -> None:
 @pytest.mark.parametrize("source", ["page", "prometheus"])
 def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--metrics", f"b1={live.page}"] if source == "page" else ["--prometheus", live.prometheus]
-    # The last scrape that is already over: where the machine is busy, a scrape may be late, and top says by how much.
-    (last,) = live.ask('min(timestamp(kafka_server_quota_throttle_time{resource="Produce"}))')
+    # Where the machine is busy, the last scrape may be old, or have failed; top says how old its samples are.
+    last = time.time() if source == "page" else live.scraped_at()
     code = run(["top", "--bootstrap-server", live.broker.bootstrap, *where, "--once", "-o", "json"])
     document = json.loads(capsys.readouterr().out)
 
@@ -240,7 +252,7 @@ def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, caps
     assert throttled.keys() == THROTTLED
     assert {subject: each["limit"] for subject, each in throttled.items()} == {name: LIMITS[name] for name in THROTTLED}
     assert throttled["client-id=sensor"]["entity"] == {"client-id": {"default": True}}
-    assert all(0 <= each["age_s"] <= time.time() - float(last["value"][1]) for each in throttled.values())
+    assert all(0 <= each["age_s"] <= time.time() - last for each in throttled.values())
 
 
 def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
