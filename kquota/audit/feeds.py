@@ -16,13 +16,13 @@ import numpy as np
 from kquota.audit.batch import Int64s
 
 FRESH_US: Final = 5_000_000
-"""Data that is so old at most was read as it came; what is older had been there all the time."""
+"""A consumer that reads data at most so old (µs) reads it as it comes; older data was a backlog."""
 MOST_FEEDS: Final = 100_000
-"""So many connections with partitions are known of a broker; of more, nothing is said."""
+"""A broker with more pairs of a connection and a partition is not coupled at all: consumers then keep their data."""
 _MOST_FEEDERS: Final = 8
-"""So many producers of a consumer are simulated, the largest; the rest count as not throttled."""
+"""The largest producers of a consumer are simulated; its other producers count as not throttled."""
 LOST: Final = 1 << 62
-"""The time of what is never delivered."""
+"""A time that stands for data that the producer never delivers."""
 
 Place: TypeAlias = tuple[int, str, int]
 """(variant, broker, connection)"""
@@ -34,7 +34,7 @@ class Curve(NamedTuple):
     recorded: Int64s
     """Epoch ms, in order."""
     charged: Int64s
-    """LOST for what is never sent."""
+    """Epoch ms; LOST for a request that is never sent."""
 
 
 class Feeder(NamedTuple):
