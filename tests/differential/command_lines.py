@@ -7,7 +7,8 @@ text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from hypothesis import strategies as st
 
@@ -68,9 +69,17 @@ _PASSWORDS = st.sampled_from(
 )
 
 
+@dataclass(frozen=True, eq=False)
+class _Choice(Generic[T]):
+    """A strategy without its text, which names each strategy in it anew: all of them together are gigabytes."""
+
+    strategy: st.SearchStrategy[T] = field(repr=False)
+
+
 def _weighted(*choices: tuple[int, st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
     """One of the strategies, each as often as its weight says (`one_of` ignores repetitions)."""
-    return st.sampled_from([choice for weight, choice in choices for _ in range(weight)]).flatmap(lambda choice: choice)
+    named = [_Choice(choice) for weight, choice in choices for _ in range(weight)]
+    return st.sampled_from(named).flatmap(lambda choice: choice.strategy)
 
 
 _VALUES = _weighted((4, _INTEGERS), (1, _ODD_VALUES))
