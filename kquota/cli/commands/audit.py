@@ -476,7 +476,7 @@ def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Fin
                 *([found.sensor] if wide else []),
                 found.key.value,
                 words.limit(found),
-                words.peak(found) if found.limit > 0 else "-",
+                _peak(found),
                 (*_delayed(found), *_closed_events(result, found)),
                 *([words.muted(found)] if predicted else []),
                 (words.longest(found), "times out" if words.times_out(found) else ""),
@@ -587,6 +587,15 @@ def _who(found: Finding) -> tuple[str, ...]:
     from kquota.cli.text import entity_text
 
     return (found.subject,) if found.entity == found.of else (found.subject, f"by {entity_text(found.entity)}")
+
+
+def _peak(found: Finding) -> tuple[str, str]:
+    """The highest rate, and its share of the limit below it; a request quota is a percentage itself."""
+    from kquota.cli.report import words
+
+    measured, of_limit = words.peak_parts(found)
+    in_percent = found.key is QuotaKey.REQUEST_PERCENTAGE
+    return measured, f"{of_limit} of limit" if of_limit and in_percent else of_limit
 
 
 def _delayed(found: Finding) -> tuple[str, ...]:
