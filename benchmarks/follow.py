@@ -37,7 +37,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import to_json
 from kquota.documents.quotas import quotas_document
 
-_STARTS_S: Final = 5.0
+_STARTS_S: Final = 120.0
 """So long kquota has to start."""
 _GROWS_S: Final = 20.0
 
@@ -76,26 +76,29 @@ def follow(lines: list[bytes], settings: AuditSettings, turn: int) -> Ran:
 
 def latencies(rate: int, users: int, settle: str) -> tuple[list[float], int]:
     """(seconds from a line to its episode in order, lines that were written) of a log that grows for a while."""
-    random, found = Random(5), list[float]()
+    random, found, started = Random(5), list[tuple[float, float]](), threading.Event()
     with tempfile.TemporaryDirectory() as folder:
         log, quotas = Path(folder) / "kafka-request.log", Path(folder) / "quotas.json"
-        log.touch()
+        # Of a minute ago, so that an episode says that kquota has started.
+        first = (line(number, int(time.time() * 1000) - 60_000 + 2 * number, random, 3) for number in range(15_000))
+        log.write_text("".join(first))
         quotas.write_text(to_json(quotas_document(QUOTAS)))
         command = [sys.executable, "-m", "kquota", "audit", str(log), "--broker", "1", "--quotas", str(quotas)]
         command += ["--follow", "--settle", settle, "-o", "json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
-            printed = process.stdout
+            lines = process.stdout
 
             def listen() -> None:
-                for text in printed:
+                for text in lines:
                     episode = json.loads(text)
                     if episode["kind"] == "kquota.episode" and episode["state"] == "began":
-                        found.append(time.time() - episode["begin_ms"] / 1000)
+                        started.set()
+                        found.append((episode["begin_ms"] / 1000, time.time()))
 
             listening = threading.Thread(target=listen)
             listening.start()
-            time.sleep(_STARTS_S)
+            started.wait(_STARTS_S)
             begun, number = time.time(), 0
             with open(log, "a", encoding="utf-8", buffering=1 << 16) as file:
                 while time.time() < begun + _GROWS_S:
@@ -106,12 +109,12 @@ def latencies(rate: int, users: int, settle: str) -> tuple[list[float], int]:
                     time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             listening.join()
-    return sorted(found), number
+    return sorted(printed - began for began, printed in found if began >= begun), number
 
 
 def show_latencies(rate: int, users: int) -> None:
     """Measures and prints latencies with the settle time as it is, and without."""
-    for settle in ("1s", "0ms"):
+    for settle in ("1s", "0s"):
         found, written = latencies(rate, users, settle)
         print(
             f"{rate:,} lines/s asked for, {written / _GROWS_S:,.0f} written, --settle {settle}: {len(found)} episodes"
