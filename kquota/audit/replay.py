@@ -47,7 +47,7 @@ _KINDS = {
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
-_INCOMPLETE = "the export does not hold all that it is charged"
+_INCOMPLETE = "the log does not record everything that this quota counts"
 
 
 class _Later:
