@@ -31,7 +31,7 @@ from kquota.audit.clients import (
     producer,
     resent,
 )
-from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
+from kquota.audit.feeds import LOST, UNCOUPLED, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.retries import keys_of
 from kquota.audit.settings import Together
@@ -56,6 +56,9 @@ MOST_ROWS: Final = 50_000_000
 MOST_CONNECTIONS: Final = 20_000
 MOST_FED: Final = 1_000_000
 """Consumers with more requests are not simulated again with what their throttled producers deliver."""
+_TOO_LONG: Final = (
+    f"data of throttled producers is taken to come as recorded: the counter has more than {MOST_FED:,} requests"
+)
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
@@ -229,17 +232,27 @@ class Recorder:
         using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
         models = _models(group, rows)
         found, curves = _simulated(group, models, settings, using)
-        self._link(group, models, rows, curves)
-        return found
+        uncoupled = self._link(group, models, rows, curves)
+        if uncoupled is None:
+            return found
+        return {
+            ref: replace(each, basis=f"{each.basis}; {uncoupled}") if ref.key is QuotaKey.CONSUMER_BYTE_RATE else each
+            for ref, each in found.items()
+        }
 
     def _link(
         self, group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any], curves: Mapping[int, Curve]
-    ) -> None:
-        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients."""
+    ) -> str | None:
+        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients.
+
+        Returns why consumers are not coupled to their producers, where these may matter.
+        """
         ref = group[0].judged.ref
         feeds = self.feeds.get(ref.broker)
         if feeds is None:
-            return
+            return None
+        if feeds.too_many:
+            return UNCOUPLED
         feeding = feeds.feeding()
         for connection, curve in curves.items():
             if connection in feeding:
@@ -249,8 +262,11 @@ class Recorder:
             for model in models
             if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
         }
-        if fed and sum(map(len, rows.values())) <= MOST_FED:
+        if fed and sum(map(len, rows.values())) > MOST_FED:
+            return _TOO_LONG
+        if fed:
             self.links.fed.append(Fed(list(group), dict(rows), fed))
+        return None
 
     def _read(self, counter: int) -> Any:
         pieces = []
