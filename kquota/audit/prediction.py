@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,12 +33,13 @@ from kquota.audit.clients import (
 )
 from kquota.audit.feeds import LOST, UNCOUPLED, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
+from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.retries import keys_of
 from kquota.audit.settings import Together
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE
-from kquota.core.findings.prediction import LOGGED, UNKNOWN, Interval, Prediction, RecordedUnder
+from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
@@ -88,17 +89,57 @@ _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
 
 
+class Pieces:
+    """Where the rows of each counter lie in a file, and what they come to: a row of numbers for each piece."""
+
+    def __init__(self) -> None:
+        self._added: list[Int64s] = []
+        self._table = np.zeros((0, 6), np.int64)
+        """(counter, first row in the file, rows, first time, last time, sum) of each piece, by counter."""
+        self._ends = np.zeros(0, np.int64)
+
+    def add(self, pieces: Int64s) -> None:
+        """Adds pieces of different counters; those of one counter come in the order of time."""
+        self._added.append(pieces)
+
+    def close(self) -> None:
+        """Ends the adding; only then a counter can be asked for."""
+        if self._added:
+            table = np.concatenate(self._added)
+            self._table = table[np.argsort(table[:, 0], kind="stable")]
+            self._ends = np.cumsum(np.bincount(self._table[:, 0]))
+        self._added = []
+
+    def _of(self, counter: int) -> Int64s:
+        if counter >= len(self._ends):
+            return self._table[:0]
+        return self._table[self._ends[counter - 1] if counter else 0 : self._ends[counter]]
+
+    def rows(self, counter: int) -> int:
+        """How many rows a counter has."""
+        return int(self._of(counter)[:, 2].sum())
+
+    def places(self, counter: int) -> list[tuple[int, int]]:
+        """(first row in the file, rows) of each piece of a counter."""
+        return [(start, count) for start, count in self._of(counter)[:, 1:3].tolist()]
+
+    def length(self, counter: int) -> int:
+        """From the first row of a counter to the last one (ms)."""
+        mine = self._of(counter)
+        return int(mine[-1, 4] - mine[0, 3])
+
+    def total(self, counter: int) -> int:
+        """The sum of the rows of a counter."""
+        return int(self._of(counter)[:, 5].sum())
+
+
 class Recorder:
     """Keeps the rows of the counters while these are replayed: of all keys but connections."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES, prefix="kquota-audit-")  # noqa: SIM115 - kept open
-        self._pieces: dict[int, list[tuple[int, int]]] = {}
-        """Counter → (first row in the file, rows)."""
+        self._pieces = Pieces()
         self._rows = 0
-        self._firsts: dict[int, int] = {}
-        self._lasts: dict[int, int] = {}
-        self._sums: dict[int, int] = {}
         self._simulated = 0
         """How many requests were simulated."""
         self.feeds: dict[str, Feeds] = {}
@@ -124,33 +165,44 @@ class Recorder:
             rows["detail"] = details[mine]
         self._file.seek(0, 2)
         self._file.write(rows.tobytes())
-        edges = np.concatenate([[0], np.cumsum(counts)])
-        sums = np.add.reduceat(np.append(rows["size"], 0), edges[:-1])
-        for place in places.tolist():
-            counter, start, end = int(part.counters[place]), int(edges[place]), int(edges[place + 1])
-            self._pieces.setdefault(counter, []).append((self._rows + start, end - start))
-            self._firsts.setdefault(counter, int(rows["time"][start]))
-            self._lasts[counter] = int(rows["time"][end - 1])
-            self._sums[counter] = self._sums.get(counter, 0) + int(sums[place])
+        counts = counts[places]
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        sums = np.add.reduceat(rows["size"], starts)
+        times = rows["time"]
+        columns = (part.counters[places], starts + self._rows, counts, times[starts], times[ends - 1], sums)
+        self._pieces.add(np.column_stack(columns))
         self._rows += len(rows)
 
-    def finish(self, judged: Mapping[int, Judged], settings: AuditSettings) -> dict[CounterRef, Prediction]:
-        """The predictions of the counters, by number."""
+    def finish(
+        self, refs: Sequence[CounterRef | None], judged: Callable[[int], Judged], settings: AuditSettings
+    ) -> list[Predictions]:
+        """The predictions of the counters, for each variant of the quotas.
+
+        `refs` are the counters by their numbers, and `judged` gives what the replay found of the counter of a number.
+        """
         in_force = InForce(settings)
-        predictions: dict[CounterRef, Prediction] = {}
         alone: dict[int, _Counter] = {}
         timed: dict[int, _Counter] = {}
-        # Not in the order of the numbers, which is up to how an export is cut.
-        for number, found in sorted(judged.items(), key=lambda each: _name(each[1].ref)):
-            prediction = self._predict(number, found, in_force, settings)
-            if isinstance(prediction, Prediction):
-                predictions[found.ref] = prediction
-            else:
-                (timed if found.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+        self._pieces.close()
+
+        def predictions(variant: int) -> Iterator[tuple[CounterName, Prediction]]:
+            """The predictions that need no simulation."""
+            # Not in the order of the numbers, which is up to how an export is cut.
+            names = sorted((ref.name, number) for number, ref in enumerate(refs) if ref and ref.variant == variant)
+            for name, number in names:
+                prediction = self._predict(number, judged(number), in_force, settings)
+                if isinstance(prediction, Prediction):
+                    yield name, prediction
+                else:
+                    (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+
+        found = [Predictions(predictions(variant)) for variant in range(len(settings.variants))]
         for group in self._groups(alone, timed, settings.kept):
-            predictions |= self._simulate(group, settings)
+            simulated = self._simulate(group, settings)
+            found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
         self._file.close()
-        return {found.ref: predictions[found.ref] for found in judged.values()}
+        return found
 
     def _predict(
         self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings
@@ -158,9 +210,9 @@ class Recorder:
         """The prediction of a counter, or that its clients have to be simulated."""
         recorded = in_force.recorded_under(judged)
         key = judged.ref.key
-        if counter not in self._pieces:
+        count = self._pieces.rows(counter)
+        if not count:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
-        count = sum(rows for _, rows in self._pieces[counter])
         known = judged.verdict is not Verdict.UNDETERMINED
         holds = in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
@@ -184,8 +236,7 @@ class Recorder:
             return _unknown(judged, recorded, "the recording has no connections")
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        begin, end = self._firsts[counter], self._lasts[counter]
-        return _Counter(counter, judged, recorded, end - begin, connections)
+        return _Counter(counter, judged, recorded, self._pieces.length(counter), connections)
 
     def _groups(
         self, alone: Mapping[int, _Counter], timed: Mapping[int, _Counter], kept: Together
@@ -270,19 +321,19 @@ class Recorder:
 
     def _read(self, counter: int) -> Any:
         pieces = []
-        for start, count in self._pieces[counter]:
+        for start, count in self._pieces.places(counter):
             self._file.seek(start * _ROW.itemsize)
             pieces.append(np.frombuffer(self._file.read(count * _ROW.itemsize), _ROW))
         return np.concatenate(pieces)
 
     def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
         """The clients of a counter that delays nobody."""
-        length = self._lasts[counter] - self._firsts[counter]
-        rate = Interval.exactly(self._sums[counter] / scale_of(key) / (max(length, 1000) / 1000))
+        length = self._pieces.length(counter)
+        rate = Interval.exactly(self._pieces.total(counter) / scale_of(key) / (max(length, 1000) / 1000))
         nothing = Interval.exactly(0)
         return Prediction(
-            client_kind="as recorded",
-            basis=basis or "no request is throttled, so that all come as they were recorded",
+            client_kind=AS_RECORDED,
+            basis=basis or NO_DELAY,
             verdict=Verdict.NOT_THROTTLED.value,
             throttle_time_ms=nothing,
             throttle_time_max_ms=nothing,
@@ -295,10 +346,6 @@ class Recorder:
             recorded_ms=length,
             recorded_under=recorded,
         )
-
-
-def _name(ref: CounterRef) -> tuple[int, str, str, str]:
-    return ref.variant, ref.broker, ref.key.value, ref.sensor
 
 
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:

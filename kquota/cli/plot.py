@@ -36,7 +36,9 @@ def check_plot(path: Path) -> None:
 
 def write_plot(result: Simulation, path: Path) -> None:
     """Draws the counters that have a timeline. Raises InputError when there is none, or no such place to write to."""
-    drawable = [counter for counter in result.counters if counter.timeline is not None]
+    from kquota.cli.simulation import alike
+
+    drawable = alike([counter for counter in result.counters if counter.timeline is not None])
     counters = [counter for counter in drawable if counter.throttled][:MOST] or drawable[:1]
     if not counters:
         raise InputError("nothing to plot: no client has a quota", hint="give quotas that govern the clients")

@@ -112,7 +112,7 @@ COLUMNS = (
     "CLIENT-ID",
     "QUOTA",
     "LIMIT",
-    "THROTTLED",
+    "DELAYED",
     "MUTED",
     "LONGEST",
     "BROKERS",
@@ -138,7 +138,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
                 Column("WHOSE LIMIT", style="bold"),
                 Column("QUOTA", style="cyan", spare=1),
                 Column("LIMIT", number=True),
-                Column("THROTTLED", number=True),
+                Column("DELAYED", number=True),
                 *delays,
             ],
             [
@@ -167,7 +167,7 @@ def clients_table(comparison: Comparison) -> Table:
             Column("CLIENT-ID", style="bold"),
             Column("QUOTA", style="cyan", spare=1),
             Column("LIMIT", number=True),
-            Column("THROTTLED", number=True),
+            Column("DELAYED", number=True),
             *delays,
             Column("BROKERS", spare=2),
         ],
@@ -251,7 +251,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
     from kquota.cli.verdicts import markdown_lines
 
     delays = _delay_columns(comparison)
-    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "THROTTLED", *(each.heading for each in delays), "BROKERS"]
+    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "DELAYED", *(each.heading for each in delays), "BROKERS"]
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
         yield markdown_table(

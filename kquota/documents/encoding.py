@@ -47,6 +47,9 @@ class Each(Sequence[Document]):
     def __len__(self) -> int:
         return len(self.things)
 
+    def __iter__(self) -> Iterator[Document]:
+        return map(self.make, self.things)
+
     @overload
     def __getitem__(self, index: int) -> Document: ...
 

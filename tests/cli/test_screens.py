@@ -173,6 +173,18 @@ def test_what_clients_meet_in_words() -> None:
     assert words.delivered(thread).startswith("10 % to 30 % of")
 
 
+def test_peak_is_always_a_rate() -> None:
+    """Its share of the limit stands beside it, where there was one limit above 0 to compare with."""
+    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
+    ranged = replace(alice, peak_rate=400_000.0, peak_rate_max=800_000.0, limit=200_000.0)
+
+    assert words.peak_parts(ranged) == ("400 kB/s to 800 kB/s", "200 % to 400 %")
+    assert words.peak(ranged) == "400 kB/s to 800 kB/s, 200 % to 400 % of the limit"
+    assert words.peak(replace(ranged, peak_rate_max=None)) == "≥ 400 kB/s, ≥ 200 % of the limit"
+    assert words.peak_parts(replace(ranged, limit_changes=1)) == ("400 kB/s to 800 kB/s", "")
+    assert words.peak(replace(ranged, limit=0.0)) == "400 kB/s to 800 kB/s"
+
+
 def test_harm_ranks() -> None:
     """What is not delivered counts first, then the muted time, then the longest wait; a sum of waits never does."""
     base = next(found for found in recorded()[0].found if found.sensor == "alice:")

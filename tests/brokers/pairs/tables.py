@@ -290,7 +290,7 @@ def _promise_table(recommended: Recommended) -> str:
     silent = [each for each in recommended.promises if each.kept is None]
     enough = sum(each.share <= PROMISED for each in silent)
     lines = [
-        f"`kquota recommend --for user-clients`, from the recording {_under(recommended.before)}:",
+        f"`kquota recommend --entities user-clients`, from the recording {_under(recommended.before)}:",
         "",
         f"* {len(promised)} of {len(recommended.promises)} limits promise something. {kept} promises came true.",
         f"* {len(silent)} limits promise nothing. {enough} of them were enough.",
