@@ -31,7 +31,7 @@ from kquota.audit.clients import (
     producer,
     resent,
 )
-from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
+from kquota.audit.feeds import LOST, UNCOUPLED, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.retries import keys_of
@@ -57,6 +57,9 @@ MOST_ROWS: Final = 50_000_000
 MOST_CONNECTIONS: Final = 20_000
 MOST_FED: Final = 1_000_000
 """Consumers with more requests are not simulated again with what their throttled producers deliver."""
+_TOO_LONG: Final = (
+    f"data of throttled producers is taken to come as recorded: the counter has more than {MOST_FED:,} requests"
+)
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
@@ -280,17 +283,27 @@ class Recorder:
         using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
         models = _models(group, rows)
         found, curves = _simulated(group, models, settings, using)
-        self._link(group, models, rows, curves)
-        return found
+        uncoupled = self._link(group, models, rows, curves)
+        if uncoupled is None:
+            return found
+        return {
+            ref: replace(each, basis=f"{each.basis}; {uncoupled}") if ref.key is QuotaKey.CONSUMER_BYTE_RATE else each
+            for ref, each in found.items()
+        }
 
     def _link(
         self, group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any], curves: Mapping[int, Curve]
-    ) -> None:
-        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients."""
+    ) -> str | None:
+        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients.
+
+        Returns why consumers are not coupled to their producers, where these may matter.
+        """
         ref = group[0].judged.ref
         feeds = self.feeds.get(ref.broker)
         if feeds is None:
-            return
+            return None
+        if feeds.too_many:
+            return UNCOUPLED
         feeding = feeds.feeding()
         for connection, curve in curves.items():
             if connection in feeding:
@@ -300,8 +313,11 @@ class Recorder:
             for model in models
             if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
         }
-        if fed and sum(map(len, rows.values())) <= MOST_FED:
+        if fed and sum(map(len, rows.values())) > MOST_FED:
+            return _TOO_LONG
+        if fed:
             self.links.fed.append(Fed(list(group), dict(rows), fed))
+        return None
 
     def _read(self, counter: int) -> Any:
         pieces = []
@@ -375,14 +391,14 @@ def _seen(rows: Any, api: str) -> Iterator[tuple[Seen, Any]]:
     ends = np.append(starts[1:], len(rows))
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
         mine = rows[start:end]
-        sender = int(mine["detail"].max()) if api == PRODUCE_API else 0
+        senders = mine["detail"].astype(np.int64) if api == PRODUCE_API else np.zeros(len(mine), np.int64)
         requests = Requests(
             mine["time"].astype(np.int64),
             mine["size"].astype(np.int64) if api != _OTHER_API else np.ones(len(mine), np.int64),
             mine["throttle"].astype(np.int64),
-            sender % 4,
-            max(sender % UNANSWERED // 4, 1),
-            sender < UNANSWERED,
+            int(senders[-1]) % 4,
+            senders % UNANSWERED // 4,
+            bool(senders.max() < UNANSWERED),
         )
         yield (consumer(requests) if api == FETCH_API else producer(requests)), order[start:end]
 
@@ -506,8 +522,7 @@ def _curves(models: Sequence[_Model], charged_ms: Sequence[int]) -> dict[int, Cu
         if model.api != PRODUCE_API:
             continue
         charged = np.asarray(charged_ms[start:end], np.int64)
-        # Requests that went out with a later one have its time.
-        charged = np.minimum.accumulate(np.where(charged < 0, LOST, charged)[::-1])[::-1]
+        charged = np.where(charged < 0, LOST, charged)
         if (charged > times + _LATENCY_MS).any():
             curves[model.connection] = Curve(times, charged)
     return curves
@@ -558,7 +573,8 @@ def _fed(model: _Model, late: Sequence[tuple[float, Curve]]) -> _Model:
         times, sizes = arrivals(guess.times, guess.sizes, late)
         if len(times):
             why = f"{guess.why}, when its throttled producers deliver it"
-            guesses.append(guess._replace(times=times, sizes=sizes, thinks=np.full(len(times), -1, np.int64), why=why))
+            thinks, partitions = np.full(len(times), -1, np.int64), np.zeros(len(times), np.int64)
+            guesses.append(guess._replace(times=times, sizes=sizes, thinks=thinks, partitions=partitions, why=why))
     return model._replace(seen=model.seen._replace(guesses=guesses or model.seen.guesses))
 
 
@@ -569,7 +585,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
     seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
     timed, fetches = key is QuotaKey.REQUEST_PERCENTAGE, key is QuotaKey.CONSUMER_BYTE_RATE
     guesses = [model.seen.guesses[0] for model in models]
-    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(int(each.sizes.sum()) for each in guesses)
+    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(each.units for each in guesses)
     wanted = units / scale / seconds
     # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
@@ -587,9 +603,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
         basis="; ".join(dict.fromkeys(guess.why for guess in guesses[:100])),
         verdict=verdict.value,
         # A consumer may stop with its recording, or go on until it has all.
-        throttle_time_ms=_interval(
-            [met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if fetches else ()
-        ),
+        throttle_time_ms=_total(runs, low, consumers=len(models) if fetches else 0),
         throttle_time_max_ms=_interval([met.throttle_max_ms for met in runs]),
         muted_share=_interval([min(met.muted_ms / (seconds * 1000), 1.0) for met in runs]),
         delivered_per_s=_interval([met.delivered / scale / seconds for met in runs]),
@@ -676,8 +690,9 @@ def _run(
 ) -> Ran:
     """One run of clients of these kinds, which is counted for as long as the recording: after the last data as well."""
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
-    times, sizes, thinks = (
-        np.concatenate([getattr(guess, name) for guess in guesses]) for name in ("times", "sizes", "thinks")
+    times, sizes, thinks, partitions = (
+        np.concatenate([getattr(guess, name) for guess in guesses])
+        for name in ("times", "sizes", "thinks", "partitions")
     )
     nanos = np.concatenate([_nanos(model, guess, share) for model, guess in zip(models, guesses, strict=True)])
     # A request is charged _LATENCY_MS after it may go, also when it has waited for the end of a mute.
@@ -697,19 +712,21 @@ def _run(
             given=(int(edges[number]), int(edges[number + 1])),
             merge=guess.merge,
             merge_saves=guess.merge_saves,
+            batch=guess.batch,
+            overhead=guess.overhead,
         )
         for number, (model, guess) in enumerate(zip(models, guesses, strict=True))
     )
     counters = []
     for place, counter in enumerate(group):
         begin = min(int(times[edges[number]]) for number, model in enumerate(models) if place in model.charged)
-        counters.append(Counted(counter.judged.limits, begin, begin + counter.recorded_ms + 1))
+        counters.append(Counted(counter.judged.limits, begin, begin + counter.recorded_ms + _LATENCY_MS + 1))
     workload = Workload(
         max(counter.end_ms for counter in counters) - first,
         clients,
         Brokers(windows=settings.windows),
         origin_ms=first,
-        events=Events(times, sizes, nanos, np.arange(len(times)), thinks),
+        events=Events(times, sizes, nanos, np.arange(len(times)), thinks, partitions),
     )
     return run_recorded(
         workload, counters, [model.charged for model in models], generation=settings.generation, using=using
@@ -746,6 +763,18 @@ def _times_out(guesses: Sequence[Guess], met: Met) -> bool:
 def _interval(values: Sequence[float], low: float = 1.0, others: Sequence[float] = ()) -> Interval:
     """From the least to the most of several runs; the first is the most probable."""
     return Interval(low * min(*values, *others, values[0]), values[0], max(values))
+
+
+def _total(runs: Sequence[Met], low: float, *, consumers: int) -> Interval:
+    """The throttle time until everything is delivered.
+
+    A consumer may stop with its recording, or go on until it has all. Consumers of one counter take turns, and chance
+    decides which of them is served: each may be muted for nearly all of the time.
+    """
+    found = _interval([met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if consumers else ())
+    if consumers < 2 or not found.high:
+        return found
+    return replace(found, high=max(found.high, *(float(met.at_most_ms) for met in runs)))
 
 
 def _done(runs: Sequence[Met]) -> Interval:
