@@ -186,6 +186,8 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert (dry.code, refused.code, deep.code, light.code) == (0, 8, 0, 0)
     assert all(text in done.rest for done in (dry, refused, deep))
     assert dry.err.endswith("dry run: nothing was written\n")
+    assert f"cluster: zookeeper://{filled}\n" not in dry.err, "--quiet"
+    assert f"cluster: zookeeper://{filled}\n" in kquota(*alter, "producer_byte_rate=50kB", "--dry-run").err
     assert "use --yes or --force if you mean it [freeze]" in refused.complaint
     assert [each["name"] for each in validated(deep.out, "alter")["objections"]] == ["freeze"]
     assert light.rest == ""

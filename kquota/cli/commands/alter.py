@@ -191,6 +191,7 @@ def carry_out(
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
             consent.heed(rehearsal.plan.objections, yes=True, force=writing.force)
+            consent.name_cluster(named)
             altered = Altered(rehearsal.results, plan=rehearsal.plan)
         else:
             with says_what_may_be_written(begun):

@@ -197,6 +197,7 @@ def command(
         if dry_run or not drafted.changes:
             if output == "json":
                 show(View(document=lambda: _document(drafted, loggers, None)), output)
+            consent.name_cluster(named)
             note("dry run: nothing was switched" if dry_run else "every request logger is on already: nothing to do")
             return ExitCode.OK
         note(
