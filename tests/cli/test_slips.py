@@ -108,9 +108,10 @@ def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind:
 
 
 def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
-    done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
-    assert done.code == 3
-    assert "(a file, context:NAME, or live: the cluster of the options; give a cluster a name with" in done.complaint
+    for name in ("quotas.yml", "x" * 300):
+        done = kquota("diff", name, "quotas.yaml")
+        assert done.code == 3
+        assert "(a file, a context, HOST:PORT, or live: the cluster of the options)" in done.complaint
 
 
 def test_unlimited_is_no_value(kquota: Kquota) -> None:
