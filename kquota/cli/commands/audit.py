@@ -299,7 +299,7 @@ def _write_report(
     from kquota.cli.report import Report, write_report
 
     report = Report(
-        result.found,
+        list(result.found),
         result.timelines,
         result.quality,
         auditing.reasons(result.rejects),
@@ -366,25 +366,26 @@ def audited_view(
         )
 
     def csv() -> Iterator[Part]:
-        yield _csv(result, findings)
+        yield _csv(result, list(findings))
         yield from _about_quotas(result, counts=False)
 
     def markdown() -> Iterator[Part]:
         from kquota.cli.report.markdown import summary
 
-        yield summary(findings, result.quality, result.quotas)
+        yield summary(list(findings), result.quality, result.quotas)
         yield from _closed_loop_markdown(result)
 
-    shown = [found for found in findings if show_all or found.throttled or found.undetermined]
-
     def screen(*, wide: bool = False) -> Iterator[Part]:
-        return _screen(result, findings, shown, wide=wide, reported=reported)
+        # Values once, as a screen goes through them several times.
+        every = list(findings)
+        shown = [found for found in every if show_all or found.throttled or found.undetermined]
+        return _screen(result, every, shown, wide=wide, reported=reported)
 
     return View(
         screen=screen,
         document=document,
         csv=csv,
-        others={"wide": lambda: screen(wide=True), "markdown": markdown},
+        others={"wide": functools.partial(screen, wide=True), "markdown": markdown},
     )
 
 
