@@ -48,11 +48,14 @@ def check_installation() -> Iterator[Check]:
             yield ok(HERE, f"extra {extra}", f"{versions} (for {purpose})")
         else:
             what = f"not installed: {', '.join(missing)}; " if missing else "not installed: "
-            yield warning(
-                HERE, f"extra {extra}", f"{what}{purpose} need{'' if ' and ' in purpose else 's'} it", "", extra
-            )
+            yield warning(HERE, f"extra {extra}", f"{what}{_needed_by(purpose, len(missing))}", "", extra)
     yield _java()
     yield _kafkas_tool()
+
+
+def _needed_by(purpose: str, missing: int) -> str:
+    """`'kquota probe' needs it`, in the right numbers."""
+    return f"{purpose} need{'' if ' and ' in purpose else 's'} {'it' if missing < 2 else 'them'}"
 
 
 def _requirements() -> Mapping[str, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, Int64s
+from kquota.core.enforcement.traffic import PARTITIONS
 
 PACED: Final = "paced"
 SYNCHRONOUS: Final = "synchronous"
@@ -25,6 +26,8 @@ BATCH_BYTES: Final = 16_384
 BATCH_HEADER: Final = 61
 REQUEST_HEADER: Final = 46
 """Of a produce request with one partition and short names, without the client-id."""
+FETCH_HEADER: Final = 73
+"""Of a fetch response with one partition (`FetchResponse` v12 and later), beside its records."""
 PARTITION_BYTES: Final = 1 << 20
 """`max.partition.fetch.bytes`."""
 SOCKET_MS: Final = 60_000
@@ -43,6 +46,10 @@ _ENOUGH: Final = 20
 _STEPS: Final = 16
 _LONG_MS: Final = 45_000
 """A client that sends without a pause for so long does it by the clock."""
+_MADE_UP: Final = -0.1
+"""The correlation of gaps that follow each other: about -0.5 by a schedule, 0 and more for a client that waits."""
+_BUSY_MS: Final = 20_000
+"""So long a client sends back to back between its mutes that it may do so as fast as it can."""
 _FULL: Final = 30_000
 
 
@@ -55,8 +62,8 @@ class Requests(NamedTuple):
     """What the broker answered, ms; less than 0 where that is not known."""
     library: int
     """`batch.JAVA`, `batch.OTHER_LIBRARY`, or 0 where that is not known."""
-    partitions: int = 1
-    """To how many it was seen to produce."""
+    partitions: Int64s
+    """To which partition each produces, as far as that is known; several requests may stand for the same one."""
     answered: bool = True
     """Whether there are answers that a client can wait for: with acks=0 there are none."""
 
@@ -68,15 +75,25 @@ class Guess(NamedTuple):
     times: Int64s
     sizes: Int64s
     thinks: Int64s
+    partitions: Int64s
     why: str
     merge: int = 0
     merge_saves: int = 0
+    batch: int = 0
+    """Of a Java producer: how much of one partition a request holds at most; `merge` is how much of all."""
+    overhead: int = 0
+    """Of a consumer: the bytes of a response beside its records; `sizes` are records."""
     max_bytes: int = 0
     """Of a consumer: what one response holds at most."""
     first_bytes: int = 0
     """Of a consumer: its first batch, which comes whole."""
     resends: int = 0
     """In how many requests it sends again what waits when its time-out is over, one for each partition; 0 for never."""
+
+    @property
+    def units(self) -> int:
+        """All bytes, as they were recorded."""
+        return int(self.sizes.sum()) + self.overhead * len(self.sizes)
 
 
 class Seen(NamedTuple):
@@ -97,20 +114,27 @@ def producer(requests: Requests) -> Seen:
     waited = muted & (gaps <= throttle[:-1] + _LATE_MS)
     held_back = bool((throttle > 0).any())
     drained = not held_back or _rested(times, throttle)
-    merge, saves = 0, 0
+    partitions = len(np.unique(requests.partitions))
+    queue = Guess(PACED, times, sizes, _never(times), requests.partitions, "requests come at their times")
     if requests.library == JAVA:
-        merge = max(BATCH_BYTES * requests.partitions, int(sizes.max()))
-        saves = min(BATCH_HEADER + REQUEST_HEADER, max(int(sizes.min()) - 1, 0))
-    queue = Guess(PACED, times, sizes, _never(times), "requests come at their times", merge, saves)
-    if requests.library == OTHER_LIBRARY and requests.answered:
-        queue = queue._replace(resends=requests.partitions)
+        largest, smallest = int(sizes.max()), int(sizes.min())
+        saves = min(BATCH_HEADER + REQUEST_HEADER, max(smallest - 1, 0))
+        queue = queue._replace(
+            partitions=_filled_in_turn(sizes, requests.partitions, saves),
+            merge=max(BATCH_BYTES * partitions, largest),
+            merge_saves=saves,
+            batch=max(BATCH_BYTES, -(-largest // partitions)),
+        )
+    elif requests.library == OTHER_LIBRARY and requests.answered:
+        queue = queue._replace(resends=partitions)
     free = gaps[~muted]
     early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
     waiting = [early] if (early.times != times).any() else []
     if len(times) < _ENOUGH:
         return Seen([queue, *waiting], held_back, drained)
     thinks = _thinks(gaps, waited, free)
-    waits = Guess(SYNCHRONOUS, times, sizes, thinks, "requests come a steady time after the answer before")
+    why = "requests come a steady time after the answer before"
+    waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
     # The slowest answers may be those of a busy broker: a client that thinks least wants most.
     quickest = int(np.quantile(free, 0.1)) if len(free) else 0
     eager = waits._replace(thinks=np.minimum(thinks, quickest))
@@ -119,12 +143,16 @@ def producer(requests: Requests) -> Seen:
         typical = float(np.median(free)) if len(free) else 0.0
         overtakes = bool((gaps[muted] < 0.5 * typical).mean() > 0.02) if muted.any() else False
         slack = gaps - throttle[:-1]
-        runs = times[-1] - times[0] >= _LONG_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
+        runs = times[-1] - times[0] >= _BUSY_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
         if runs and typical <= _LATE_MS:
             kind = SATURATING
             now = np.minimum(thinks, 0)
-            guesses = [waits._replace(kind=kind, thinks=now, why="requests come back to back from the start"), queue]
-        elif len(free) >= _ENOUGH and not overtakes and _is_even(free) and _wanders(times, ~muted) >= 2:
+            eager = waits._replace(kind=kind, thinks=now, why="requests come back to back from the start")
+            if _had_gaps(gaps, muted):
+                guesses = [_at_pace(queue, int(np.argmax(muted))), queue, eager]
+            else:
+                guesses = [eager, queue]
+        elif len(free) >= _ENOUGH and not overtakes and _is_even(free) and _stays_late(times, ~muted):
             guesses = [waits, queue, eager]
         elif len(free) >= _ENOUGH and not overtakes and _is_even(free):
             guesses = [queue, waits]
@@ -136,7 +164,7 @@ def producer(requests: Requests) -> Seen:
         if float(np.median(free)) <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
             now = np.minimum(thinks, 0)
             guesses = [waits._replace(kind=SATURATING, thinks=now, why="requests come back to back"), queue]
-        elif wanders >= 2:
+        elif _stays_late(times, ~muted):
             guesses = [waits, queue, eager]
         elif wanders >= 1.5:
             guesses = [queue, waits]
@@ -157,28 +185,30 @@ def consumer(requests: Requests) -> Seen:
     filled = got & (requests.sizes > _EMPTY_BYTES)
     if filled.any():
         got = filled
+    if not got.any():
+        got[0] = True
+    overhead = _overhead(requests.sizes[throttle == 0], int(requests.sizes[got].min()))
+    requests = requests._replace(sizes=np.maximum(requests.sizes - overhead, 1))
     times, sizes = requests.times[got], requests.sizes[got]
-    if not len(times):
-        times, sizes = requests.times[:1], np.maximum(requests.sizes[:1], 1)
-    first = int(min(np.median(sizes), BATCH_BYTES))
     largest = int(sizes.max())
     full = sizes >= 0.9 * largest
     late = Guess(
         CONSUMER,
-        times,
+        _there_before(times, sizes),
         sizes,
         _never(times),
+        _never(times) + 1,
         "data comes as it was fetched",
-        0,
-        0,
-        max(PARTITION_BYTES, largest),
-        first,
+        overhead=overhead,
+        max_bytes=max(PARTITION_BYTES, largest),
+        first_bytes=int(min(np.median(sizes), BATCH_BYTES)),
     )
     guesses = [late]
     drained = not held_back or not bool(throttle[-1] > 0 or (full.sum() >= 3 and full.mean() > 0.5))
     if held_back:
         spread_times, spread_sizes = _spread(requests, got)
-        spread = late._replace(times=spread_times, sizes=spread_sizes, thinks=_never(spread_times))
+        never = _never(spread_times)
+        spread = late._replace(times=spread_times, sizes=spread_sizes, thinks=never, partitions=never + 1)
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
         guesses = [early, spread._replace(why="data comes evenly between two responses"), late]
@@ -190,6 +220,7 @@ def consumer(requests: Requests) -> Seen:
     never_waits = muted and len(gaps) >= _ENOUGH and float(np.median(gaps)) <= _LATE_MS and np.median(sizes) >= _FULL
     if _FULL <= largest < PARTITION_BYTES and full.sum() >= 5 and (full.mean() > 0.5 or never_waits):
         busy = late._replace(
+            times=times,
             thinks=np.concatenate([[-1], gaps]).astype(np.int64),
             max_bytes=largest,
             why=f"it fetches up to {largest:,} bytes whenever it has processed what it got",
@@ -221,7 +252,27 @@ def resent(guess: Guess, charged_ms: Int64s) -> Guess | None:
         times=times.astype(np.int64),
         sizes=np.concatenate([guess.sizes[:first], sizes, guess.sizes[after:]]).astype(np.int64),
         thinks=_never(times),
+        partitions=np.concatenate(
+            [guess.partitions[:first], np.arange(parts) % PARTITIONS, guess.partitions[after:]]
+        ).astype(np.int64),
     )
+
+
+def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
+    """The partitions of requests that wait, which have a batch header less each (`saves`) than those that went out.
+
+    A producer without keys stays with a partition until it has given it `batch.size` bytes (KIP-480, KIP-794). So more
+    records go to each partition in turn while they wait. With keys each record has its own partition.
+    """
+    starts = np.flatnonzero(np.diff(partitions, prepend=-1))
+    if 2 * int(sizes.sum()) < BATCH_BYTES * len(starts):
+        return partitions
+    filled = np.rint(np.add.reduceat(sizes - REQUEST_HEADER, starts) / BATCH_BYTES).astype(np.int64)
+    order = np.repeat(partitions[starts], np.maximum(filled, 1))
+    records = sizes - saves
+    turns = (np.cumsum(records) - records) // BATCH_BYTES
+    found: Int64s = order[np.minimum(turns, len(order) - 1)]
+    return found
 
 
 def _rested(times: Int64s, throttle: Int64s) -> bool:
@@ -233,14 +284,27 @@ def _rested(times: Int64s, throttle: Int64s) -> bool:
     return int(times[-1]) - int(ends.max()) >= _RESTED_MS
 
 
+def _at_pace(queue: Guess, muted: int) -> Guess:
+    """A queue that was never empty since the request `muted`: its arrivals keep the pace that they had until then."""
+    times = queue.times
+    pace = (times[muted] - times[0]) / muted
+    later = np.arange(1, len(times) - muted)
+    arrived = np.minimum(times[muted + 1 :], times[muted] + np.floor(later * pace))
+    found = np.concatenate([times[: muted + 1], arrived]).astype(np.int64)
+    return queue._replace(times=found, why="requests keep the pace that they had until they were muted")
+
+
 def _never(times: Int64s) -> Int64s:
     """Thinks of requests that come at their times."""
     return np.full(len(times), -1, np.int64)
 
 
 def _thinks(gaps: Int64s, waited: Any, free: Int64s) -> Int64s:
-    """How long after the answer before each request comes; where a mute hides it, the usual time."""
-    usual = int(np.median(free)) if len(free) else 0
+    """How long after the answer before each request comes; where a mute hides it, one of the times that show."""
+    usual = np.zeros(len(gaps), np.int64)
+    if len(free):
+        # As many of each length, in the order of the recording: what varies must not become even.
+        usual[waited] = free[np.arange(int(waited.sum())) * len(free) // max(int(waited.sum()), 1)]
     thinks = np.where(waited, np.minimum(gaps, usual), gaps)
     return np.concatenate([[-1], thinks]).astype(np.int64)
 
@@ -248,6 +312,34 @@ def _thinks(gaps: Int64s, waited: Any, free: Int64s) -> Int64s:
 def _is_even(free: Int64s) -> bool:
     """Whether the gaps have a least length: what is random, or comes in bursts, has none."""
     return len(free) >= _ENOUGH and float(np.quantile(free, 0.05)) >= 0.5 * float(np.median(free))
+
+
+def _stays_late(times: Int64s, free: Any) -> bool:
+    """Whether the times wander, and a late request does not bring the next one nearer.
+
+    A client that waits for its answers is late for good. A schedule makes up for a delay, also on a busy machine whose
+    delays come in spells: a long gap is followed by a short one.
+    """
+    if _wanders(times, free) < 2:
+        return False
+    gaps = np.diff(times).astype(float)
+    gaps = np.clip(gaps, *np.quantile(gaps[free], [0.05, 0.95]))
+    both = free[:-1] & free[1:]
+    one, next_one = gaps[:-1][both], gaps[1:][both]
+    if len(one) < _ENOUGH or not one.std() or not next_one.std():
+        return True
+    return bool(np.corrcoef(one, next_one)[0, 1] > _MADE_UP)
+
+
+def _had_gaps(gaps: Int64s, muted: Any) -> bool:
+    """Whether a client that is never idle since it was muted for the first time was so before.
+
+    Then it did not send as fast as it could. A queue grew while it was muted, and was never empty again.
+    """
+    first = int(np.argmax(muted))
+    later = gaps[first:][~muted[first:]]
+    before = float(np.mean(gaps[:first])) if first >= _ENOUGH else 0.0
+    return before > _LATE_MS and before > 4 * (float(np.mean(later)) if len(later) else 0.0)
 
 
 def _wanders(times: Int64s, free: Any) -> float:
@@ -274,11 +366,27 @@ def _early(times: Int64s, waited: Any) -> Int64s:
     return early
 
 
+def _overhead(sizes: Int64s, smallest: int) -> int:
+    """The bytes of a response beside its records: those of an empty one, which may leave its partitions out (KIP-227).
+
+    `smallest` is the smallest response with records.
+    """
+    empty = sizes[sizes <= _EMPTY_BYTES]
+    overhead = max(int(empty.min()), FETCH_HEADER) if len(empty) else FETCH_HEADER
+    return min(overhead, max(smallest - 1, 0))
+
+
+def _there_before(times: Int64s, sizes: Int64s) -> Int64s:
+    """When the data of each response had come at the latest: a full response leaves data that was there already."""
+    full = (sizes == sizes.max()) & (sizes >= _FULL)
+    follows = np.concatenate([[False], full[:-1]])
+    found: Int64s = times[np.maximum.accumulate(np.where(follows, 0, np.arange(len(times))))]
+    return found
+
+
 def _spread(requests: Requests, got: Any) -> tuple[Int64s, Int64s]:
     """What came after a mute in parts, evenly over the time since the response before."""
     rows = np.flatnonzero(got)
-    if not len(rows):
-        return requests.times[:1], np.maximum(requests.sizes[:1], 1)
     before = np.concatenate([[rows[0] if rows[0] == 0 else 0], rows[:-1]])
     since = requests.times[rows] - requests.times[before]
     muted = rows - before > 1

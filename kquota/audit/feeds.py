@@ -18,7 +18,12 @@ from kquota.audit.batch import Int64s
 FRESH_US: Final = 5_000_000
 """A consumer that reads data at most so old (µs) reads it as it comes; older data was a backlog."""
 MOST_FEEDS: Final = 100_000
-"""A broker with more pairs of a connection and a partition is not coupled at all: consumers then keep their data."""
+"""A broker with more pairs of a connection and a partition is not coupled at all: consumers then keep their data, and
+their predictions say so."""
+UNCOUPLED: Final = (
+    "data of throttled producers is taken to come as recorded: the broker's log has more than "
+    f"{MOST_FEEDS:,} pairs of a connection and a partition"
+)
 _MOST_FEEDERS: Final = 8
 """The largest producers of a consumer are simulated; its other producers count as not throttled."""
 LOST: Final = 1 << 62
@@ -57,7 +62,12 @@ class Feeds:
     known: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.produced and self.fetched) and self.known <= MOST_FEEDS
+        return self.too_many or bool(self.produced and self.fetched)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there are more than MOST_FEEDS pairs: then none of them is kept."""
+        return self.known > MOST_FEEDS
 
     def produce(self, place: int, connection: int, size: int) -> None:
         """Counts a batch."""
@@ -66,17 +76,21 @@ class Feeds:
     def fetch(self, connection: int, place: int, size: int, *, fresh: bool) -> None:
         """Counts the data of one partition in a response."""
         self._add(self.fetched, connection, place, size)
-        if fresh:
+        if fresh and not self.too_many:
             self.fresh[connection] = self.fresh.get(connection, 0) + size
 
     def _add(self, table: dict[int, dict[int, int]], one: int, other: int, size: int) -> None:
-        if self.known > MOST_FEEDS:
+        if self.too_many:
             return
         row = table.setdefault(one, {})
         if other not in row:
             row[other] = 0
             self.known += 1
         row[other] += size
+        if self.known > MOST_FEEDS:
+            self.produced.clear()
+            self.fetched.clear()
+            self.fresh.clear()
 
     def feeders(self, connection: int) -> list[Feeder]:
         """The producers of what a connection reads as it comes; nobody where it reads what was there before."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.core.findings.finding import Basis, Client, Finding, Logged
+from kquota.core.findings.finding import ORDER, Basis, Client, Finding, Logged
+from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -81,17 +83,65 @@ several counters is one finding, under the lowest of their limits.
 """
 
 
-def findings_of(table: pa.Table) -> list[Finding]:
-    """The rows of a findings table as values, in their order."""
-    entities: dict[str, Entity] = {}
-    return [_finding(row, entities) for part in table.to_batches(_AT_ONCE) for row in part.to_pylist()]
+ROWS_AT_ONCE = 10_000
+"""Rows of a findings table that are Python values at the same time: these take several times the memory."""
 
 
-_AT_ONCE = 10_000
-"""Rows that are dictionaries at the same time: they take several times the memory of findings."""
+class Findings(Sequence[Finding]):
+    """The rows of a findings table as values, each of which is made when it is asked for.
+
+    As values all of them would take a kilobyte each, besides the table.
+    """
+
+    def __init__(
+        self, table: pa.Table, predictions: Mapping[CounterName, Prediction] | None = None, order: Any = None
+    ) -> None:
+        """`order` are the numbers of the rows in the order that is wanted; without it they stay as they are."""
+        self._table = table
+        self._predictions = predictions or {}
+        self._order = np.arange(len(table)) if order is None else order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Findings: ...
+
+    def __getitem__(self, index: int | slice) -> Finding | Findings:
+        if isinstance(index, slice):
+            return Findings(self._table, self._predictions, self._order[index])
+        place = range(len(self))[index]
+        (found,) = self[place : place + 1]
+        return found
+
+    def __iter__(self) -> Iterator[Finding]:
+        entities: dict[str, Entity] = {}
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            rows = self._table.take(self._order[first : first + ROWS_AT_ONCE])
+            for row in rows.to_pylist():
+                prediction = self._predictions.get((row["broker"], row["key"], row["sensor"]))
+                yield _finding(row, entities, prediction)
+
+    def ranked(self) -> Findings:
+        """The same in the order of `kquota.core.findings.finding.ranked`."""
+        table = self._table.take(self._order)
+        verdicts = pc.index_in(table.column("verdict"), pa.array([verdict.value for verdict in ORDER]))
+        limits, peaks = (table.column(name).to_numpy() for name in ("limit", "peak_rate"))
+        shares = np.divide(peaks, limits, out=np.zeros(len(table)), where=limits > 0)
+        harms = np.fromiter((part for found in self for part in found.harm), np.float64, 3 * len(table))
+        columns = [*(-harms).reshape(-1, 3).T, -shares]
+        keys = pa.table(
+            [verdicts, *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
+            ["verdict", "undelivered", "muted", "longest", "share", "broker", "key", "sensor"],
+        )
+        order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
+        return Findings(self._table, self._predictions, self._order[order.to_numpy()])
 
 
-def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:
+def _finding(row: dict[str, Any], entities: dict[str, Entity], prediction: Prediction | None) -> Finding:
     text, logged = row["entity"], row["logged_throttled_events"]
     if text not in entities:
         entities[text] = Entity.parse(text)
@@ -121,6 +171,7 @@ def _finding(row: dict[str, Any], entities: dict[str, Entity]) -> Finding:
         tuple(Client(**client) for client in row["clients"]),
         rebuilt_events=row["rebuilt_events"],
         rebuilt_share=row["rebuilt_share"],
+        prediction=prediction,
     )
 
 

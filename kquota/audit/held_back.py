@@ -23,8 +23,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import SCHEMA
+from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA
 from kquota.audit.in_force import are_in_force
+from kquota.audit.predicted import Predictions
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
@@ -134,38 +135,40 @@ class _Settling:
         self._in_force = in_force
         self._counters = _Counters.of(table)
 
-    def settle(
-        self, quotas: Sequence[QuotaVerdict]
-    ) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Mapping[CounterName, Prediction]]:
+    def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
-        predictions = dict(self._predictions)
+        predictions: dict[CounterName, Prediction] = {}
         changed: dict[CounterName, _Settled] = {}
         moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = {}
         for row in self._open():
             name = _name(row)
             before = Verdict(row["verdict"])
-            found = self._one(row, before, predictions.get(name))
-            if found.prediction is not None:
+            prediction = self._predictions.get(name)
+            found = self._one(row, before, prediction)
+            if found.prediction is not None and found.prediction is not prediction:
                 predictions[name] = found.prediction
             if found.verdict is not before:
                 changed[name] = found
                 quota = (Entity.parse(row["entity"]), QuotaKey(row["key"]))
                 moved.setdefault(quota, Counter())[before, found.verdict] += 1
+        settled = Predictions.of(self._predictions).changed(predictions)
         if not changed:
-            return self._table, tuple(quotas), predictions
+            return self._table, tuple(quotas), settled
         reasons = {found.reason for found in changed.values() if found.reason is not None}
         return (
             _with_verdicts(self._table, changed),
             tuple(_moved(quota, moved.get((quota.entity, quota.key)), reasons) for quota in quotas),
-            predictions,
+            settled,
         )
 
     def _open(self) -> list[dict[str, Any]]:
         """The counters that somebody held back, and those whose prediction has another verdict than the replay."""
         table = self._table
-        columns = (table.column(name).to_pylist() for name in ("verdict", "broker", "key", "sensor"))
-        told = ((verdict, self._predictions.get(tuple(name))) for verdict, *name in zip(*columns, strict=True))
-        apart = [found is not None and found.verdict != verdict for verdict, found in told]
+        apart: list[bool] = []
+        for part in table.select(["verdict", "broker", "key", "sensor"]).to_batches(ROWS_AT_ONCE):
+            columns = (column.to_pylist() for column in part.columns)
+            told = ((verdict, self._predictions.get(tuple(name))) for verdict, *name in zip(*columns, strict=True))
+            apart += [found is not None and found.verdict != verdict for verdict, found in told]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
         if self._held:

@@ -27,9 +27,10 @@ class Interner:
 
     def numbers(self, names: Sequence[str]) -> Int64s:
         """The numbers of the strings; of one at least, so that a column without any has something to point to."""
-        return np.fromiter((self._code(name) for name in names or ("",)), np.int64, max(1, len(names)))
+        return np.fromiter((self.number(name) for name in names or ("",)), np.int64, max(1, len(names)))
 
-    def _code(self, name: str) -> int:
+    def number(self, name: str) -> int:
+        """The number of a string."""
         code = self.index.get(name)
         if code is None:
             code = self.index[name] = len(self.names)

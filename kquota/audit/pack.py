@@ -6,6 +6,8 @@ operation. What is shuffled is then a few hundred blobs of some ten bytes a row,
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -28,6 +30,8 @@ _BITS = 24
 _MASK = (1 << _BITS) - 1
 _KIND_BITS = 3
 _KINDS = (1 << _KIND_BITS) - 1
+_MOST_RESOLVED = 100_000
+_NO_ENTITY = -1
 _63_BITS = np.int64((1 << 63) - 1)
 
 
@@ -51,12 +55,16 @@ class _Period:
         self.number = number
         self.charged = Memo()
         """Distinct client → the counters of its bytes and of its thread time; -1 for none."""
-        self.governing: dict[int, Governing] = {}
+        self.limits, self.levels, self.entities = array("d"), array("b"), array("q")
+        """What limits each counter, and the number of the entity with the quota."""
         self.columns: tuple[tuple[int, int], _Counters] | None = None
-        """What `Packer._columns` made, and of how much."""
+        """What `Packer._counters_in` made, and of how many counters."""
+        self.governed = 0
+        """How many of the counters have a limit in this period."""
         self._quotas = quotas
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
         self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
+        """The clients that came last: they come again on other brokers."""
         self._texts: dict[Entity, str] = {}
         self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
 
@@ -64,8 +72,21 @@ class _Period:
         """The counter of a client and what limits it, the same on all brokers; None where nothing does."""
         client = (key, user, client_id)
         if client not in self._resolved:
+            if len(self._resolved) >= _MOST_RESOLVED:
+                self._resolved.clear()
             self._resolved[client] = self._resolve(*client)
         return self._resolved[client]
+
+    def govern(self, number: int, governing: Governing, entity: int) -> None:
+        """Keeps what limits a counter, and the number of the entity, unless that is known."""
+        missing = number + 1 - len(self.limits)
+        if missing > 0:
+            self.limits.extend([math.nan] * missing)
+            self.levels.extend([0] * missing)
+            self.entities.extend([_NO_ENTITY] * missing)
+        if self.entities[number] == _NO_ENTITY:
+            self.governed += 1
+            self.limits[number], self.levels[number], self.entities[number] = governing.limit, governing.level, entity
 
     def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
         if key is QuotaKey.CONNECTION_CREATION_RATE:
@@ -99,8 +120,10 @@ class Packer:
         self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
         self._changes = np.array(self.quotas.changes_ms, np.int64)
         self._numbers: dict[CounterRef, int] = {}
-        self._ids: list[int] = []
-        self._homes: list[int] = []
+        self._ids, self._keys = array("q"), array("b")
+        self._of_brokers, self._of_sensors = array("q"), array("q")
+        """The broker and the sensor of each counter, by their numbers."""
+        self._homes = array("q")
         """Where each counter is kept: the bucket, modulo their number."""
         self.begin()
 
@@ -181,8 +204,11 @@ class Packer:
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
             self._ids.append(fingerprint(str(self.variant), broker, key.value, sensor))
+            self._keys.append(KEYS.index(key))
+            self._of_brokers.append(self._brokers.number(broker))
+            self._of_sensors.append(self._sensors.number(sensor))
             self._homes.append(self._home(reference, self._ids[-1]))
-        period.governing.setdefault(number, governing)
+        period.govern(number, governing, self._entities.number(governing.entity))
         return number
 
     def _home(self, counter: CounterRef, counter_id: int) -> int:
@@ -282,21 +308,20 @@ class Packer:
             )
 
     def _counters_in(self, period: _Period) -> _Counters:
-        known = (len(self.counters), len(period.governing))
+        count = len(self.counters)
+        known = (count, period.governed)
         if period.columns is None or period.columns[0] != known:
-            count, mine = len(self.counters), list(period.governing)
             limits, levels, entities = np.full(count, np.nan), np.zeros(count, np.int8), np.zeros(count, np.int64)
-            limits[mine] = [governing.limit for governing in period.governing.values()]
-            levels[mine] = [governing.level for governing in period.governing.values()]
-            entities[mine] = self._entities.numbers([governing.entity for governing in period.governing.values()])
+            mine = len(period.limits)
+            limits[:mine], levels[:mine], entities[:mine] = period.limits, period.levels, period.entities
             counters = _Counters(
-                np.array(self._ids, np.int64),
-                np.array(self._homes, np.int64),
-                np.array([KEYS.index(counter.key) for counter in self.counters], np.int8),
+                np.array(self._ids),
+                np.array(self._homes),
+                np.array(self._keys),
                 limits,
                 levels,
-                self._brokers.numbers([counter.broker for counter in self.counters]),
-                self._sensors.numbers([counter.sensor for counter in self.counters]),
+                np.array(self._of_brokers),
+                np.array(self._of_sensors),
                 entities,
             )
             period.columns = (known, counters)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,14 +31,15 @@ from kquota.audit.clients import (
     producer,
     resent,
 )
-from kquota.audit.feeds import LOST, Curve, Feeder, Feeds, Place, arrivals, throttled
+from kquota.audit.feeds import LOST, UNCOUPLED, Curve, Feeder, Feeds, Place, arrivals, throttled
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
+from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.retries import keys_of
 from kquota.audit.settings import Together
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE
-from kquota.core.findings.prediction import LOGGED, UNKNOWN, Interval, Prediction, RecordedUnder
+from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
@@ -56,6 +57,9 @@ MOST_ROWS: Final = 50_000_000
 MOST_CONNECTIONS: Final = 20_000
 MOST_FED: Final = 1_000_000
 """Consumers with more requests are not simulated again with what their throttled producers deliver."""
+_TOO_LONG: Final = (
+    f"data of throttled producers is taken to come as recorded: the counter has more than {MOST_FED:,} requests"
+)
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 PLAIN_ROWS: Final = 100_000
@@ -85,17 +89,57 @@ _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
 
 
+class Pieces:
+    """Where the rows of each counter lie in a file, and what they come to: a row of numbers for each piece."""
+
+    def __init__(self) -> None:
+        self._added: list[Int64s] = []
+        self._table = np.zeros((0, 6), np.int64)
+        """(counter, first row in the file, rows, first time, last time, sum) of each piece, by counter."""
+        self._ends = np.zeros(0, np.int64)
+
+    def add(self, pieces: Int64s) -> None:
+        """Adds pieces of different counters; those of one counter come in the order of time."""
+        self._added.append(pieces)
+
+    def close(self) -> None:
+        """Ends the adding; only then a counter can be asked for."""
+        if self._added:
+            table = np.concatenate(self._added)
+            self._table = table[np.argsort(table[:, 0], kind="stable")]
+            self._ends = np.cumsum(np.bincount(self._table[:, 0]))
+        self._added = []
+
+    def _of(self, counter: int) -> Int64s:
+        if counter >= len(self._ends):
+            return self._table[:0]
+        return self._table[self._ends[counter - 1] if counter else 0 : self._ends[counter]]
+
+    def rows(self, counter: int) -> int:
+        """How many rows a counter has."""
+        return int(self._of(counter)[:, 2].sum())
+
+    def places(self, counter: int) -> list[tuple[int, int]]:
+        """(first row in the file, rows) of each piece of a counter."""
+        return [(start, count) for start, count in self._of(counter)[:, 1:3].tolist()]
+
+    def length(self, counter: int) -> int:
+        """From the first row of a counter to the last one (ms)."""
+        mine = self._of(counter)
+        return int(mine[-1, 4] - mine[0, 3])
+
+    def total(self, counter: int) -> int:
+        """The sum of the rows of a counter."""
+        return int(self._of(counter)[:, 5].sum())
+
+
 class Recorder:
     """Keeps the rows of the counters while these are replayed: of all keys but connections."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES, prefix="kquota-audit-")  # noqa: SIM115 - kept open
-        self._pieces: dict[int, list[tuple[int, int]]] = {}
-        """Counter → (first row in the file, rows)."""
+        self._pieces = Pieces()
         self._rows = 0
-        self._firsts: dict[int, int] = {}
-        self._lasts: dict[int, int] = {}
-        self._sums: dict[int, int] = {}
         self._simulated = 0
         """How many requests were simulated."""
         self.feeds: dict[str, Feeds] = {}
@@ -121,33 +165,44 @@ class Recorder:
             rows["detail"] = details[mine]
         self._file.seek(0, 2)
         self._file.write(rows.tobytes())
-        edges = np.concatenate([[0], np.cumsum(counts)])
-        sums = np.add.reduceat(np.append(rows["size"], 0), edges[:-1])
-        for place in places.tolist():
-            counter, start, end = int(part.counters[place]), int(edges[place]), int(edges[place + 1])
-            self._pieces.setdefault(counter, []).append((self._rows + start, end - start))
-            self._firsts.setdefault(counter, int(rows["time"][start]))
-            self._lasts[counter] = int(rows["time"][end - 1])
-            self._sums[counter] = self._sums.get(counter, 0) + int(sums[place])
+        counts = counts[places]
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        sums = np.add.reduceat(rows["size"], starts)
+        times = rows["time"]
+        columns = (part.counters[places], starts + self._rows, counts, times[starts], times[ends - 1], sums)
+        self._pieces.add(np.column_stack(columns))
         self._rows += len(rows)
 
-    def finish(self, judged: Mapping[int, Judged], settings: AuditSettings) -> dict[CounterRef, Prediction]:
-        """The predictions of the counters, by number."""
+    def finish(
+        self, refs: Sequence[CounterRef | None], judged: Callable[[int], Judged], settings: AuditSettings
+    ) -> list[Predictions]:
+        """The predictions of the counters, for each variant of the quotas.
+
+        `refs` are the counters by their numbers, and `judged` gives what the replay found of the counter of a number.
+        """
         in_force = InForce(settings)
-        predictions: dict[CounterRef, Prediction] = {}
         alone: dict[int, _Counter] = {}
         timed: dict[int, _Counter] = {}
-        # Not in the order of the numbers, which is up to how an export is cut.
-        for number, found in sorted(judged.items(), key=lambda each: _name(each[1].ref)):
-            prediction = self._predict(number, found, in_force, settings)
-            if isinstance(prediction, Prediction):
-                predictions[found.ref] = prediction
-            else:
-                (timed if found.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+        self._pieces.close()
+
+        def predictions(variant: int) -> Iterator[tuple[CounterName, Prediction]]:
+            """The predictions that need no simulation."""
+            # Not in the order of the numbers, which is up to how an export is cut.
+            names = sorted((ref.name, number) for number, ref in enumerate(refs) if ref and ref.variant == variant)
+            for name, number in names:
+                prediction = self._predict(number, judged(number), in_force, settings)
+                if isinstance(prediction, Prediction):
+                    yield name, prediction
+                else:
+                    (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+
+        found = [Predictions(predictions(variant)) for variant in range(len(settings.variants))]
         for group in self._groups(alone, timed, settings.kept):
-            predictions |= self._simulate(group, settings)
+            simulated = self._simulate(group, settings)
+            found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
         self._file.close()
-        return {found.ref: predictions[found.ref] for found in judged.values()}
+        return found
 
     def _predict(
         self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings
@@ -155,9 +210,9 @@ class Recorder:
         """The prediction of a counter, or that its clients have to be simulated."""
         recorded = in_force.recorded_under(judged)
         key = judged.ref.key
-        if counter not in self._pieces:
+        count = self._pieces.rows(counter)
+        if not count:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
-        count = sum(rows for _, rows in self._pieces[counter])
         known = judged.verdict is not Verdict.UNDETERMINED
         holds = in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
@@ -181,8 +236,7 @@ class Recorder:
             return _unknown(judged, recorded, "the recording has no connections")
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        begin, end = self._firsts[counter], self._lasts[counter]
-        return _Counter(counter, judged, recorded, end - begin, connections)
+        return _Counter(counter, judged, recorded, self._pieces.length(counter), connections)
 
     def _groups(
         self, alone: Mapping[int, _Counter], timed: Mapping[int, _Counter], kept: Together
@@ -229,17 +283,27 @@ class Recorder:
         using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
         models = _models(group, rows)
         found, curves = _simulated(group, models, settings, using)
-        self._link(group, models, rows, curves)
-        return found
+        uncoupled = self._link(group, models, rows, curves)
+        if uncoupled is None:
+            return found
+        return {
+            ref: replace(each, basis=f"{each.basis}; {uncoupled}") if ref.key is QuotaKey.CONSUMER_BYTE_RATE else each
+            for ref, each in found.items()
+        }
 
     def _link(
         self, group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any], curves: Mapping[int, Curve]
-    ) -> None:
-        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients."""
+    ) -> str | None:
+        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients.
+
+        Returns why consumers are not coupled to their producers, where these may matter.
+        """
         ref = group[0].judged.ref
         feeds = self.feeds.get(ref.broker)
         if feeds is None:
-            return
+            return None
+        if feeds.too_many:
+            return UNCOUPLED
         feeding = feeds.feeding()
         for connection, curve in curves.items():
             if connection in feeding:
@@ -249,24 +313,27 @@ class Recorder:
             for model in models
             if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
         }
-        if fed and sum(map(len, rows.values())) <= MOST_FED:
+        if fed and sum(map(len, rows.values())) > MOST_FED:
+            return _TOO_LONG
+        if fed:
             self.links.fed.append(Fed(list(group), dict(rows), fed))
+        return None
 
     def _read(self, counter: int) -> Any:
         pieces = []
-        for start, count in self._pieces[counter]:
+        for start, count in self._pieces.places(counter):
             self._file.seek(start * _ROW.itemsize)
             pieces.append(np.frombuffer(self._file.read(count * _ROW.itemsize), _ROW))
         return np.concatenate(pieces)
 
     def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
         """The clients of a counter that delays nobody."""
-        length = self._lasts[counter] - self._firsts[counter]
-        rate = Interval.exactly(self._sums[counter] / scale_of(key) / (max(length, 1000) / 1000))
+        length = self._pieces.length(counter)
+        rate = Interval.exactly(self._pieces.total(counter) / scale_of(key) / (max(length, 1000) / 1000))
         nothing = Interval.exactly(0)
         return Prediction(
-            client_kind="as recorded",
-            basis=basis or "no request is throttled, so that all come as they were recorded",
+            client_kind=AS_RECORDED,
+            basis=basis or NO_DELAY,
             verdict=Verdict.NOT_THROTTLED.value,
             throttle_time_ms=nothing,
             throttle_time_max_ms=nothing,
@@ -279,10 +346,6 @@ class Recorder:
             recorded_ms=length,
             recorded_under=recorded,
         )
-
-
-def _name(ref: CounterRef) -> tuple[int, str, str, str]:
-    return ref.variant, ref.broker, ref.key.value, ref.sensor
 
 
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:
@@ -328,14 +391,14 @@ def _seen(rows: Any, api: str) -> Iterator[tuple[Seen, Any]]:
     ends = np.append(starts[1:], len(rows))
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
         mine = rows[start:end]
-        sender = int(mine["detail"].max()) if api == PRODUCE_API else 0
+        senders = mine["detail"].astype(np.int64) if api == PRODUCE_API else np.zeros(len(mine), np.int64)
         requests = Requests(
             mine["time"].astype(np.int64),
             mine["size"].astype(np.int64) if api != _OTHER_API else np.ones(len(mine), np.int64),
             mine["throttle"].astype(np.int64),
-            sender % 4,
-            max(sender % UNANSWERED // 4, 1),
-            sender < UNANSWERED,
+            int(senders[-1]) % 4,
+            senders % UNANSWERED // 4,
+            bool(senders.max() < UNANSWERED),
         )
         yield (consumer(requests) if api == FETCH_API else producer(requests)), order[start:end]
 
@@ -459,8 +522,7 @@ def _curves(models: Sequence[_Model], charged_ms: Sequence[int]) -> dict[int, Cu
         if model.api != PRODUCE_API:
             continue
         charged = np.asarray(charged_ms[start:end], np.int64)
-        # Requests that went out with a later one have its time.
-        charged = np.minimum.accumulate(np.where(charged < 0, LOST, charged)[::-1])[::-1]
+        charged = np.where(charged < 0, LOST, charged)
         if (charged > times + _LATENCY_MS).any():
             curves[model.connection] = Curve(times, charged)
     return curves
@@ -511,7 +573,8 @@ def _fed(model: _Model, late: Sequence[tuple[float, Curve]]) -> _Model:
         times, sizes = arrivals(guess.times, guess.sizes, late)
         if len(times):
             why = f"{guess.why}, when its throttled producers deliver it"
-            guesses.append(guess._replace(times=times, sizes=sizes, thinks=np.full(len(times), -1, np.int64), why=why))
+            thinks, partitions = np.full(len(times), -1, np.int64), np.zeros(len(times), np.int64)
+            guesses.append(guess._replace(times=times, sizes=sizes, thinks=thinks, partitions=partitions, why=why))
     return model._replace(seen=model.seen._replace(guesses=guesses or model.seen.guesses))
 
 
@@ -522,7 +585,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
     seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
     timed, fetches = key is QuotaKey.REQUEST_PERCENTAGE, key is QuotaKey.CONSUMER_BYTE_RATE
     guesses = [model.seen.guesses[0] for model in models]
-    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(int(each.sizes.sum()) for each in guesses)
+    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(each.units for each in guesses)
     wanted = units / scale / seconds
     # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
@@ -540,9 +603,7 @@ def _prediction(counter: _Counter, models: Sequence[_Model], runs: Sequence[Met]
         basis="; ".join(dict.fromkeys(guess.why for guess in guesses[:100])),
         verdict=verdict.value,
         # A consumer may stop with its recording, or go on until it has all.
-        throttle_time_ms=_interval(
-            [met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if fetches else ()
-        ),
+        throttle_time_ms=_total(runs, low, consumers=len(models) if fetches else 0),
         throttle_time_max_ms=_interval([met.throttle_max_ms for met in runs]),
         muted_share=_interval([min(met.muted_ms / (seconds * 1000), 1.0) for met in runs]),
         delivered_per_s=_interval([met.delivered / scale / seconds for met in runs]),
@@ -629,8 +690,9 @@ def _run(
 ) -> Ran:
     """One run of clients of these kinds, which is counted for as long as the recording: after the last data as well."""
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
-    times, sizes, thinks = (
-        np.concatenate([getattr(guess, name) for guess in guesses]) for name in ("times", "sizes", "thinks")
+    times, sizes, thinks, partitions = (
+        np.concatenate([getattr(guess, name) for guess in guesses])
+        for name in ("times", "sizes", "thinks", "partitions")
     )
     nanos = np.concatenate([_nanos(model, guess, share) for model, guess in zip(models, guesses, strict=True)])
     # A request is charged _LATENCY_MS after it may go, also when it has waited for the end of a mute.
@@ -650,19 +712,21 @@ def _run(
             given=(int(edges[number]), int(edges[number + 1])),
             merge=guess.merge,
             merge_saves=guess.merge_saves,
+            batch=guess.batch,
+            overhead=guess.overhead,
         )
         for number, (model, guess) in enumerate(zip(models, guesses, strict=True))
     )
     counters = []
     for place, counter in enumerate(group):
         begin = min(int(times[edges[number]]) for number, model in enumerate(models) if place in model.charged)
-        counters.append(Counted(counter.judged.limits, begin, begin + counter.recorded_ms + 1))
+        counters.append(Counted(counter.judged.limits, begin, begin + counter.recorded_ms + _LATENCY_MS + 1))
     workload = Workload(
         max(counter.end_ms for counter in counters) - first,
         clients,
         Brokers(windows=settings.windows),
         origin_ms=first,
-        events=Events(times, sizes, nanos, np.arange(len(times)), thinks),
+        events=Events(times, sizes, nanos, np.arange(len(times)), thinks, partitions),
     )
     return run_recorded(
         workload, counters, [model.charged for model in models], generation=settings.generation, using=using
@@ -699,6 +763,18 @@ def _times_out(guesses: Sequence[Guess], met: Met) -> bool:
 def _interval(values: Sequence[float], low: float = 1.0, others: Sequence[float] = ()) -> Interval:
     """From the least to the most of several runs; the first is the most probable."""
     return Interval(low * min(*values, *others, values[0]), values[0], max(values))
+
+
+def _total(runs: Sequence[Met], low: float, *, consumers: int) -> Interval:
+    """The throttle time until everything is delivered.
+
+    A consumer may stop with its recording, or go on until it has all. Consumers of one counter take turns, and chance
+    decides which of them is served: each may be muted for nearly all of the time.
+    """
+    found = _interval([met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if consumers else ())
+    if consumers < 2 or not found.high:
+        return found
+    return replace(found, high=max(found.high, *(float(met.at_most_ms) for met in runs)))
 
 
 def _done(runs: Sequence[Met]) -> Interval:

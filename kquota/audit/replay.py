@@ -47,7 +47,7 @@ _KINDS = {
 }
 _KIND_OF_KEY = np.array([_KINDS[key] for key in KEYS], np.int8)
 _COMPACT_MEMBERS = 1_000_000
-_INCOMPLETE = "the export does not hold all that it is charged"
+_INCOMPLETE = "the log does not record everything that this quota counts"
 
 
 class _Later:
@@ -90,6 +90,9 @@ class Replay:
         self._engine = kernel(Mode.AUTO)
         self._index: dict[int, int] = {}
         self._governing: dict[int, dict[int, Governing]] = {}
+        """What limits each counter, by the period of the quotas' history."""
+        self._alike: dict[tuple[Governing, ...], dict[int, Governing]] = {}
+        """The same, which many counters of a default quota share."""
         self._names: dict[int, tuple[str, str]] = {}
         self._held: list[Segment] = []
         self._held_rows = 0
@@ -170,7 +173,8 @@ class Replay:
         for counter_id, reference, limit in told.counters(new):
             number = index[counter_id]
             self.refs[number] = reference
-            governing.setdefault(number, {})[period] = limit
+            periods = {**governing.get(number, {}), period: limit}
+            governing[number] = self._alike.setdefault(tuple(periods.values()), periods)
         for member, names in told.members():
             if self._names.setdefault(member, names) != names:
                 raise ArithmeticError(f"the fingerprints of {names} and {self._names[member]} are the same")
@@ -226,7 +230,7 @@ class Replay:
         index = self._index
         numbers = np.array([index.setdefault(key, len(index)) for key in segment.counter_ids.tolist()], np.int64)
         if len(index) > self._room:
-            self._make_room(2 * len(index))
+            self._make_room(len(index) * 5 // 4)
         self.refs += [None] * (len(index) - len(self.refs))
         return numbers
 
@@ -417,43 +421,41 @@ class Replay:
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
 
-    def judged(self) -> dict[int, Judged]:
-        """What the replay found of each counter, for its prediction; once it is finished."""
-        count = len(self.refs)
-        known, totals = ~self._totals["incomplete"], self._totals
-        throttled, total_ms, max_ms, peak = (
-            np.asarray(getattr(self._summaries, name)) for name in ("throttled", "total_ms", "max_ms", "peak_rate")
+    def judged(self, number: int) -> Judged:
+        """What the replay found of the counter of that number, for its prediction; once it is finished."""
+        totals, summaries, ref = self._totals, self._summaries, self.refs[number]
+        assert ref is not None
+        known, throttled = not totals["incomplete"][number], int(summaries.throttled[number])
+        verdict = Verdict.UNDETERMINED
+        if known:
+            verdict = Verdict.THROTTLED if throttled > 0 else Verdict.NOT_THROTTLED
+        changes = self.settings.variants[ref.variant].changes_ms
+        limits = [
+            (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
+            for period, governing in sorted(self._governing[number].items())
+        ]
+        return Judged(
+            ref,
+            verdict,
+            None if known else _INCOMPLETE,
+            limits,
+            throttled,
+            int(summaries.total_ms[number]),
+            int(summaries.max_ms[number]),
+            Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
+            if totals["told"][number]
+            else None,
+            float(summaries.peak_rate[number]),
+            self._clients_of(number) if self.settings.recorded_under is not None else (),
         )
-        found = {}
-        members: dict[int, list[tuple[str, str]]] = {}
-        if self.settings.recorded_under is not None:
-            for counter, member, *_ in _added_up(self._members).tolist():
-                members.setdefault(counter, []).append(self._names[member])
-        for number, ref in enumerate(self.refs[:count]):
-            assert ref is not None
-            verdict = Verdict.UNDETERMINED
-            if known[number]:
-                verdict = Verdict.THROTTLED if throttled[number] > 0 else Verdict.NOT_THROTTLED
-            changes = self.settings.variants[ref.variant].changes_ms
-            limits = [
-                (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
-                for period, governing in sorted(self._governing[number].items())
-            ]
-            found[number] = Judged(
-                ref,
-                verdict,
-                None if known[number] else _INCOMPLETE,
-                limits,
-                int(throttled[number]),
-                int(total_ms[number]),
-                int(max_ms[number]),
-                Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
-                if totals["told"][number]
-                else None,
-                float(peak[number]),
-                members.get(number, ()),
-            )
-        return found
+
+    def _clients_of(self, number: int) -> list[tuple[str, str]]:
+        """(user, client-id) of each client of a counter."""
+        if len(self._members) > 1:
+            self._members = [_added_up(self._members)]
+        rows = self._members[0]
+        first, last = np.searchsorted(rows[:, 0], [number, number + 1])
+        return [self._names[member] for member in rows[first:last, 1].tolist()]
 
     def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""

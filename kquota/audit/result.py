@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
-from kquota.audit.findings import findings_of, naming
-from kquota.core.findings.finding import Finding, ranked
+from kquota.audit.findings import Findings, naming
+from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import Rows, Tabular
@@ -110,11 +110,9 @@ class AuditResult(Tabular):
     """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
 
     @property
-    def found(self) -> list[Finding]:
+    def found(self) -> Sequence[Finding]:
         """The findings as values, ranked by the harm to clients (`kquota.core.findings.finding`)."""
-        return ranked(
-            replace(found, prediction=self.predictions.get(found.name)) for found in findings_of(self.findings)
-        )
+        return Findings(self.findings, self.predictions).ranked()
 
     def table(self) -> Rows:
         """A row for each finding, the most harm first; rates are per second, in the unit of the key."""
@@ -130,13 +128,16 @@ class AuditResult(Tabular):
     @property
     def throttled(self) -> bool:
         """Whether any counter would be throttled."""
-        return Verdict.THROTTLED.value in self.findings.column("verdict").to_pylist()
+        return self._has(Verdict.THROTTLED)
 
     @property
     def undetermined(self) -> bool:
         """Whether any counter is undetermined, or any quota that is set."""
         of_quotas = any(quota.verdict is Verdict.UNDETERMINED for quota in self.quotas)
-        return of_quotas or Verdict.UNDETERMINED.value in self.findings.column("verdict").to_pylist()
+        return of_quotas or self._has(Verdict.UNDETERMINED)
+
+    def _has(self, verdict: Verdict) -> bool:
+        return bool(pc.any(pc.equal(self.findings.column("verdict"), verdict.value)).as_py())
 
     def naming(self, clients: int) -> AuditResult:
         """The result with at most that many clients of each counter."""

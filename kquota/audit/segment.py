@@ -11,6 +11,7 @@ import numpy as np
 
 from kquota.audit.batch import Bools, Column, Int64s
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE
+from kquota.core.findings.prediction import CounterName
 from kquota.core.quotas.quota import QuotaKey
 
 CHARGED_KEYS: dict[int, QuotaKey] = {
@@ -33,6 +34,11 @@ class CounterRef(NamedTuple):
     broker: str
     key: QuotaKey
     sensor: str
+
+    @property
+    def name(self) -> CounterName:
+        """The counter as findings name it."""
+        return self.broker, self.key.value, self.sensor
 
 
 class Governing(NamedTuple):

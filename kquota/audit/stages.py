@@ -25,6 +25,7 @@ from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
+from kquota.audit.predicted import Predictions
 from kquota.audit.prediction import BYTES, Links, Recorder, linked
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
@@ -38,7 +39,6 @@ from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.demand import Measured
-from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
@@ -329,7 +329,7 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
     if watched is not None:
         yield None, watched.worst(replayed.refs, tables[0], settings.timelines)
     if recorder is not None:
-        predictions = recorder.finish(replayed.judged(), settings)
+        predictions = recorder.finish(replayed.refs, replayed.judged, settings)
         yield _PREDICTED, predictions
         if recorder.links.curves or recorder.links.fed:
             yield _LINKED, recorder.links
@@ -368,7 +368,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     timelines: dict[CounterName, Timeline] = {}
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
-    predictions: list[dict[CounterName, Prediction]] = [{} for _ in settings.variants]
+    predictions = [Predictions() for _ in settings.variants]
     links: list[Links] = []
     for head, tail in outputs:
         if isinstance(head, DataQuality):
@@ -379,8 +379,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         elif head == _MEASURED:
             measured |= tail
         elif head == _PREDICTED:
-            for ref, prediction in tail.items():
-                predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
+            for mine, found in zip(predictions, tail, strict=True):
+                mine.update(found)
         elif head == _LINKED:
             links.append(tail)
         elif head == _GOVERNING:
@@ -392,7 +392,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         else:
             tables[head].append(tail)
     for ref, prediction in linked(links, settings).items():
-        predictions[ref.variant][ref.broker, ref.key.value, ref.sensor] = prediction
+        predictions[ref.variant].update({ref.name: prediction})
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota.audit.predicted import Predictions
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
@@ -50,7 +51,7 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
     assert result.before is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(table, quotas, {name: each for name, each in predictions.items() if each.says_delays})
+        _Side.of(table, quotas, Predictions((name, each) for name, each in predictions.items() if each.says_delays))
         for table, quotas, predictions in (
             (result.before, settings.against, result.predictions_before),
             (result.findings, settings.quotas, result.predictions),

@@ -21,6 +21,7 @@ from kquota.core.change.broker import (
     parse_rate,
     rank,
 )
+from kquota.core.change.plan import Cluster
 from kquota.errors import Conflict, InputError
 
 if TYPE_CHECKING:
@@ -74,11 +75,10 @@ def alter(
     named = session.label(access)
     dry_run = writing.dry_run
     with session.open_broker_configs(access) as configs:
-        if not dry_run:
-            consent.name_cluster(named)
+        consent.name_cluster(named)
         result = configs.alter(alteration, validate_only=dry_run)
         late = writing.wait and not dry_run and not configs.wait_visible(result, timeout_s=access.timeout_s)
-    show(_altered(result, dry_run=dry_run), writing.output)
+    show(_altered(result, Cluster(session.cluster_name(access)), dry_run=dry_run), writing.output)
     if not dry_run and dict(result.before) != dict(result.after):
         note("limits of brokers are not in the journal: 'kquota undo' does not take this back")
     if late:
@@ -158,13 +158,13 @@ def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:
 _COLUMNS = ("BROKER", "CONFIG", "BEFORE", "AFTER")
 
 
-def _altered(result: BrokerAlterResult, *, dry_run: bool) -> View:
+def _altered(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> View:
     """What changed of a broker, per config."""
 
     def document() -> Document:
         from kquota.documents.brokers import broker_alter_document
 
-        return broker_alter_document(result, dry_run=dry_run)
+        return broker_alter_document(result, cluster, dry_run=dry_run)
 
     names = sorted({*result.before, *result.after}, key=rank)
     changes = [(name, result.before.get(name), result.after.get(name)) for name in names]

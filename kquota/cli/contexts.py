@@ -79,6 +79,11 @@ class Given:
         timeout = self.settings["timeout"].value
         return timeout if isinstance(timeout, float | int) else 10.0
 
+    def at(self, parameter: str, address: str) -> Given:
+        """The same options for the cluster at an address, as if `parameter` alone had named it."""
+        cleared = {name: Setting(name, None, "default") for name in ("context", *ADDRESSES)}
+        return Given({**self.settings, **cleared, parameter: Setting(parameter, address, "option", address)})
+
     def in_effect(self) -> tuple[Context | None, Mapping[str, Setting]]:
         """The context that has a say, if any, and every setting but `context`.
 

@@ -11,6 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from kquota.errors import MissingDependency
 
+_NAME = "kquota[]"
+"""The requirement where only the name is on record."""
+
 
 def remedy(error: MissingDependency) -> str | None:
     """The hint of the error: the command that installs the missing extra, where an extra is missing."""
@@ -24,12 +27,14 @@ def install_command(extra: str) -> str:
         return f"this kquota has no room for extras: in a clone of kquota, pip install '.[{extra}]'"
     source, editable = origin
     wanted = f"'{source.replace('[]', f'[{extra}]')}'"
+    # The name is not on PyPI: without an address on record, a folder of wheels or an index of one's own had it.
+    whence = "" if source != _NAME else " (with the --find-links or --index-url that kquota came from)"
     prefix = Path(sys.prefix)
     if (prefix / "pipx_metadata.json").exists():
-        return f"pipx install --force {wanted}"
+        return f"pipx install --force {wanted}{whence}"
     if (prefix / "uv-receipt.toml").exists():
-        return f"uv tool install --force {wanted}"
-    return f"pip install {'-e ' if editable else ''}{wanted}"
+        return f"uv tool install --force {wanted}{whence}"
+    return f"pip install {'-e ' if editable else ''}{wanted}{whence}"
 
 
 def _origin() -> tuple[str, bool] | None:
@@ -45,7 +50,7 @@ def _origin() -> tuple[str, bool] | None:
         return None
     record = installed.read_text("direct_url.json")
     if record is None:
-        return "kquota[]", False
+        return _NAME, False
     direct: Mapping[str, object] = json.loads(record)
     address = urlsplit(str(direct["url"]))
     info, vcs = direct.get("dir_info"), direct.get("vcs_info")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
@@ -72,8 +72,9 @@ OPTIONS = (
         "--episodes",
         multiple=True,
         metavar="TARGET",
-        help="With --follow: where episodes go besides: a file of JSON lines, a folder (DIR/) of Parquet files, or the"
-        " address of an Alertmanager (http://HOST:9093). May be given several times.",
+        help="With --follow: where episodes go besides: a file of JSON lines, a folder (DIR/) of Parquet files, a topic"
+        " (topic:NAME) on --bootstrap-server, or the address of an Alertmanager (http://HOST:9093). May be given"
+        " several times.",
     ),
     click.option(
         "--keep",
@@ -96,6 +97,8 @@ class Following:
     settle_ms: int | None
     episodes: tuple[str, ...]
     keep_gb: int
+    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The settings of a librdkafka client of the cluster with the topics of `episodes`; they may hold a password."""
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
@@ -234,12 +237,13 @@ def follow(
     """Follows the files until it is stopped or nothing comes; `show` gets each episode.
 
     Returns the findings, and the settings with the history of the live quotas that was seen. Raises InputError where
-    nothing was read, Refused for a checkpoint of other settings, and what reading live quotas raises.
+    nothing was read, Refused for a checkpoint of other settings, and what reading live quotas, and a target of
+    episodes, raises.
     """
     from kquota.audit.stream import sinks
     from kquota.audit.stream.follow import SETTLE_MS, Follower
 
-    with stoppable() as stop, nullcontext() if live is None else _Watched(live) as quotas:
+    with stoppable() as stop, ExitStack() as opened, nullcontext() if live is None else _Watched(live) as quotas:
         paths = usage.paths if usage.topic is None else (usage.topic,)
         follower = Follower(
             paths,
@@ -251,48 +255,54 @@ def follow(
             live=None if quotas is None else quotas.live(),
             topic=usage.topic is not None,
         )
-        targets = [sinks.open_sink(target, warn) for target in following.episodes]
+        opened.callback(follower.close)
+        targets = []
+        for target in following.episodes:
+            targets.append(sinks.open_sink(target, warn, following.kafka))
+            opened.callback(targets[-1].close)
         troubles = _Troubles()
-        try:
-            _say_beginning(follower, usage.paths)
-            if quotas is not None:
-                quotas.begin(follower, following.checkpoint)
+        _say_beginning(follower, usage.paths)
+        if quotas is not None:
+            quotas.begin(follower, following.checkpoint)
 
-            def report(episodes: Sequence[Episode]) -> None:
-                if show is not None:
-                    for episode in episodes:
-                        show(episode)
-                for target in targets:
-                    target.put(episodes)
-
-            saved = idle_since = time.monotonic()
-            unread = -1
-            while not stop():
-                begun = time.monotonic()
-                if quotas is not None:
-                    quotas.changes(follower, following.checkpoint)
-                turn = follower.turn()
-                report(turn.episodes)
-                now = time.monotonic()
-                troubles.turn(turn, now - begun)
-                if turn.read_bytes or turn.unread_bytes != unread:
-                    idle_since, unread = now, turn.unread_bytes
-                if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
-                    break
-                if now - saved >= _SAVE_S:
-                    follower.save()
-                    saved = time.monotonic()
-                if not turn.read_bytes:
-                    time.sleep(_PAUSE_S)
-            follower.save()
-            report(follower.end().episodes)
-            report(follower.open_episodes())
-            what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
-            return follower.result(what), follower.settings
-        finally:
+        def report(episodes: Sequence[Episode]) -> None:
+            if show is not None:
+                for episode in episodes:
+                    show(episode)
             for target in targets:
-                target.close()
-            follower.close()
+                target.put(episodes)
+
+        def save() -> None:
+            if following.checkpoint is not None:
+                # Whoever goes on from the checkpoint does not send again what came before it.
+                for target in targets:
+                    target.confirm()
+                follower.save()
+
+        saved = idle_since = time.monotonic()
+        unread = -1
+        while not stop():
+            begun = time.monotonic()
+            if quotas is not None:
+                quotas.changes(follower, following.checkpoint)
+            turn = follower.turn()
+            report(turn.episodes)
+            now = time.monotonic()
+            troubles.turn(turn, now - begun)
+            if turn.read_bytes or turn.unread_bytes != unread:
+                idle_since, unread = now, turn.unread_bytes
+            if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
+                break
+            if now - saved >= _SAVE_S:
+                save()
+                saved = time.monotonic()
+            if not turn.read_bytes:
+                time.sleep(_PAUSE_S)
+        save()
+        report(follower.end().episodes)
+        report(follower.open_episodes())
+        what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
+        return follower.result(what), follower.settings
 
 
 def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:

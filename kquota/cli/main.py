@@ -257,12 +257,16 @@ _OF_A_CLUSTER = re.compile(
     r"cannot (?:reach|authenticate to) (?:Kafka|ZooKeeper)\b|ZooKeeper at \S+ re(?:fused|quires)\b"
 )
 """Errors on the way to a cluster, which is the way that doctor walks."""
+_NOT_ALLOWED = re.compile(r"[A-Z_]+_AUTHORIZATION_FAILED\b")
+"""Brokers' answers to a login that may not do what was asked."""
 
 
 def _hint(error: KquotaError) -> str | None:
     """The error's hint, and the next step: for a missing extra, the command that installs it here."""
     if isinstance(error, Unauthorized | Unreachable) and _OF_A_CLUSTER.match(error.message):
         return "; ".join(filter(None, (error.hint, "'kquota doctor' checks each step of the way")))
+    if isinstance(error, Unauthorized) and _NOT_ALLOWED.match(error.message):
+        return "; ".join(filter(None, (error.hint, "'kquota doctor' names the permission that is missing")))
     if not isinstance(error, MissingDependency):
         return error.hint
     from kquota.cli.extras import remedy

@@ -30,13 +30,15 @@ _DASHES: Final = ((1, 0), (2, 2), (8, 4))
 def check_plot(path: Path) -> None:
     """Says early what would fail late. Raises click.UsageError for a name, MissingDependency without the library."""
     if path.suffix not in FORMATS:
-        raise click.UsageError(f"--plot: {path} is none of *.svg, *.png and *.html")
+        raise click.UsageError(f"--plot: {path} must end in .svg, .png or .html")
     drawing.check_drawing("--plot", "plot")
 
 
 def write_plot(result: Simulation, path: Path) -> None:
     """Draws the counters that have a timeline. Raises InputError when there is none, or no such place to write to."""
-    drawable = [counter for counter in result.counters if counter.timeline is not None]
+    from kquota.cli.simulation import alike
+
+    drawable = alike([counter for counter in result.counters if counter.timeline is not None])
     counters = [counter for counter in drawable if counter.throttled][:MOST] or drawable[:1]
     if not counters:
         raise InputError("nothing to plot: no client has a quota", hint="give quotas that govern the clients")

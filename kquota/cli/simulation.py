@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kquota.cli.views import Csv, Document, Drawn, Note, Part, Table, View
@@ -28,13 +29,13 @@ def simulated(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield Note(_answer(result))
         yield _clients(result)
-        throttled = [counter for counter in result.counters if counter.bites]
+        throttled = alike([counter for counter in result.counters if counter.bites], every_name=wide)
         if throttled:
             yield ""
             yield _counters(throttled[:top], several=len(workload.brokers.names) > 1, wide=wide)
         yield from _acceptors(result)
         wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
-        for counter in [counter for counter in result.counters if counter.timeline is not None][:wanted]:
+        for counter in alike([counter for counter in result.counters if counter.timeline is not None])[:wanted]:
             yield _chart(counter)
         if len(throttled) > top:
             yield Note(f"the {top} most throttled counters are shown (--top N shows more, -o json all)")
@@ -60,7 +61,7 @@ def _answer(result: Simulation) -> str:
     counted = f"{len(throttled)} of {many(len(result.counters), 'counter')} throttled somebody"
     worst = ""
     if throttled:
-        first = throttled[0]
+        first = alike(throttled)[0]
         longest = duration(first.throttle_max_ms)
         worst = f"; worst: {safe(counter_subject(first))} on {safe(first.broker)}, {longest} at the longest"
     return f"{counted}{worst}; {many(result.events, 'request')}"
@@ -107,7 +108,7 @@ def _clients(result: Simulation) -> Table:
                 rate_text(offered, unit),
                 (got, share),
                 _left(clients),
-                _throttled(clients),
+                _delayed(clients),
                 _throttle_time(clients),
             )
         )
@@ -117,7 +118,7 @@ def _clients(result: Simulation) -> Table:
             Column("OFFERED", number=True, spare=2),
             Column("DELIVERED", number=True),
             Column("NOT DELIVERED", number=True, spare=1),
-            Column("THROTTLED", number=True),
+            Column("DELAYED", number=True),
             Column("THROTTLE TIME", number=True),
         ],
         rows,
@@ -145,7 +146,7 @@ def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     return tuple(parts) or ("-",)
 
 
-def _throttled(clients: Sequence[ClientResult]) -> tuple[str, ...]:
+def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     throttled, requests = sum(client.throttled for client in clients), sum(client.requests for client in clients)
     if not throttled:
         return ("-",)
@@ -169,29 +170,46 @@ def counter_subject(counter: CounterResult) -> str:
     return subject(counter.key, str(counter.sensor))
 
 
-def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
-    from kquota.cli.text import (
-        Column,
-        clock,
-        duration,
-        entity_text,
-        entity_words,
-        range_text,
-        rate_text,
-        safe,
-        short_unit,
-    )
+def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> list[CounterResult]:
+    """The counters for people: where a row would be the same at several brokers, one counter stands for them.
+
+    Its broker is `each of 3 brokers`, or their names.
+    """
+    groups: dict[tuple[object, ...], list[CounterResult]] = {}
+    for counter in counters:
+        groups.setdefault((str(counter.sensor), *_cells(counter)), []).append(counter)
+
+    def merged(group: list[CounterResult]) -> CounterResult:
+        names = [counter.broker for counter in group]
+        if len(group) == 1:
+            return group[0]
+        return replace(group[0], broker=", ".join(names) if every_name else f"{_EACH}{len(names)} brokers")
+
+    return [merged(group) for group in groups.values()]
+
+
+_EACH = "each of "
+
+
+def _broker(counter: CounterResult) -> str:
+    """The cell below the heading BROKER."""
+    return counter.broker.removesuffix(" brokers") if counter.broker.startswith(_EACH) else counter.broker
+
+
+def _cells(counter: CounterResult) -> tuple[object, ...]:
+    """The cells of a counter's row, from its limit on; the names of the broker and of the counter come before them."""
+    from kquota.cli.text import clock, duration, range_text, rate_text, short_unit
     from kquota.core.quotas.quota import QuotaKey
 
-    def limit_of(counter: CounterResult) -> tuple[str, ...]:
+    topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+
+    def limit() -> tuple[str, ...]:
         unit = short_unit(counter.key.unit)
         limits = ["none" if limit is None else rate_text(limit, unit) for _, limit in counter.limits]
-        debt = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
         limits[1:] = [f"→ {limit}" for limit in limits[1:]]
-        return *limits, f"debt {counter.peak:.0f}" if debt else f"peak {rate_text(counter.peak, unit)}"
+        return *limits, f"debt {counter.peak:.0f}" if topics else f"peak {rate_text(counter.peak, unit)}"
 
-    def when(counter: CounterResult) -> tuple[str, ...]:
-        topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+    def when() -> tuple[str, ...]:
         over = (f"{counter.violated:,} of {counter.events:,} topics over the limit",) if topics else ()
         if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
             return "delayed by another quota", *over
@@ -200,10 +218,13 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
             return times, *over
         return times, *over, f"recovery {duration(counter.recovery_ms)}" if counter.recovered else "not recovered"
 
-    def time_of(counter: CounterResult) -> tuple[str, ...]:
-        least, most = counter.throttle_range_ms
-        total = range_text(duration(least), duration(most))
-        return total, f"max {duration(counter.throttle_max_ms)}"
+    least, most = counter.throttle_range_ms
+    total = range_text(duration(least), duration(most))
+    return counter.key, limit(), (total, f"max {duration(counter.throttle_max_ms)}"), when(), _shared(counter)
+
+
+def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
+    from kquota.cli.text import Column, entity_text, entity_words, safe
 
     def limited_by(counter: CounterResult) -> str:
         if counter.entity is None or entity_words(counter.entity) == safe(counter_subject(counter)):
@@ -223,14 +244,10 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
         ],
         [
             (
-                *([counter.broker] if several else []),
+                *([_broker(counter)] if several else []),
                 (counter_subject(counter), limited_by(counter)),
                 *([counter.sensor] if wide else []),
-                counter.key,
-                limit_of(counter),
-                time_of(counter),
-                when(counter),
-                _shared(counter),
+                *_cells(counter),
             )
             for counter in counters
         ],

@@ -192,14 +192,8 @@ def print_table(
     # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
     whole = [column.number or column.whole for column in columns]
     least = [width if whole[place] else min(width, READABLE) for place, width in enumerate(widest)]
-    kept = list(range(len(columns)))
-
-    def fits() -> bool:
-        return sum(least[place] for place in kept) + 2 * (len(kept) - 1) <= screen.width
-
-    while folded and not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
-        kept.remove(spared)
-    if folded and not fits():
+    kept, fits = columns_that_fit(columns, least, screen.width) if folded else ([*range(len(columns))], True)
+    if not fits:
         # Nothing is left to leave out.
         _print_records(screen, columns, table_rows, row_styles, headings=wanted.headings)
         return
@@ -234,6 +228,18 @@ def print_table(
     if len(kept) < len(columns):
         names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
         note(f"left out, as the terminal is narrow: {names} (a pipe shows all columns: | cat)")
+
+
+def columns_that_fit(columns: Sequence[Column], least: Sequence[int], width: int) -> tuple[list[int], bool]:
+    """(the places of the columns that stay in that width, whether they fit): columns to spare are left out first."""
+    kept = list(range(len(columns)))
+
+    def fits() -> bool:
+        return sum(least[place] for place in kept) + 2 * (len(kept) - 1) <= width
+
+    while not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
+        kept.remove(spared)
+    return kept, fits()
 
 
 def _print_records(

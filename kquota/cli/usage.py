@@ -257,10 +257,13 @@ class Asked:
             prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step_ms, timeout_s)
         return Usage(self.paths, self.table, self.topic, prometheus, self.dialect, self.engine, self.master)
 
-    def settings(self, against: str | None = None, recorded_under: str | None = None) -> AuditSettings:
+    def settings(
+        self, against: str | None = None, recorded_under: str | None = None, *, writes_topic: bool = False
+    ) -> AuditSettings:
         """What the audit is asked to do; `against` is a file of other quotas, or `live`.
 
-        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`.
+        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`. With
+        `writes_topic` the options of a cluster say where a topic is, and a file of quotas may stand beside them.
 
         Raises InputError, click.UsageError, and MissingDependency without the libraries of the audit.
         """
@@ -271,8 +274,8 @@ class Asked:
         from kquota.audit.run import settings_of
 
         broker = session.load_broker_settings(self.facts)
-        kafka = None if self.topic is None else self._topic_client()
-        quotas, other = self._quotas(against)
+        kafka = None if self.topic is None else self.topic_client()
+        quotas, other = self._quotas(against, only_a_file=self.topic is None and not writes_topic)
         settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)
         session.warn_approximations(self.facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
@@ -297,19 +300,19 @@ class Asked:
             or_ask = "--prometheus URL, " if self.takes_samples else ""
             raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
         if len(named) > 1:
-            raise click.UsageError(f"what to audit: {' and '.join(named)} are too much, give one of them")
+            raise click.UsageError(f"give only one of {' and '.join(named)}")
         how = {"--prometheus-match": self.prometheus_match, "--last": self.last_ms, "--step": self.step_ms}
         for name, value in how.items():
             if value is not None and not asked:
                 raise click.UsageError(f"{name} is of --prometheus URL: give that, too")
 
-    def _topic_client(self) -> dict[str, Any]:
+    def topic_client(self) -> dict[str, Any]:
         """How librdkafka connects to the cluster with the topic."""
         from kquota.backends.kafka.librdkafka import settings_of
 
         return settings_of(*session.open_brokers(self.quotas.cluster.access()), "kquota-audit")
 
-    def _quotas(self, against: str | None) -> tuple[QuotaHistory, QuotaHistory | None]:
+    def _quotas(self, against: str | None, *, only_a_file: bool) -> tuple[QuotaHistory, QuotaHistory | None]:
         """The quotas to audit, and those that they are compared with."""
         if against == "live":
             if self.quotas.file is None or self.journal is not None:
@@ -319,7 +322,7 @@ class Asked:
             file = session.read_history_file(self.quotas.file)
             return file, session.load_history(self.quotas.live, None)
         # With a topic, the options of a cluster say where that is.
-        quotas = session.load_history(self.quotas, self.journal, only_a_file=self.topic is None)
+        quotas = session.load_history(self.quotas, self.journal, only_a_file=only_a_file)
         return quotas, None if against is None else session.read_history_file(Path(against))
 
 

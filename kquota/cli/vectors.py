@@ -75,7 +75,7 @@ def replayed(document: Mapping[str, Any]) -> View:
             Column("VECTOR", style="bold"),
             Column("TYPE", style="cyan", whole=True, spare=2),
             Column("EVENTS", number=True, spare=1),
-            Column("THROTTLED", number=True),
+            Column("DELAYED", number=True),
             Column("THROTTLE TIME", number=True),
             Column("KAFKA'S ANSWERS"),
         ]

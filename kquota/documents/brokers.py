@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
+from kquota.core.change.plan import Cluster
 from kquota.core.quotas.entity import DEFAULT
 from kquota.documents.encoding import Document
 
@@ -39,12 +40,13 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
     }
 
 
-def broker_alter_document(result: BrokerAlterResult, *, dry_run: bool) -> Document:
-    """The limits that are set for that broker itself, before and after."""
+def broker_alter_document(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> Document:
+    """The limits that are set for that broker itself, before and after, and the cluster by its address."""
     return {
         "kind": "kquota.broker_alter",
         "version": 1,
         "dry_run": dry_run,
+        "cluster": {"address": cluster.address, "id": cluster.id},
         "broker": _broker(result.broker),
         "changed": result.changed,
         "before": dict(result.before),

@@ -117,7 +117,10 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
     who = "seen" if quota.entities is None else "the one that decides was seen"
     lines.append(f"  {who}{where}: {seen}; throttled {throttled} of {told.seconds} s")
     if quota.basis is Basis.CENSORED:
-        lines.append(f"  wants at least {rough(key, told.at_least)}: held back whenever it wanted more; measure again")
+        lines.append(
+            f"  wants at least {rough(key, told.at_least)}: throttled each time it wanted more;"
+            " the need is unknown, measure again"
+        )
     else:
         need = [] if told.value is None or quota.entities is not None else [rough(key, told.value)]
         lines.append(f"  needs {' '.join([*need, f'({interval(quota)})'])}")

@@ -1,4 +1,4 @@
-"""A probe's requests by librdkafka, and what it reports of them: the only module that knows confluent_kafka.
+"""A probe's requests by librdkafka, and what it reports of them.
 
 librdkafka reports a throttle time with the name of the broker and nothing of the request that was throttled. What was
 sent and received, with sizes, versions and round trips, it writes to its debugging log (`debug=protocol`), which is
@@ -8,17 +8,17 @@ overtake the lines of its own request, but never the lines of an earlier request
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kquota.backends.kafka.librdkafka import error_of, errors
 from kquota.core.findings.probe import Exchange
-from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
+from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.probe.load import Pace
 
 _LINE: Final = re.compile(
@@ -145,7 +145,7 @@ class Control:
         """The partition of a topic that exists. Raises InputError when it does not."""
         from confluent_kafka import TopicCollection
 
-        with _errors(f"topic {topic!r}"):
+        with errors(f"topic {topic!r}"):
             (future,) = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s).values()
             description = future.result(self._timeout_s)
         for partition in description.partitions:
@@ -162,7 +162,7 @@ class Control:
         """
         from confluent_kafka.admin import NewTopic
 
-        with _errors(f"topic {topic!r}"):
+        with errors(f"topic {topic!r}"):
             (future,) = self._admin.create_topics(
                 [NewTopic(topic, 1)], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
             ).values()
@@ -225,7 +225,7 @@ def produce(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
             while not outcome and not pace.is_over:
                 producer.poll(min(_POLL_S, pace.left_s()))
             if outcome and outcome[0] is not None:
-                raise _error_of(outcome[0], f"topic {partition.topic!r}")
+                raise error_of(outcome[0], f"topic {partition.topic!r}")
             pace.spend(_drain(watch, before, producer.poll))
     finally:
         producer.purge()
@@ -282,7 +282,7 @@ def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges:
             if error is None:
                 found = found or message is not None
             elif error.code() != KafkaError._PARTITION_EOF:
-                raise _error_of(error, f"topic {partition.topic!r}")
+                raise error_of(error, f"topic {partition.topic!r}")
             elif not found:
                 raise InputError(f"partition {partition.number} of topic {partition.topic!r} has no records")
             elif pace.allows(2 * largest):
@@ -307,7 +307,7 @@ def request(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
         pace.spend(1)
         if not _await(future, pace, admin.poll):
             return
-        with _errors(f"topic {partition.topic!r}"):
+        with errors(f"topic {partition.topic!r}"):
             future.result()
         _drain(watch, before, admin.poll)
 
@@ -337,7 +337,7 @@ def mutate(settings: dict[str, Any], prefix: str, pace: Pace, exchanges: list[Ex
             future.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.THROTTLING_QUOTA_EXCEEDED:
-                raise _error_of(error.args[0], f"topic {name!r}") from None
+                raise error_of(error.args[0], f"topic {name!r}") from None
         _drain(watch, before, admin.poll)
 
 
@@ -365,37 +365,3 @@ def _drain(watch: Watch, before: int, poll: Callable[[float], Any]) -> int:
     while poll(0) or (len(watch.exchanges) == before and time.monotonic() < end):
         pass
     return sum(exchange.charge for exchange in watch.exchanges[before:])
-
-
-@contextlib.contextmanager
-def _errors(where: str) -> Iterator[None]:
-    from confluent_kafka import KafkaException
-
-    try:
-        yield
-    except KafkaException as error:
-        raise _error_of(error.args[0], where) from None
-    except TimeoutError:
-        raise Unreachable(f"{where}: no answer in time") from None
-
-
-def _error_of(error: Any, where: str) -> KquotaError:
-    """The error for what librdkafka says."""
-    from confluent_kafka import KafkaError
-
-    message = f"{where}: {error.str()}"
-    code = error.code()
-    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return InputError(f"{where}: there is no such topic or partition")
-    if code in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_EXCEPTION):
-        return InputError(message)
-    if code in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    ):
-        return Unauthorized(message)
-    if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MSG_TIMED_OUT):
-        return Unreachable(message)
-    return Rejected(message)

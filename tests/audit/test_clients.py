@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED
-from kquota.audit.clients import PACED, SOCKET_MS, SYNCHRONOUS, Requests, consumer, producer, resent
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
+from kquota.audit.clients import PACED, SATURATING, SOCKET_MS, SYNCHRONOUS, Requests, consumer, producer, resent
 from kquota.audit.sources.request_line import sender_of
+
+
+def _requests(
+    times: Int64s,
+    size: int,
+    library: int = OTHER_LIBRARY,
+    *,
+    throttle: Int64s | None = None,
+    partitions: Int64s | None = None,
+) -> Requests:
+    """Requests of one size; without throttle times and to one partition, unless these are given."""
+    nothing = np.zeros(len(times), np.int64)
+    return Requests(
+        times,
+        np.full(len(times), size),
+        nothing if throttle is None else throttle,
+        library,
+        nothing if partitions is None else partitions,
+    )
 
 
 def test_nobody_waits_for_answers_that_never_come() -> None:
     """Times that wander show a client that waits, but with acks=0 there is no answer."""
-    gaps = 40 + np.random.default_rng(7).integers(0, 12, 400)
-    requests = Requests(np.cumsum(gaps), np.full(400, 2000), np.zeros(400, np.int64), OTHER_LIBRARY)
+    gaps = 40 + np.random.default_rng(7).exponential(6, 400).astype(np.int64)
+    requests = _requests(np.cumsum(gaps), 2000)
     assert SYNCHRONOUS in {guess.kind for guess in producer(requests).guesses}
     kinds = {guess.kind for guess in producer(requests._replace(answered=False)).guesses}
     assert kinds
@@ -35,15 +54,16 @@ def test_the_mute_is_no_time_of_processing() -> None:
         times += [1500 * number, 1500 * number + 600]
         sizes += [80_000, 1]
         throttle += [0, 900]
-    guesses = consumer(Requests(np.array(times), np.array(sizes), np.array(throttle), 0)).guesses
-    (busy,) = [guess for guess in guesses if guess.max_bytes == 80_000]
+    nowhere = np.zeros(len(times), np.int64)
+    guesses = consumer(Requests(np.array(times), np.array(sizes), np.array(throttle), 0, nowhere)).guesses
+    (busy,) = [guess for guess in guesses if guess.max_bytes + guess.overhead == 80_000]
     assert busy.thinks[1:].tolist() == [600] * 59
 
 
 def test_what_waits_too_long_is_sent_again_at_once() -> None:
     """librdkafka gives up its connection after 60 s, and sends what waits in one request for each partition."""
     times = np.arange(1000) * 100
-    requests = Requests(times, np.full(1000, 2107), np.zeros(1000, np.int64), OTHER_LIBRARY, partitions=3)
+    requests = _requests(times, 2107, partitions=np.arange(1000) % 3)
     (queue,) = [guess for guess in producer(requests).guesses if guess.kind == PACED]
     charged = times * 2  # the 601st waits for more than SOCKET_MS
 
@@ -57,3 +77,57 @@ def test_what_waits_too_long_is_sent_again_at_once() -> None:
     assert resent(queue, times + SOCKET_MS) is None
     for other in (requests._replace(library=JAVA), requests._replace(answered=False)):
         assert all(resent(guess, charged) is None for guess in producer(other).guesses)
+
+
+def test_a_schedule_on_a_busy_machine_waits_for_nobody() -> None:
+    """Its late requests bring the next ones nearer; a client that waits is late for good."""
+    late = np.random.default_rng(3).exponential(12, 450).astype(np.int64)
+    # A busy spell moves all requests for a while, so that the times wander.
+    spells = 40 * ((np.arange(450) // 30) % 2)
+    paced = producer(_requests(np.sort(67 * np.arange(450) + late + spells), 2107)).guesses
+    assert paced[0].kind == PACED
+    waits = producer(_requests(np.cumsum(67 + late), 2107)).guesses
+    assert waits[0].kind == SYNCHRONOUS
+
+
+def _held_back(early_ms: int) -> Requests:
+    """A client that is muted again and again from its 101st request on, and has gaps of `early_ms` before."""
+    early = early_ms * np.arange(100)
+    later = early[-1] + early_ms + np.cumsum(np.tile([1, 1, 1, 96], 300))
+    throttle = np.concatenate([np.zeros(100, np.int64), np.tile([0, 0, 95, 0], 300)])
+    return _requests(np.concatenate([early, later]), 208, throttle=throttle)
+
+
+def test_who_had_gaps_before_the_first_mute_has_a_queue() -> None:
+    """It goes on at that pace while it is muted. Whoever had none sends as fast as it can."""
+    assert producer(_held_back(1)).guesses[0].kind == SATURATING
+    seen = producer(_held_back(25))
+    assert seen.guesses[0].kind == PACED
+    arrived = seen.guesses[0].times
+    recorded = _held_back(25).times
+    assert (arrived <= recorded).all()
+    assert int(np.diff(arrived[110:]).max()) <= 26
+    assert SATURATING in {guess.kind for guess in seen.guesses}  # it may have stopped to wait
+
+
+def test_a_queue_without_keys_fills_one_partition_after_the_other() -> None:
+    """Requests have a batch header less while they wait together, so that more of them make 16 kB."""
+    sizes = 220
+    turns = np.repeat([0, 1, 2, 0, 1, 2], 100)
+    (queue, *_) = producer(_requests(25 * np.arange(600), sizes, JAVA, partitions=turns)).guesses
+    lengths = np.diff(np.flatnonzero(np.diff(queue.partitions, prepend=-1)))
+    assert set(lengths.tolist()) <= {144, 145, 146}  # 113 bytes each
+    keyed = np.arange(600) % 3
+    (queue, *_) = producer(_requests(25 * np.arange(600), sizes, JAVA, partitions=keyed)).guesses
+    assert queue.partitions.tolist() == keyed.tolist()
+
+
+def test_a_full_response_leaves_data_that_was_there() -> None:
+    """And each response has a header beside its records: that of an empty one, and of a partition at least."""
+    sizes = np.array([2_097_264, 2_097_264, 2_097_264, 900_000, 108, 108, 3000])
+    nothing = np.zeros(len(sizes), np.int64)
+    times = 100 * np.arange(len(sizes))
+    (late,) = consumer(Requests(times, sizes, nothing, OTHER_LIBRARY, nothing)).guesses
+    assert late.times.tolist() == [0, 0, 0, 0, 600]
+    assert late.overhead == 108
+    assert late.units == int(sizes[sizes > 108].sum())

@@ -578,18 +578,18 @@ def test_findings_are_a_document() -> None:
     """The JSON of sampled findings is what its schema says, also where a counter has throttle times and no rates."""
     from jsonschema import Draft202012Validator
 
-    from kquota.audit.findings import findings_of
+    from kquota.audit.findings import Findings
     from kquota.documents.audit import audit_document
     from kquota.documents.encoding import schema, to_json
 
     free = [gauge([0.0] * 9, nature=Nature.THROTTLE)]
     ((table,), _) = judge(free, AuditSettings(quotas({Entity(user="u"): {PRODUCE: 1000}}), in_force=True))
-    (finding,) = audit_document(findings_of(table), {}, {}, "local")["findings"]
+    (finding,) = audit_document(Findings(table), {}, {}, "local")["findings"]
     assert (finding["verdict"], finding["events"], finding["throttled_share"]) == ("not throttled", 0, 0)
     result = audit("kafka-jmx.csv", RECORDED)
     brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
     quality = asdict(result.quality)
 
-    document = audit_document(findings_of(result.findings), quality, brokers, "local")
+    document = audit_document(Findings(result.findings), quality, brokers, "local")
 
     Draft202012Validator(schema("audit")).validate(json.loads(to_json(document)))

@@ -104,7 +104,7 @@ def test_describe_prints_every_format(run: Callable[..., Ran], golden: Callable[
     golden(f"describe_brokers.{output}", done.out)
 
 
-def test_alter_reports_before_and_after(run: Callable[..., Ran]) -> None:
+def test_alter_reports_before_and_after(run: Callable[..., Ran], broker: KafkaBroker) -> None:
     """A dry run asks the broker and writes nothing; a second alter changes nothing."""
     alter = ("alter", "--broker", "1", "--add-config", f"{RATE}=250", "-o")
 
@@ -115,11 +115,14 @@ def test_alter_reports_before_and_after(run: Callable[..., Ran]) -> None:
     table = run("alter", "--broker", "1", "--add-config", f"{RATE}=unlimited", "--dry-run")
 
     assert dry == real | {"dry_run": True}
+    address = f"kafka://{broker.bootstrap}"
+    assert real["cluster"] == {"address": address, "id": None}
+    assert f"cluster: {address}\n" in table.err
     assert (real["before"], real["after"], real["changed"]) == ({}, {RATE: 250}, True)
     assert (again.code, again.out, again.rest) == (0, "", "nothing changes\n")
     assert csv.out == f"broker,config,before,after\nbroker=1,{RATE},250,\n"
     assert table.out.splitlines()[1].split("  ") == ["broker=1", RATE, "250 connections/s", "unlimited"]
-    assert table.err == "dry run: nothing was written\n"
+    assert table.rest == "dry run: nothing was written\n"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,7 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
     assert (told.code, told.out) == (0, "broker=1\n")
     assert (refused.code, refused.out) == (5, "")
     assert "CLUSTER_AUTHORIZATION_FAILED" in refused.complaint
+    assert "'kquota doctor' names the permission" in refused.complaint
     assert stranger.code == 4
 
 

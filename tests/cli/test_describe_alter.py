@@ -186,6 +186,8 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert (dry.code, refused.code, deep.code, light.code) == (0, 8, 0, 0)
     assert all(text in done.rest for done in (dry, refused, deep))
     assert dry.err.endswith("dry run: nothing was written\n")
+    assert f"cluster: zookeeper://{filled}\n" not in dry.err, "--quiet"
+    assert f"cluster: zookeeper://{filled}\n" in kquota(*alter, "producer_byte_rate=50kB", "--dry-run").err
     assert "use --yes or --force if you mean it [freeze]" in refused.complaint
     assert [each["name"] for each in validated(deep.out, "alter")["objections"]] == ["freeze"]
     assert light.rest == ""
@@ -290,7 +292,7 @@ def test_the_repair_of_what_is_no_value_is_told(
     told = kquota(*alter, "-o", "json")
     (result,) = validated(told.out, "alter")["results"]
 
-    assert "'kquota undo' does not restore what was no value: user=alice producer_byte_rate" in told.err
+    assert "'kquota undo' does not restore values that were not valid: user=alice producer_byte_rate" in told.err
     assert ("takes it back" in told.err) == ("--add-config" in change)
     assert result["changed"] is True
     assert (result["before"], result["after"]) == ({"consumer_byte_rate": 5}, after)

@@ -59,8 +59,9 @@ def test_every_kind_of_operand(kquota: Kquota, live: dict[str, str], tmp_path: P
     """A cluster by its options, by its context and from a file is one and the same."""
     (tmp_path / "live").write_text(kquota("describe", "-o", "json", **live).out)
     assert kquota("plan", "quotas.yaml", "--prune", "--out", "plan.json", **live).code == 0
-    for one in ("live", "context:sandbox", "file:live"):
-        for other in ("live", "context:sandbox", "file:live"):
+    address = live["KQUOTA_ZOOKEEPER"]
+    for one in ("live", "sandbox", "context:sandbox", "file:live", address):
+        for other in ("live", "file:live", f"zookeeper://{address}"):
             done = kquota("diff", one, other, "--exit-code", **live)
             assert (done.code, done.out, done.err) == (0, "", "no difference\n")
         done = kquota("diff", one, "plan.json", "--exit-code", **live)
@@ -92,7 +93,9 @@ def test_the_cluster_of_overlays_is_that_of_the_files_that_have_any(
     ("arguments", "code", "says"),
     [
         (["export.yaml", "live"], 3, "export.yaml: no such file"),
-        (["sandbox", "live"], 3, "the context of that name is context:sandbox"),
+        (["sandbux", "live"], 3, "a file, a context, HOST:PORT, or live"),
+        (["127.0.0.1:1", "live", "--timeout", "0.1"], 4, "for a ZooKeeper, zookeeper://127.0.0.1:1"),
+        (["kafka://127.0.0.1:1", "live", "--timeout", "0.1"], 4, "127.0.0.1:1"),
         (["context:staging", "live"], 3, "no context 'staging'"),
         (["context:both", "live"], 3, "has two addresses"),
         (["context:controllers", "live"], 3, "has controllers only"),

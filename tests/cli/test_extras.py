@@ -15,6 +15,7 @@ from kquota.errors import MissingDependency
 
 CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {"editable": True}}
 WHEEL = {"url": "file:///tmp/kquota-1.0-py3-none-any.whl", "archive_info": {}}
+WHENCE = " (with the --find-links or --index-url that kquota came from)"
 GIT = {"url": "https://me:secret@git.example/kquota.git", "vcs_info": {"vcs": "git", "commit_id": "1"}}
 
 
@@ -29,12 +30,12 @@ def install(mocker: MockerFixture, place: Path, record: dict[str, Any] | None) -
 @pytest.mark.parametrize(
     ("record", "marker", "command"),
     [
-        (None, None, "pip install 'kquota[audit]'"),
+        (None, None, f"pip install 'kquota[audit]'{WHENCE}"),
         (CLONE, None, "pip install -e '/home/me/my clone[audit]'"),
         (WHEEL, None, "pip install '/tmp/kquota-1.0-py3-none-any.whl[audit]'"),
         (GIT, None, "pip install 'kquota[audit] @ git+https://git.example/kquota.git'"),
         (WHEEL, "pipx_metadata.json", "pipx install --force '/tmp/kquota-1.0-py3-none-any.whl[audit]'"),
-        (None, "uv-receipt.toml", "uv tool install --force 'kquota[audit]'"),
+        (None, "uv-receipt.toml", f"uv tool install --force 'kquota[audit]'{WHENCE}"),
     ],
     ids=["index", "clone", "wheel", "git", "pipx", "uv"],
 )

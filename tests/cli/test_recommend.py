@@ -57,8 +57,8 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
     table = output == "table"
     assert done.err.splitlines() == [
         "8 quotas: 3 new, 2 raised, 3 kept; every value holds per broker",
-        "kquota: warning: user=bob producer_byte_rate: always throttled, so the real need is unknown: raise the quota"
-        " and measure again",
+        "kquota: warning: user=bob producer_byte_rate: throttled each time it wanted more, so the need is unknown:"
+        " raise the quota and measure again",
         "kquota: warning: request_percentage: 8 counters left out: the log does not record all thread time",
         *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
     ]
@@ -96,7 +96,7 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
     lines = done.err.splitlines()
     assert (
         "kquota: warning: producer_byte_rate: 1 throttled counter of user-and-client-id quotas left out:"
-        " user=bob,client-id=app producer_byte_rate (see --for user-clients)" in lines
+        " user=bob,client-id=app producer_byte_rate (see --entities user-clients)" in lines
     )
     assert (
         "kquota: warning: controller_mutation_rate: 1 throttled counter of user quotas left out:"
@@ -113,7 +113,7 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
 
 def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
     """With lines for those that need more, and those that have one."""
-    command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--for", "default-user", "--covers", "75%"]
+    command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--entities", "default-user", "--covers", "75%"]
     done = kquota(*command, "--key", "producer_byte_rate", "-o", "yaml")
     report = json.loads(kquota(*command, "-o", "json").out)
 
@@ -124,6 +124,17 @@ def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
     assert default["entity"] == {"user": {"default": True}}
     assert default["default_for"]["entities"] == 4
     assert 3 <= default["default_for"]["covered"] <= 4
+
+
+def test_for_is_still_understood(kquota: Kquota) -> None:
+    """With a note: in every other command it is a length of time."""
+    usual = ["recommend", "usage.csv", "--quotas", "none.yaml", "--key", "producer_byte_rate"]
+
+    before, now = (kquota(*usual, name, "clients") for name in ("--for", "--entities"))
+
+    assert (before.code, before.out) == (0, now.out)
+    assert before.err.replace("--for is called --entities here: --entities clients\n", "") == now.err != before.err
+    assert "--for" not in kquota("recommend", "--help").out
 
 
 def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:

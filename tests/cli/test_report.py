@@ -108,7 +108,7 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert "359 kB/s, 120 % of the limit" in text
     assert "4,625 delayed, 2.0 s at the longest" in text
     assert f"alice billing-1 59.8 MB 83 % 6,558 {alice.clients[0].throttled_events:,}" in text
-    assert "user frank request_percentage of user=frank 0.5 % ≥ 155 %" in text
+    assert "user frank request_percentage of user=frank 0.5 % ≥ 0.78 %, ≥ 155 % of the limit" in text
     assert f"{recorded_report().quality.events:,} requests" in text
     assert "kquota audit x.log" in text
     order = browser.evaluate("[...document.querySelectorAll('article h3')].map(h => h.firstChild.textContent.trim())")
@@ -364,8 +364,14 @@ def test_what_samples_do_not_tell(kquota: Kquota, tmp_path: Path, browser: Brows
     done = kquota("audit", str(samples), "--quotas", "quotas.yaml", "--report", "a.html", "-o", "markdown")
 
     assert done.code == 0
-    assert "| `user alice` | producer_byte_rate of `user=alice` | 30 kB/s | ≥ 181 % | ? |" in done.out
-    assert "frank` (request_percentage, peak ≥ 46 %: the samples leave out some of the time)" in done.out
+    assert (
+        "| `user alice` | producer_byte_rate of `user=alice` | 30 kB/s | ≥ 54.4 kB/s, ≥ 181 % of the limit | ? |"
+        in done.out
+    )
+    assert (
+        "frank` (request_percentage, peak ≥ 0.46 %, ≥ 46 % of the limit: the samples leave out some of the time)"
+        in done.out
+    )
     assert kquota("audit", str(samples), "--quotas", "quotas.yaml").code == 0
     browser.open(tmp_path / "a.html")
     text = " ".join(browser.evaluate("document.body.innerText").split())
@@ -379,7 +385,7 @@ def test_what_samples_do_not_tell(kquota: Kquota, tmp_path: Path, browser: Brows
 
 @pytest.mark.parametrize(
     ("report", "code", "says"),
-    [("report.pdf", 2, "no *.html"), ("missing/report.html", 3, "no such folder")],
+    [("report.pdf", 2, "must end in .html"), ("missing/report.html", 3, "no such folder")],
 )
 def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, code: int, says: str) -> None:
     """It is said before the work begins."""
@@ -402,7 +408,9 @@ def test_as_markdown() -> None:
     assert f"`{worst.subject}`" in table[2]
     assert len(table) == 2 + 6
     reason = result.found[6].reason
-    assert lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 155 %: {reason})."
+    assert (
+        lines[-1] == f"Undetermined: `user frank` (request_percentage, peak ≥ 0.78 %, ≥ 155 % of the limit: {reason})."
+    )
 
 
 def test_a_name_in_markdown_is_text() -> None:

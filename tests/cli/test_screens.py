@@ -173,6 +173,18 @@ def test_what_clients_meet_in_words() -> None:
     assert words.delivered(thread).startswith("10 % to 30 % of")
 
 
+def test_peak_is_always_a_rate() -> None:
+    """Its share of the limit stands beside it, where there was one limit above 0 to compare with."""
+    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
+    ranged = replace(alice, peak_rate=400_000.0, peak_rate_max=800_000.0, limit=200_000.0)
+
+    assert words.peak_parts(ranged) == ("400 kB/s to 800 kB/s", "200 % to 400 %")
+    assert words.peak(ranged) == "400 kB/s to 800 kB/s, 200 % to 400 % of the limit"
+    assert words.peak(replace(ranged, peak_rate_max=None)) == "≥ 400 kB/s, ≥ 200 % of the limit"
+    assert words.peak_parts(replace(ranged, limit_changes=1)) == ("400 kB/s to 800 kB/s", "")
+    assert words.peak(replace(ranged, limit=0.0)) == "400 kB/s to 800 kB/s"
+
+
 def test_harm_ranks() -> None:
     """What is not delivered counts first, then the muted time, then the longest wait; a sum of waits never does."""
     base = next(found for found in recorded()[0].found if found.sensor == "alice:")
@@ -189,6 +201,14 @@ def test_harm_ranks() -> None:
     order = [found.sensor for found in ranked([calm, many, longest, muted, late])]
     assert order == ["late:", "muted:", "longest:", "many:", "calm:"]
     assert Harm.of(late).undelivered == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_the_next_step_is_one_that_was_not_done(reported: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    result, settings = recorded()
+    show(audited_view(result, settings, None, show_all=False, reported=reported), "table")
+    (step,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
+    assert ("--report" in step, "kquota recommend" in step) == (not reported, True)
 
 
 def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,11 +146,16 @@ def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
     everything = kquota("simulate", "own.yaml")
 
     def counters(text: str) -> list[str]:
-        return [line.split()[1] for line in text.splitlines() if line.startswith(("broker-", "controller "))]
+        return [line for line in text.splitlines() if line.startswith(("broker-", "controller ", "each of "))]
+
+    def widths(lines: list[str]) -> list[str]:
+        return [" ".join(line.split()) for line in lines]
 
     assert len(counters(few.out)) == 2
-    assert counters(few.out) == counters(everything.out)[:2]
-    assert f"\n{len(counters(everything.out))} of " in few.err
+    assert widths(counters(few.out)) == widths(counters(everything.out)[:2])
+    twice = [line for line in counters(everything.out) if line.startswith("each of 2 ")]
+    assert [line.split()[3:5] for line in twice] == [["user", "carol"]], "a row for both brokers, which are equal"
+    assert f"\n{len(counters(everything.out)) + len(twice)} of " in few.err
     assert "the 2 most throttled counters are shown" in few.err
 
 
@@ -225,7 +230,7 @@ def test_the_page_of_a_plot_in_a_browser(kquota: Kquota, tmp_path: Path, browser
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ("own.yaml --plot plot.pdf", 2, "none of *.svg, *.png and *.html"),
+        ("own.yaml --plot plot.pdf", 2, "must end in .svg, .png or .html"),
         ("own.yaml --plot missing/plot.svg", 3, "No such file or directory"),
         ("calm.yaml --quotas none.yaml --plot plot.svg", 3, "nothing to plot"),
     ],

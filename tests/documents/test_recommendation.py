@@ -55,7 +55,7 @@ def test_limits_that_only_a_cluster_holds(stored: float, change: str) -> None:
 
 
 def test_what_is_kept_unknowing_is_not_called_enough() -> None:
-    """Raised by nothing, where the client was held back whenever it wanted more."""
+    """Raised by nothing, where the client was throttled each time it wanted more."""
     usage = Usage("1", 60, 60, 60, 2.0, Estimate(None, 2.0, None, None, 60, 60, 2.0, 2.0))
     policy = Policy(step=0.0)
     quota = recommend([usage], Entity(user="alice"), QuotaKey.REQUEST_PERCENTAGE, 2.0, policy)
@@ -63,7 +63,7 @@ def test_what_is_kept_unknowing_is_not_called_enough() -> None:
     first, *_ = lines = reasons(quota, Recommendations(Scope.USERS, policy, [quota]))
 
     assert first == "request_percentage: 2 % stays"
-    assert lines[-1] == "  wants at least 2 %: held back whenever it wanted more; measure again"
+    assert lines[-1] == "  wants at least 2 %: throttled each time it wanted more; the need is unknown, measure again"
 
 
 @pytest.mark.parametrize(

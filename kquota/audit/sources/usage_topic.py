@@ -13,6 +13,7 @@ from typing import Any
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.sources import ReadSettings, Split, usage
+from kquota.backends.kafka import librdkafka
 from kquota.errors import InputError, MissingDependency, Unreachable
 
 DIALECT = "usage-topic"
@@ -44,17 +45,16 @@ def pieces(topic: str, partition: int, first: int, end: int) -> Iterator[Split]:
 
 
 def ends(topic: str, consumer: Any, kafka: Any) -> dict[int, tuple[int, int]]:
-    """Partition → (its first offset, its last stable one), in order. Raises InputError, Unreachable."""
-    try:
+    """Partition → (its first offset, its last stable one), in order. Raises InputError, Unreachable, Unauthorized."""
+    where = f"topic {topic}"
+    with librdkafka.errors(where):
         found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
         if found.error is not None:
-            raise InputError(f"topic {topic}: {found.error.str()}")
+            raise librdkafka.error_of(found.error, where)
         return {
             partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), _TIMEOUT_S)
             for partition in sorted(found.partitions)
         }
-    except kafka.KafkaException as error:
-        raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
 
 
 @contextlib.contextmanager

@@ -1,16 +1,18 @@
-"""Where episodes go besides the output of the command: JSON lines, Parquet, or Alertmanager.
+"""Where episodes go besides the output of the command: JSON lines, Parquet, a Kafka topic, or Alertmanager.
 
-`put` is called in every turn, also without episodes. What could not be sent waits for the next turn; `say` gets a line
-when that begins.
+`put` is called in every turn, also without episodes. A file, a folder and a topic have what they were given when
+`confirm` returns, which comes before each checkpoint: a follower that is killed sends it again, and loses nothing.
+Alertmanager is sent again what it did not take; `say` gets a line when that begins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -18,13 +20,15 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kquota.audit.stream import TOPIC
 from kquota.backends.http import TooLarge, post
+from kquota.backends.kafka import librdkafka
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.quota import humanize
 from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
 from kquota.documents.watch import utc
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.files import replacing
 
 Say = Callable[[str], None]
@@ -37,6 +41,8 @@ Parquet files are written as often.
 _MOST: Final = 1000
 """So many episodes are one Parquet file at most."""
 _TIMEOUT_S: Final = 5.0
+_DELIVERY_S: Final = 30.0
+"""So long a record of an episode may wait for the acknowledgement of the brokers."""
 
 
 class Sink(Protocol):
@@ -45,15 +51,21 @@ class Sink(Protocol):
     def put(self, episodes: Sequence[Episode]) -> None:
         """Takes the episodes of a turn, or none."""
 
+    def confirm(self) -> None:
+        """Returns when a kill cannot lose any more of the episodes that were put. Raises what the target refuses."""
+
     def close(self) -> None:
         """Passes on what still waits."""
 
 
-def open_sink(target: str, say: Say) -> Sink:
-    """The sink that a text names: an http address, a folder (it ends with /), else a file.
+def open_sink(target: str, say: Say, kafka: Mapping[str, Any] | None = None) -> Sink:
+    """The sink that a text names: `topic:NAME`, an http address, a folder (it ends with /), else a file.
 
-    Raises InputError for one that cannot be used.
+    `kafka` are the settings of a librdkafka client of the topic's cluster. Raises InputError for a target that cannot
+    be used; of a topic also Unreachable, Unauthorized, Rejected and MissingDependency.
     """
+    if target.startswith(TOPIC):
+        return Topic(target.removeprefix(TOPIC), kafka or {})
     if target.startswith(("http://", "https://")):
         return Alertmanager(target, say)
     if target.endswith("/") or Path(target).is_dir():
@@ -61,24 +73,37 @@ def open_sink(target: str, say: Say) -> Sink:
     return JsonLines(target)
 
 
+@contextlib.contextmanager
+def _written(place: str | Path) -> Iterator[None]:
+    """Raises an error of the operating system inside as InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror or error}: cannot write episodes there") from None
+
+
 class JsonLines:
     """A file with a line of JSON for each state of an episode; lines are appended."""
 
     def __init__(self, path: str) -> None:
-        try:
+        self._path = path
+        with _written(path):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}: cannot write episodes there") from None
 
     def put(self, episodes: Sequence[Episode]) -> None:
-        """Appends a line each; they are in the file when this returns."""
-        for episode in episodes:
-            self._file.write(to_json_line(episode_document(episode)) + "\n")
-        self._file.flush()
+        """Appends a line each; they are in the file when this returns. Raises InputError."""
+        with _written(self._path):
+            for episode in episodes:
+                self._file.write(to_json_line(episode_document(episode)) + "\n")
+            self._file.flush()
+
+    def confirm(self) -> None:
+        """Nothing waits: a line that was put is with the operating system."""
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with _written(self._path):
+            self._file.close()
 
 
 _COLUMNS: Final = pa.schema(
@@ -97,15 +122,13 @@ _COLUMNS: Final = pa.schema(
 
 
 class Parquet:
-    """A folder of Parquet files, one a minute or for 1,000 episodes, each written whole."""
+    """A folder of Parquet files, one a minute, for 1,000 episodes or before a checkpoint, each written whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._rows, self._written = folder, list[dict[str, Any]](), 0
         self._since = time.monotonic()
-        try:
+        with _written(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: {error.strerror or error}: cannot write episodes there") from None
 
     def put(self, episodes: Sequence[Episode]) -> None:
         """Keeps the episodes for the next file."""
@@ -113,18 +136,19 @@ class Parquet:
         if len(self._rows) >= _MOST or (self._rows and time.monotonic() - self._since >= _EVERY_S):
             self._write()
 
-    def close(self) -> None:
+    def confirm(self) -> None:
         """Writes what is kept."""
         if self._rows:
             self._write()
 
+    def close(self) -> None:
+        """Writes what is kept."""
+        self.confirm()
+
     def _write(self) -> None:
         name = f"episodes-{time.time_ns()}-{self._written:06d}.parquet"
-        try:
-            with replacing(self._folder / name) as aside:
-                pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
-        except OSError as error:
-            raise InputError(f"{self._folder}: {error.strerror or error}: cannot write episodes there") from None
+        with _written(self._folder), replacing(self._folder / name) as aside:
+            pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
         self._rows, self._written, self._since = [], self._written + 1, time.monotonic()
 
 
@@ -139,6 +163,80 @@ def _row(episode: Episode) -> dict[str, Any]:
         "client_count": episode.client_count,
         "clients": [{"user": each.user, "client_id": each.client_id, "value": each.value} for each in episode.clients],
     }
+
+
+class Topic:
+    """A Kafka topic: a record for each state of an episode, the id of the episode as its key, and JSON as its value.
+
+    The states of one episode are in one partition, in their order. All in-sync replicas acknowledge a record.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            from confluent_kafka import Producer, TopicCollection
+            from confluent_kafka.admin import AdminClient
+        except ImportError:
+            raise MissingDependency("writing to a topic needs confluent-kafka", extra="audit,probe") from None
+        if not name:
+            raise InputError("--episodes topic: without a name", hint="topic:NAME")
+        self._name, self._where = name, f"topic {name}"
+        self._reported: list[Any] = []
+        self._failure: KquotaError | None = None
+        quiet = librdkafka.quiet(dict(settings), self._reported)
+        # A look at the topic that does not create it.
+        with librdkafka.errors(self._where, self._reported):
+            admin = AdminClient(quiet)
+            (future,) = admin.describe_topics(TopicCollection([name]), request_timeout=_DELIVERY_S).values()
+            while not future.done():
+                admin.poll(0.1)
+                # librdkafka tries a login that is refused again and again.
+                if (refusal := librdkafka.refusal(self._reported)) is not None:
+                    raise librdkafka.error_of(refusal, self._where)
+            future.result()
+        # By Java's partitioner: whatever else writes to the topic finds the same partition for a key.
+        own = {"enable.idempotence": True, "delivery.timeout.ms": int(1000 * _DELIVERY_S)}
+        self._producer = Producer({**quiet, **own, "partitioner": "murmur2_random"})
+
+    def put(self, episodes: Sequence[Episode]) -> None:
+        """Sends a record each, and waits for none. Raises what became of the records before."""
+        for episode in episodes:
+            key = episode.name.encode(errors="backslashreplace")
+            self._send(key, to_json_line(episode_document(episode)).encode())
+        self._producer.poll(0)
+        self._check()
+
+    def confirm(self) -> None:
+        """Returns when all records are acknowledged. Raises Unreachable, Unauthorized, InputError or Rejected."""
+        end = time.monotonic() + 2 * _DELIVERY_S
+        # In parts: a signal is handled between two of them.
+        while (left := self._producer.flush(0.5)) and self._failure is None:
+            if time.monotonic() > end:
+                self._failure = Unreachable(f"{self._where}: {left:,} records of episodes are not acknowledged")
+        self._check()
+
+    def close(self) -> None:
+        """Waits for what still waits, unless something failed before."""
+        if self._failure is None:
+            self.confirm()
+
+    def _send(self, key: bytes, value: bytes) -> None:
+        while True:
+            try:
+                with librdkafka.errors(self._where, self._reported):
+                    self._producer.produce(self._name, value, key, on_delivery=self._on_delivery)
+                return
+            except BufferError:
+                self._producer.poll(0.5)
+                self._check()
+
+    def _on_delivery(self, error: Any, _record: object) -> None:
+        if error is not None and self._failure is None:
+            self._failure = librdkafka.error_of(error, self._where, self._reported)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            self._failure.hint = "episodes are missing there; with --checkpoint, the same command writes them again"
+            raise self._failure
 
 
 class Alertmanager:
@@ -163,6 +261,9 @@ class Alertmanager:
             wait_s = _TIMEOUT_S if self._failed else 0.0
         if self._alerts and (self._sent_at is None or now - self._sent_at >= wait_s):
             self._send(now)
+
+    def confirm(self) -> None:
+        """Nothing to wait for: alerts are sent again until Alertmanager takes them, and end by themselves."""
 
     def close(self) -> None:
         """Sends what still waits. Alerts of episodes that go on end by themselves, after Alertmanager's own time."""

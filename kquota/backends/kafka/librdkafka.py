@@ -1,11 +1,13 @@
-"""Settings with which librdkafka connects as this package's own client does. This module does not import librdkafka."""
+"""How librdkafka connects as this package's own client does, and its errors as kquota's."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
 
 
 def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict[str, Any]:
@@ -27,3 +29,53 @@ def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict
                 settings["ssl.key.password"] = tls.key_password
         settings["ssl.endpoint.identification.algorithm"] = "https" if tls.verify_host else "none"
     return settings
+
+
+def quiet(settings: dict[str, Any], reported: list[Any]) -> dict[str, Any]:
+    """The settings of a client that logs nothing; `reported` gets the errors of its connections."""
+    return {**settings, "log_level": 0, "error_cb": reported.append}
+
+
+@contextlib.contextmanager
+def errors(where: str, reported: Sequence[Any] = ()) -> Iterator[None]:
+    """Raises librdkafka's errors inside as kquota's; see `error_of`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise error_of(error.args[0], where, reported) from None
+    except TimeoutError:
+        raise Unreachable(f"{where}: no answer in time") from None
+
+
+def refusal(reported: Sequence[Any]) -> Any | None:
+    """The first of the errors that connections `reported` that says that a login is refused."""
+    from confluent_kafka import KafkaError
+
+    return next((each for each in reported if each.code() == KafkaError._AUTHENTICATION), None)
+
+
+def error_of(error: Any, where: str, reported: Sequence[Any] = ()) -> KquotaError:
+    """The error for a KafkaError. A time-out has its cause among the errors that connections `reported` before."""
+    from confluent_kafka import KafkaError
+
+    code = error.code()
+    if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MSG_TIMED_OUT):
+        refused = refusal(reported)
+        if refused is None:
+            return Unreachable(f"{where}: {error.str()}")
+        error, code = refused, refused.code()
+    message = f"{where}: {error.str()}"
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return InputError(f"{where}: there is no such topic or partition")
+    if code in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_EXCEPTION):
+        return InputError(message)
+    if code in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    ):
+        return Unauthorized(message)
+    return Rejected(message)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota.audit.stream import TOPIC
 from kquota.cli import auditing, following, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
@@ -140,6 +141,7 @@ def command(
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
       kquota audit logs/broker-1/ --quotas quotas.yaml --follow --checkpoint kept/
       kquota audit kafka-request.log --quotas quotas.yaml --follow --until-idle 5s -o json
+      kquota audit logs/ --bootstrap-server host:9092 --follow --checkpoint kept/ --episodes topic:throttled
       kquota audit --topic usage --bootstrap-server host:9092
       kquota audit --prometheus http://prometheus:9090 --last 6h --bootstrap-server host:9092 --in-force
       spark-submit $(python -m kquota.cli.submit) usage.parquet --quotas proposed.yaml
@@ -152,12 +154,14 @@ def command(
         from kquota.cli.report import check_report
 
         check_report(report)
-    settings = _settings(asked, against, recorded_under, top, reported=report is not None)
+    to_topic = follow and any(target.startswith(TOPIC) for target in episodes)
+    settings = _settings(asked, against, recorded_under, top, reported=report is not None, writes_topic=to_topic)
     from kquota.audit.held_back import audited
 
     lines = follow and until_idle is None
     if follow:
-        how = following.Following(until_idle, checkpoint, settle, episodes, keep)
+        kafka = asked.topic_client() if to_topic else None
+        how = following.Following(until_idle, checkpoint, settle, episodes, keep, kafka)
         run, settings = _followed(asked, settings, how, output if lines else "", _live(asked, settings, against))
         result = audited(run, settings)
     else:
@@ -183,7 +187,7 @@ def command(
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if set(fail_on) & _answers(result, comparison):
         code = ExitCode.DIFFERENT
-    view = audited_view(result, settings, comparison, show_all=show_all)
+    view = audited_view(result, settings, comparison, show_all=show_all, reported=report is not None)
     if comparison is not None:
         view = _compared(view, comparison, result, asked.quotas.file, against)
     if lines and view.document is not None:
@@ -266,11 +270,17 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
 
 
 def _settings(
-    asked: usage.Asked, against: str | None, recorded_under: str | None, top: int, *, reported: bool
+    asked: usage.Asked,
+    against: str | None,
+    recorded_under: str | None,
+    top: int,
+    *,
+    reported: bool,
+    writes_topic: bool,
 ) -> AuditSettings:
     from kquota.cli.report import MOST
 
-    settings = asked.settings(against, recorded_under)
+    settings = asked.settings(against, recorded_under, writes_topic=writes_topic)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
@@ -289,7 +299,7 @@ def _write_report(
     from kquota.cli.report import Report, write_report
 
     report = Report(
-        result.found,
+        list(result.found),
         result.timelines,
         result.quality,
         auditing.reasons(result.rejects),
@@ -331,9 +341,14 @@ def _compared(view: View, comparison: Comparison, result: AuditResult, file: Pat
 
 
 def audited_view(
-    result: AuditResult, settings: AuditSettings, comparison: Comparison | None, *, show_all: bool
+    result: AuditResult,
+    settings: AuditSettings,
+    comparison: Comparison | None,
+    *,
+    show_all: bool,
+    reported: bool = False,
 ) -> View:
-    """The findings in audit's formats."""
+    """The findings in audit's formats; `reported` says that there is a page of them already."""
     findings = result.found
 
     def document() -> Document:
@@ -351,21 +366,26 @@ def audited_view(
         )
 
     def csv() -> Iterator[Part]:
-        yield _csv(result, findings)
+        yield _csv(result, list(findings))
         yield from _about_quotas(result, counts=False)
 
     def markdown() -> Iterator[Part]:
         from kquota.cli.report.markdown import summary
 
-        yield summary(findings, result.quality, result.quotas)
+        yield summary(list(findings), result.quality, result.quotas)
         yield from _closed_loop_markdown(result)
 
-    shown = [found for found in findings if show_all or found.throttled or found.undetermined]
+    def screen(*, wide: bool = False) -> Iterator[Part]:
+        # Values once, as a screen goes through them several times.
+        every = list(findings)
+        shown = [found for found in every if show_all or found.throttled or found.undetermined]
+        return _screen(result, every, shown, wide=wide, reported=reported)
+
     return View(
-        screen=lambda: _screen(result, findings, shown, wide=False),
+        screen=screen,
         document=document,
         csv=csv,
-        others={"wide": lambda: _screen(result, findings, shown, wide=True), "markdown": markdown},
+        others={"wide": functools.partial(screen, wide=True), "markdown": markdown},
     )
 
 
@@ -408,7 +428,7 @@ _COLUMNS = (
 
 
 def _screen(
-    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool
+    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool, reported: bool
 ) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what to do next."""
     from kquota.cli.report import words
@@ -418,7 +438,7 @@ def _screen(
     if shown:
         yield _table(result, findings, shown, wide=wide)
     if any(words.times_out(found) for found in findings):
-        yield Note(f"times out: clients wait longer than their time-out; they {words.TIMES_OUT}")
+        yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
     undetermined = [found for found in findings if found.undetermined]
     if undetermined:
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
@@ -432,7 +452,8 @@ def _screen(
     yield from _how_on_spark(result)
     yield from map(Note, _closed_loop_lines(result))
     if any(found.throttled for found in findings):
-        yield Note("next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough")
+        pages = "" if reported else "--report FILE.html shows when and who; "
+        yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
 
 
 def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> Table:
@@ -466,7 +487,7 @@ def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Fin
                 *([found.sensor] if wide else []),
                 found.key.value,
                 words.limit(found),
-                words.peak(found) if found.limit > 0 else "-",
+                _peak(found),
                 (*_delayed(found), *_closed_events(result, found)),
                 *([words.muted(found)] if predicted else []),
                 (words.longest(found), "times out" if words.times_out(found) else ""),
@@ -577,6 +598,15 @@ def _who(found: Finding) -> tuple[str, ...]:
     from kquota.cli.text import entity_text
 
     return (found.subject,) if found.entity == found.of else (found.subject, f"by {entity_text(found.entity)}")
+
+
+def _peak(found: Finding) -> tuple[str, str]:
+    """The highest rate, and its share of the limit below it; a request quota is a percentage itself."""
+    from kquota.cli.report import words
+
+    measured, of_limit = words.peak_parts(found)
+    in_percent = found.key is QuotaKey.REQUEST_PERCENTAGE
+    return measured, f"{of_limit} of limit" if of_limit and in_percent else of_limit
 
 
 def _delayed(found: Finding) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from kquota.cli import params, session
 from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.views import View, shown_as
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 
 if TYPE_CHECKING:
     from kquota.cli.contexts import Given
@@ -26,6 +27,11 @@ _WORDS = Words(
     "Quotas of A and B", "A", "B", ("only in B", "different", "only in A"), "no difference", "unmanaged not compared"
 )
 _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
+_SCHEMES = {"kafka://": "bootstrap_server", "zookeeper://": "zookeeper"}
+"""Addresses as kquota prints them, with the parameter of the option that takes the rest."""
+_SERVER = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/,:\[\]]+):\d{1,5}"
+_ADDRESS = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?P<chroot>/\S*)?")
+_ZOOKEEPERS_PORT = ":2181"
 
 
 @click.command("diff")
@@ -38,9 +44,12 @@ _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) -> View:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
-    A and B are each 'live', 'context:NAME', a quotas file, or a plan that 'kquota plan --out' kept. 'live' is the
-    cluster of the options or of the current context. 'context:NAME' is a cluster with a name ('kquota config
-    set-context'). 'file:NAME' is a file, also one that is called 'live'.
+    A and B are each 'live', a context, an address, a quotas file, or a plan that 'kquota plan --out' kept. 'live' is
+    the cluster of the options or of the current context. A file comes before a context of the same name:
+    'context:NAME' is the context, and 'file:NAME' is a file, also one that is called 'live'.
+
+    HOST:PORT is a ZooKeeper with port 2181 or a chroot, and else a broker; zookeeper://HOST:PORT and kafka://HOST:PORT
+    say which. Options such as --command-config log in to addresses as to 'live'.
 
     A plan stands for the quotas after it; only its own entities are compared. Between two plans, an entity that only
     one plan changes keeps its old values in the other. Entities that a file calls unmanaged are not compared. With A
@@ -49,7 +58,8 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
     \b
     Examples:
       kquota diff live quotas.yaml
-      kquota diff context:staging context:prod --exit-code
+      kquota diff zk1:2181/kafka broker1:9092
+      kquota diff staging prod --exit-code
       kquota diff yesterday.yaml live -o markdown
       kquota diff live plan.json
       kquota diff quotas.yaml context:prod --cluster prod
@@ -61,7 +71,7 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    one, other = (_side(operand, files, given, side) for operand, side in zip(operands, "AB", strict=True))
+    one, other = (operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True))
     found = difference(one, other, files.unmanaged)
     view = plan_view(found, files.labels, words=_WORDS)
     return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
@@ -69,10 +79,12 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What A or B is: `live`, `context:` or `file:`, and its name."""
+    """What A or B is: `live`, `context:` or `file:`, or the parameter that takes the address; and its name."""
 
     kind: str
     name: str = ""
+    guessed: bool = False
+    """Whether the port alone says that it is a broker."""
 
     @classmethod
     def parse(cls, text: str) -> _Operand:
@@ -83,7 +95,46 @@ class _Operand:
                 if text == kind:
                     raise click.UsageError(f"{text!r} names nothing")
                 return cls(kind, text.removeprefix(kind))
-        return cls(_FILE, text)
+        for scheme, parameter in _SCHEMES.items():
+            if text.startswith(scheme):
+                return cls(parameter, text.removeprefix(scheme))
+        if os.path.exists(text):  # False for what cannot be a path; that of pathlib raises for long ones
+            return cls(_FILE, text)
+        address = _ADDRESS.fullmatch(text)
+        if address is not None:
+            is_zookeeper = address["chroot"] is not None or text.endswith(_ZOOKEEPERS_PORT)
+            return cls("zookeeper" if is_zookeeper else "bootstrap_server", text, guessed=not is_zookeeper)
+        return cls(_CONTEXT if text in load_config().contexts else _FILE, text)
+
+    def read(self, files: _Files, given: Given, side: str) -> Side:
+        """The quotas, or the plan, that A or B stands for."""
+        if self.kind == _FILE:
+            return files.sides[Path(self.name)]
+        access = self._access(given)
+        session.note_cluster(access, side)
+        try:
+            with session.open_backend(access) as backend:
+                snapshot = backend.describe()
+        except Unreachable as error:
+            if not self.guessed:
+                raise
+            raise Unreachable(error.message, hint=f"for a ZooKeeper, zookeeper://{self.name}") from error
+        session.warn_problems(snapshot)
+        return snapshot
+
+    def _access(self, given: Given) -> Access:
+        if self.kind == _LIVE:
+            return given.access()
+        if self.kind != _CONTEXT:
+            return given.at(self.kind, self.name).access()
+        access = Access.of_context(load_config().context(self.name), given.timeout_s)
+        if access.zookeeper and access.bootstrap_server:
+            raise InputError(
+                f"context {self.name!r} has two addresses", hint=f"'live' with --context {self.name} takes one"
+            )
+        if access.bootstrap_controller:
+            raise InputError(f"context {self.name!r} has controllers only, which do not show quotas")
+        return access
 
 
 @dataclass(frozen=True)
@@ -123,32 +174,5 @@ class _Files:
 
 
 def _hint(path: Path) -> str | None:
-    """That a context is called so, where one is and no file; what else could stand there, where there is no file."""
-    name = str(path)
-    if name in load_config().contexts:
-        return f"the context of that name is context:{name}"
-    if path.exists():
-        return None
-    address = "://" in name or re.search(r":\d+\Z", name)
-    named = "; give a cluster a name with 'kquota config set-context NAME'" if address else ""
-    return f"a file, context:NAME, or live: the cluster of the options{named}"
-
-
-def _side(operand: _Operand, files: _Files, given: Given, side: str) -> Side:
-    if operand.kind == _FILE:
-        return files.sides[Path(operand.name)]
-    if operand.kind == _CONTEXT:
-        access = Access.of_context(load_config().context(operand.name), given.timeout_s)
-        if access.zookeeper and access.bootstrap_server:
-            raise InputError(
-                f"context {operand.name!r} has two addresses", hint=f"'live' with --context {operand.name} takes one"
-            )
-        if access.bootstrap_controller:
-            raise InputError(f"context {operand.name!r} has controllers only, which do not show quotas")
-    else:
-        access = given.access()
-    session.note_cluster(access, side)
-    with session.open_backend(access) as backend:
-        snapshot = backend.describe()
-    session.warn_problems(snapshot)
-    return snapshot
+    """What else could stand there, where there is no file."""
+    return None if os.path.exists(path) else "a file, a context, HOST:PORT, or live: the cluster of the options"

@@ -296,7 +296,7 @@ _HEADINGS = (
     *("probe", "broker", "sensor", "limit", "events", "charged", "duration_ms"),
     *("observed_ms", "observed_count", "least_ms", "least_count", "most_ms", "most_count"),
 )
-_COLUMNS = ("WHO", "LIMIT", "SENT", "THROTTLED", "TIME", "LONGEST")
+_COLUMNS = ("WHO", "LIMIT", "SENT", "DELAYED", "THROTTLE TIME", "LONGEST")
 
 
 def _table(found: ProbeResult) -> Table:

@@ -10,7 +10,7 @@ import click
 
 from kquota.cli import auditing, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import warn
+from kquota.cli.streams import note, warn
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
 from kquota.core.quotas.quota import QuotaKey
 
@@ -27,7 +27,7 @@ _SCOPES = {
     "default-client": ("clients", True),
     "default-user-client": ("user-clients", True),
 }
-"""What `--for` says: for whom, and whether by a default."""
+"""What `--entities` says: for whom, and whether by a default."""
 
 _FOR = {"user": "users", "client-id": "clients", "user-and-client-id": "user-clients"}
 """What recommends quotas of a kind of entity (`cli.verdicts.kinds`)."""
@@ -57,13 +57,14 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.command("recommend")
 @usage.usage_options(samples=False)
 @click.option(
-    "--for",
+    "--entities",
     "scope",
     type=click.Choice(list(_SCOPES)),
     default="users",
     show_default=True,
     help="The entities to recommend for; default-… is one value for the default, and others where entities need more.",
 )
+@click.option("--for", "before", type=click.Choice(list(_SCOPES)), hidden=True)
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
 @click.option(
     "--key",
@@ -87,7 +88,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     type=_Share(900),
     default="50%",
     show_default=True,
-    help="How much to raise a quota whose clients were always throttled, so that their need is unknown.",
+    help="How much to raise a quota whose clients were throttled each time they wanted more.",
 )
 @click.option(
     "--covers",
@@ -104,6 +105,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def command(
     asked: usage.Asked,
     scope: str,
+    before: str | None,
     only: tuple[str, ...],
     keys: tuple[str, ...],
     max_throttled: float,
@@ -123,7 +125,7 @@ def command(
     \b
     Examples:
       kquota recommend kafka-request.log --quotas quotas.yaml
-      kquota recommend logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --for default-user
+      kquota recommend logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --entities default-user
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
     """
@@ -131,7 +133,10 @@ def command(
     from kquota.audit.recommend import Wanted, recommendations
     from kquota.core.findings.recommendation import Policy, Scope
 
-    name, default = _SCOPES[scope]
+    if before is not None:
+        # In every other command, --for is a length of time.
+        note(f"--for is called --entities here: --entities {before}")
+    name, default = _SCOPES[before or scope]
     wanted = Wanted(
         Scope(name),
         default,
@@ -189,7 +194,7 @@ def _table(found: Recommendations) -> Table:
             Column("NEEDS", spare=2),
             Column("P99", number=True, spare=4),
             Column("PEAK", number=True, spare=3),
-            Column("THROTTLED", number=True, spare=1),
+            Column("TIME THROTTLED", number=True, spare=1),
             Column("PREDICTED", number=True),
         ],
         [_row(quota) for quota in found.quotas],
@@ -242,13 +247,14 @@ def _left_open(found: Recommendations) -> Iterator[Part]:
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     if hidden:
         yield Note(
-            f"{_names(hidden)}: always throttled, so the real need is unknown: raise the quota and measure again",
+            f"{_names(hidden)}: throttled each time it wanted more, so the need is unknown:"
+            " raise the quota and measure again",
             by=warn,
         )
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
-        hint = f" (see --for {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
+        hint = f" (see --entities {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
         yield Note(f"{key.value}: {text}{hint}", by=warn)
     for line in lines(found.verdicts, counts=False):
         yield Note(line)

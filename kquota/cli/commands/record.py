@@ -197,6 +197,7 @@ def command(
         if dry_run or not drafted.changes:
             if output == "json":
                 show(View(document=lambda: _document(drafted, loggers, None)), output)
+            consent.name_cluster(named)
             note("dry run: nothing was switched" if dry_run else "every request logger is on already: nothing to do")
             return ExitCode.OK
         note(
@@ -248,7 +249,7 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
         for text in texts:
             match = re.fullmatch(r"(\d{1,10})=(.+)", text)
             if match is None and len(nodes) != 1:
-                raise click.UsageError(f"{option} {text!r}: of several brokers, say whose it is: {option} ID=…")
+                raise click.UsageError(f"{option} {text!r}: there are several brokers; name one: {option} ID=…")
             node = nodes[0] if match is None else int(match[1])
             where = text if match is None else match[2]
             if node not in nodes:

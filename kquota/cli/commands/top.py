@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import click
 
 from kquota.brokers import BrokerFacts
+from kquota.cli import keys, params, session
 from kquota.cli import live as watched
-from kquota.cli import params, session
 from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import stoppable, warn
-from kquota.cli.text import Column, entity_text, many, moment, rate_text, safe
+from kquota.cli.streams import note, quiet, stoppable, warn
+from kquota.cli.text import Column, entity_text, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
-from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
+from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
 from kquota.errors import InputError, KquotaError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from kquota.cli.board import Row
     from kquota.core.findings.use import Enforcers, Use
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
     from kquota.live.watching import Watching
 
 _TURN_S = 0.2
+_REDRAW_S = 1.0
+"""How often a screen is drawn again, as ages grow."""
 _KEYS = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -98,6 +107,9 @@ def command(
     Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR is the share
     of a limit from which on the moments of requests decide.
 
+    On a terminal, keys work while it runs: space pauses, s and r sort, / filters, a shows all counters. Up and down
+    choose a counter, Enter explains it as --explain does, and q quits.
+
     With --log they are computed from each request that a broker logs, under the given quotas, as the broker computes
     them. The clients of a counter are known then. A client without a quota is in no counter. Changed quotas count from
     the look on that finds them. Changes of topics, and connections, are judged by 'kquota audit' only.
@@ -129,6 +141,8 @@ def command(
         return _explained(subject, screen, looked, brokers, source)
     if once:
         return screen.look()
+    if output == "table" and sys.stdout.isatty() and keys.can_be_read():
+        return _at_the_keys(screen, looked, brokers, source, interval / 1000, count)
     return _again_and_again(screen, interval / 1000, count, output)
 
 
@@ -192,6 +206,11 @@ class _Screen:
         self.quotas_ms = 0
         self._lost: str | None = None
 
+    @property
+    def everything(self) -> bool:
+        """Whether counters within their limit are shown too."""
+        return self._wanted.everything
+
     def seen(self, *, patient: bool = False) -> Seen:
         """One look. `patient`: a lost cluster leaves the quotas of before, which the view says."""
         from kquota.changes import now
@@ -210,10 +229,9 @@ class _Screen:
 
         seen = self.seen(patient=patient)
         now_ms = now()
-        selected = [use for use in seen.uses if self._wanted.selects(use)]
-        shown = selected if self._wanted.everything else [use for use in selected if _is_hot(use)]
+        shown = self.shown(seen, everything=self.everything)
         return View(
-            screen=lambda: self._parts(seen, selected, shown, now_ms),
+            screen=lambda: self.parts(seen, shown, now_ms),
             document=lambda: iter([self.document(seen, shown, now_ms)]),
             code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
         )
@@ -235,9 +253,15 @@ class _Screen:
         """Whether the filters let a counter through."""
         return self._wanted.selects(use)
 
-    def _parts(self, seen: Seen, selected: Sequence[Use], shown: Sequence[Use], now_ms: int) -> Iterator[Part]:
+    def shown(self, seen: Seen, *, everything: bool) -> list[Use]:
+        """The uses that the filters let through; without `everything` those that are throttled or near it."""
+        return [use for use in seen.uses if self._wanted.selects(use) and (everything or _is_hot(use))]
+
+    def parts(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Iterator[Part]:
+        """A look for people: what is known of its source in lines, and a table of the uses that are shown."""
         from collections import Counter
 
+        selected = self.shown(seen, everything=True)
         states = Counter(use.state.value for use in selected)
         yield Note(
             ", ".join(f"{number} {state}" for state, number in states.items()) or "no counter of a quota was seen"
@@ -358,6 +382,137 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                 return stop.exit_code
             if reader_is_gone():
                 return code
+
+
+class _Looks:
+    """Looks in a thread of their own, so that keys are answered while a source is not."""
+
+    def __init__(self, screen: _Screen) -> None:
+        self._screen = screen
+        self._found: SimpleQueue[Seen | Exception] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begins a look, unless one is under way."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, daemon=True)
+            self._thread.start()
+
+    def found(self) -> Seen | Exception | None:
+        """What the look came to, once; None while there is nothing."""
+        if self._found.empty():
+            return None
+        self._thread = None
+        return self._found.get()
+
+    def _look(self) -> None:
+        try:
+            self._found.put(self._screen.seen(patient=True))
+        except Exception as error:  # for the thread that draws
+            self._found.put(error)
+
+
+def _at_the_keys(
+    screen: _Screen,
+    source: LiveSource,
+    brokers: Enforcers,
+    quotas: session.QuotaSource,
+    interval_s: float,
+    count: int | None,
+) -> int:
+    """Looks until somebody at the terminal has enough, or so many times."""
+    from rich.live import Live
+
+    from kquota.changes import now
+    from kquota.cli.board import Board
+    from kquota.cli.streams import console
+    from kquota.live.explain import explain
+    from kquota.live.watching import View as Seen
+
+    check_sorting([column.heading for column in _COLUMNS])
+    board = Board(_COLUMNS, layout(), everything=screen.everything)
+    address = _address(quotas)
+    seen = screen.seen()
+    drawn, looks, said = console(sys.stdout), _Looks(screen), io.StringIO()
+    explained: tuple[Seen, Hashable, list[str]] | None = None
+
+    def explanation(rows: Sequence[Row]) -> list[str] | None:
+        """The lines of the explanation that is shown; made once for each look."""
+        nonlocal explained
+        if not board.choices.explained or not rows:
+            return None
+        of = rows[board.selected(rows)].of
+        if explained is None or explained[0] is not seen or explained[1] != of:
+            use = next(use for use in seen.uses if use.counter == of)
+            explained = seen, of, [*map(str, _explanation(explain(use, seen, source, brokers), address))]
+        return explained[2]
+
+    def rows() -> list[Row]:
+        return board.rows(_rows(screen.shown(seen, everything=board.choices.everything), now()))
+
+    def draw(live: Live) -> float:
+        """Draws the screen, and returns when it is to be drawn again."""
+        drawn.size = os.get_terminal_size(sys.stdout.fileno())
+        uses = screen.shown(seen, everything=board.choices.everything)
+        notes = [*_notes(screen.parts(seen, uses, now())), *_said(said)]
+        lines = rows()
+        live.update(board.screen(drawn, notes, lines, explanation(lines)), refresh=True)
+        return time.monotonic() + _REDRAW_S
+
+    number, due = 1, time.monotonic() + interval_s
+    with (
+        stoppable() as stop,
+        contextlib.redirect_stderr(said),
+        keys.reading() as read,
+        Live(console=drawn, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live,
+    ):
+        redraw = draw(live)
+        while count is None or number < count:
+            pressed = read(min(_TURN_S, max(redraw - time.monotonic(), 0.0)))
+            for key in pressed:
+                board.press(key, rows())
+            if board.choices.over or stop() or reader_is_gone():
+                break
+            found = looks.found()
+            if isinstance(found, Seen):
+                seen, number = found, number + 1
+                said.seek(0)
+                said.truncate()
+            elif isinstance(found, KquotaError) and not isinstance(found, InputError):
+                warn(f"{found.message}; trying again")
+            elif found is not None:
+                raise found
+            if found is not None:
+                due = time.monotonic() + interval_s
+            elif not board.choices.paused and time.monotonic() >= due:
+                looks.begin()
+            if pressed or found is not None or time.monotonic() >= redraw:
+                redraw = draw(live)
+    if stop():
+        return stop.exit_code
+    return ExitCode.PARTIAL if seen.missing else ExitCode.OK
+
+
+def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
+    from kquota.cli.board import Row
+
+    return [Row(use.counter, _row(use, now_ms), _STYLES.get(use.state.value, "")) for use in uses]
+
+
+def _notes(parts: Iterator[Part]) -> Iterator[Text]:
+    """The lines above the table, on a screen that has no stderr."""
+    from rich.text import Text
+
+    for part in parts:
+        if isinstance(part, Note) and not (part.by is note and quiet()):
+            yield Text(safe(part.text), style="yellow" if part.by is warn else "")
+
+
+def _said(stream: io.StringIO) -> Iterator[Text]:
+    """The last line that was said meanwhile."""
+    from rich.text import Text
+
+    yield from (Text(line, style="yellow") for line in stream.getvalue().splitlines()[-1:])
 
 
 @contextlib.contextmanager

@@ -135,7 +135,6 @@ def _counter(report: Report, row: Finding) -> dict[str, Any]:
         "per_broker": row.key is not QuotaKey.CONTROLLER_MUTATION_RATE,
         "peak": words.peak(row),
         "limit_then": None,
-        "peak_rate": words.rate(row, row.peak_rate) + (f", {words.peak(row)} of the limit" * words.is_share(row)),
         "share": None if row.throttled_events is None else words.share(row.throttled_events, row.events),
         "suffering": words.suffering(row),
         "muted": words.muted(row),

@@ -201,21 +201,25 @@ def share(part: float, whole: float) -> str:
 
 
 def peak(found: Finding) -> str:
-    """The highest observed rate as a share of the limit; a lower bound, or two, where that is all there is.
+    """The highest observed rate, and its share of the limit: `359 kB/s, 120 % of the limit`."""
+    measured, of_limit = peak_parts(found)
+    return f"{measured}, {of_limit} of the limit" if of_limit else measured
 
-    The rate itself where the limit changed, or is not above 0, as a cluster may hold it.
+
+def peak_parts(found: Finding) -> tuple[str, str]:
+    """The highest observed rate, and its share of the limit; lower bounds, or ranges, where no more is known.
+
+    The share is empty where the limit changed, or is not above 0, as a cluster may hold it.
     """
-    least, most = found.peak_rate, found.peak_rate_max
-    if not is_share(found):
-        return f"≥ {rate(found, least)}" if most is None else range_text(rate(found, least), rate(found, most))
-    if most is None:
-        return f"≥ {share(least, found.limit)}"
-    return range_text(share(least, found.limit), share(most, found.limit))
 
+    def bounded(show: Callable[[float], str]) -> str:
+        least = show(found.peak_rate)
+        return f"≥ {least}" if found.peak_rate_max is None else range_text(least, show(found.peak_rate_max))
 
-def is_share(found: Finding) -> bool:
-    """Whether the peak can be told as a share of the limit."""
-    return found.limit > 0 and not found.limit_changes
+    comparable = found.limit > 0 and not found.limit_changes
+    return bounded(lambda value: rate(found, value)), (
+        bounded(lambda value: share(value, found.limit)) if comparable else ""
+    )
 
 
 def source(found: Finding) -> tuple[str, str]:

@@ -55,7 +55,7 @@ class Estimate:
     """The smallest limit at which at most a given share of the time would be throttled. Rates are units per second."""
 
     value: float | None
-    """None where it cannot be told, because the client was held back whenever it wanted more than `at_least`."""
+    """None where it is unknown, because the client was throttled each time it wanted more than `at_least`."""
     at_least: float
     """What the limit would be if the client had wanted no more than it got: it is not less."""
     low: float | None

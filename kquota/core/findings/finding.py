@@ -199,7 +199,8 @@ def subject(key: QuotaKey, sensor: str) -> str:
     return " with ".join(parts) or "clients without a client-id"
 
 
-_ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
+ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
+"""The verdicts of findings, in the order in which findings are shown."""
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
@@ -207,7 +208,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(
         findings,
         key=lambda found: (
-            _ORDER.index(found.verdict),
+            ORDER.index(found.verdict),
             *(-part for part in found.harm),
             -(found.peak_share or 0.0),
             found.name,

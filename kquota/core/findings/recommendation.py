@@ -2,7 +2,7 @@
 
 A quota that suffices stays as it is. A missing or insufficient quota becomes the smallest value at which at most a
 given share of the time would be throttled. Headroom is added, and the result is rounded up to two digits. The smallest
-value is unknown where the client was held back whenever it wanted more. The quota is then raised by a step, to be
+value is unknown where the client was throttled each time it wanted more. The quota is then raised by a step, to be
 measured again: it never goes down on the word of a client that was throttled.
 """
 
@@ -139,7 +139,7 @@ class Basis(enum.Enum):
 
     MEASURED = "measured"
     CENSORED = "censored"
-    """What is wanted is not known: the client was held back whenever it wanted more. Measure again after the change."""
+    """The need is unknown: the client was throttled each time it wanted more. Measure again after the change."""
 
 
 class Change(enum.Enum):
@@ -198,7 +198,7 @@ class Recommendations:
     policy: Policy
     quotas: Sequence[Recommendation]
     undetermined: Mapping[QuotaKey, int] = field(default_factory=dict)
-    """How many counters of a key are left out, because the export does not hold all that they are charged."""
+    """How many counters of a key are left out, because the log does not record everything that their quota counts."""
     verdicts: tuple[QuotaVerdict, ...] = ()
     """What became of each quota that was in force."""
     left_out: tuple[QuotaVerdict, ...] = ()

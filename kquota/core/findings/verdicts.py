@@ -22,7 +22,7 @@ class Verdict(enum.Enum):
 
     THROTTLED = "throttled"
     UNDETERMINED = "undetermined"
-    """The export does not hold what the answer depends on."""
+    """The export does not record what the answer depends on."""
     NOT_THROTTLED = "not throttled"
     NOBODY_SEEN = "nobody seen"
     """Of a quota only: the export would show whom it governs, and there is nobody."""

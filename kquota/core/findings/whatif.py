@@ -28,7 +28,7 @@ class Outcome(enum.Enum):
     LESS = "throttled less"
     NO_LONGER_THROTTLED = "no longer throttled"
     UNDETERMINED = "undetermined"
-    """The usage does not hold what the answer depends on."""
+    """The usage does not record what the answer depends on."""
     SAME = "as before"
 
 

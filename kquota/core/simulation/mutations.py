@@ -101,5 +101,6 @@ def run_mutations(
         found.delivered,
         max(sum(sum(each.topics) for each in requests if each.time_ms <= end) - found.delivered, 0),
         None if left else found.done_ms,
+        found.throttle_ms,
         (found.waited_ms,),
     )

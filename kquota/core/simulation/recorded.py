@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel
-from kquota.core.enforcement.traffic import NONE, Traffic
+from kquota.core.enforcement.kind import FETCH
+from kquota.core.enforcement.traffic import DONE, NONE, Traffic
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
@@ -35,6 +36,8 @@ class Met:
     """Units that waited at the end of the recorded time."""
     done_ms: int | None
     """When the last unit was delivered, ms since the start; None where some never were."""
+    at_most_ms: int
+    """The throttle time if each client were muted all the time, until everything was delivered or the run ended."""
     waited_ms: tuple[int, ...]
     """The longest wait of a request from its arrival to its charge, of each client."""
 
@@ -106,7 +109,7 @@ def run_recorded(
             if account.counter.end_ms == until:
                 account.settle(traffic)
     using.end_traffic(traffic)
-    return Ran([account.met(traffic) for account in accounts], traffic.given.charged)
+    return Ran([account.met(traffic, horizon) for account in accounts], traffic.given.charged)
 
 
 class _Account:
@@ -141,10 +144,12 @@ class _Account:
             int(connections.throttle_ms[row]) - max(int(connections.muted[row]) - end, 0) for row in self._rows
         )
 
-    def met(self, traffic: Traffic) -> Met:
-        """What they met when all is over."""
+    def met(self, traffic: Traffic, horizon: int) -> Met:
+        """What they met when all is over, at the `horizon`."""
         connections, rows = traffic.connections, self._rows
         waits = any(connections.waiting_units[row] > 0 for row in rows)
+        last = horizon if waits else max(int(connections.delivered_ms[row]) for row in rows)
+        length = max(last - self.counter.begin_ms, 0)
         return Met(
             sum(int(connections.throttled[row]) for row in rows),
             sum(int(connections.throttle_ms[row]) for row in rows),
@@ -153,7 +158,8 @@ class _Account:
             self._muted_ms,
             self._delivered,
             self._left,
-            None if waits else max(max(int(connections.delivered_ms[row]) for row in rows) - self.counter.begin_ms, 0),
+            None if waits else length,
+            length * len(rows),
             tuple(int(connections.waited[row]) for row in rows),
         )
 
@@ -178,7 +184,13 @@ def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
     start, end = int(connections.given_next[connection]), int(connections.given_end[connection])
     if given.thinks[end - 1] >= 0:
         return 0
+    waits = [row for row in range(start, end) if given.charged[row] < 0]
     if timed:
-        return int(sum(given.nanos[start:end]))
-    more = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
-    return more + int(sum(given.sizes[start:end]))
+        return int(sum(given.nanos[row] for row in waits))
+    fetches = traffic.behaviours.kind[int(connections.behaviour[connection])] == FETCH
+    if fetches:
+        under_way = int(connections.pending[connection])
+        under_way += int(connections.given_size[connection]) if connections.arrived[connection] != DONE else 0
+    else:
+        under_way = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
+    return under_way + int(sum(given.sizes[row] for row in waits))

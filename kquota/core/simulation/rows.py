@@ -12,6 +12,7 @@ from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import (
     METRIC_WINDOWS,
     NONE,
+    PARTITIONS,
     Behaviours,
     Connections,
     Given,
@@ -116,6 +117,8 @@ class Rows:
             start=column(lambda client: workload.origin_ms + client.start_ms),
             merge=column(lambda client: client.merge),
             merge_saves=column(lambda client: client.merge_saves),
+            batch=column(lambda client: client.batch),
+            overhead=column(lambda client: client.overhead),
             stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
             plan_end=ends,
             seg_from=[segment.start for segment in segments],
@@ -175,6 +178,7 @@ class Rows:
             muted_by=[NONE] * count,
             heap=list(range(count)),
             received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
+            filled=using.table(count, PARTITIONS if any(member.client.merge for member in members) else 1, "int64"),
             **columns,
         )
 
@@ -193,7 +197,7 @@ class Rows:
         ranges = [member.client.given for member in members if member.client.given is not None]
         if events is None or not ranges:
             return Given(*(self._using.column([], "int64") for _ in Given._fields))
-        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks, None]
+        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks, None, events.partitions]
         if all(one[1] == other[0] for one, other in pairwise(ranges)):
             rows = slice(ranges[0][0], ranges[-1][1])
             columns = [None if source is None else source[rows] for source in sources]
@@ -202,8 +206,14 @@ class Rows:
                 None if source is None else [value for each in ranges for value in source[slice(*each)]]
                 for source in sources
             ]
-        never = [-1] * sum(end - start for start, end in ranges)
-        return Given(*(self._using.column(never if column is None else column, "int64") for column in columns))
+        count = sum(end - start for start, end in ranges)
+        missing = Given._fields.index("partitions")
+        return Given(
+            *(
+                self._using.column([0 if number == missing else -1] * count if column is None else column, "int64")
+                for number, column in enumerate(columns)
+            )
+        )
 
 
 def _kind(client: Client) -> Kind:

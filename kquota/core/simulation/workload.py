@@ -107,6 +107,10 @@ class Client:
     """Up to how many bytes of its recorded requests go out as one where they wait; 0 for none."""
     merge_saves: int = 0
     """How many bytes each of them has less then."""
+    batch: int = 0
+    """`batch.size`: how much of one partition they hold, less than the whole request may hold."""
+    overhead: int = 0
+    """The bytes of a response to a recorded fetch beside its records."""
 
     def __post_init__(self) -> None:
         if self.pace is not None and not (math.isfinite(self.pace) and self.pace > 0):
@@ -187,6 +191,8 @@ class Events:
     thinks: Any = None
     """How long (ms) after the answer before it a client sends that waits for it; less than 0 for a request that comes
     at its time. None: all of them do."""
+    partitions: Any = None
+    """The partition of each produce request, by a number below `traffic.PARTITIONS`. None: all have the same one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ import gzip
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from click.testing import CliRunner
 
@@ -28,6 +30,7 @@ from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.request_line import parse_line
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
+from kquota.core.simulation import recorded
 from kquota.documents.quotas import read_quotas
 from tests.brokers.accuracy import logs_of, read_events
 from tests.brokers.pairs.tables import (
@@ -260,6 +263,9 @@ def audit(recording: Recording, quotas: Path, recorded_under: Path | None, *more
 def compare(kind: str, before: Recording, after: Recording, again: Recording | None, *more: str) -> Question:
     """Predicts from `before` what the quotas of `after` do, and holds it against `after`."""
     document = audit(before, after.quotas, before.quotas, *more)
+    with _ending(before.facts["started_ms"] + after.facts["end_ms"]):
+        ended = audit(before, after.quotas, before.quotas, *more)["findings"]
+    cut = {_name(each, [*before.logs]): each for each in ended}
     met, seen = after.met(after.quotas), before.met(after.quotas)
     second = {} if again is None else again.met(after.quotas)
     counters = []
@@ -284,6 +290,7 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
                 delivered_per_s=real.rate(base.seconds),
                 done_ms=after.done_ms(name, real),
                 end_ms=after.facts["started_ms"] + after.facts["end_ms"] - real.begun_ms,
+                cut_ms=_cut(finding, cut[name]),
                 again=None
                 if floor is None
                 else Measured(
@@ -295,6 +302,28 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
             )
         )
     return Question(kind, before.folder.name, after.folder.name, tuple(counters))
+
+
+@contextmanager
+def _ending(end_ms: float) -> Iterator[None]:
+    """Lets simulations of recorded clients end at a time, epoch ms: no later than the real run did."""
+    whole = recorded._Account.horizon_ms
+
+    def horizon_ms(account: Any, traffic: Any) -> int:
+        horizon = min(whole(account, traffic), round(end_ms))
+        return int(max(horizon, account.counter.end_ms))
+
+    with patch.object(recorded._Account, "horizon_ms", horizon_ms):
+        yield
+
+
+def _cut(finding: Mapping[str, Any], cut: Mapping[str, Any]) -> Mapping[str, float | None] | None:
+    """The throttle time of the simulation that was cut; None where nothing was simulated, so that nothing was cut."""
+    name = "throttle_time_ms"
+    if not finding.get("predicted") or finding["predicted"][name] == cut["predicted"][name]:
+        return None
+    found: Mapping[str, float | None] = cut["predicted"][name]
+    return found
 
 
 def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:

@@ -50,9 +50,13 @@ class Counter:
     """The end of the run, on the same clock."""
     again: Measured | None
     """The second real run."""
+    cut_ms: Mapping[str, float | None] | None = None
+    """The predicted throttle time by the end of the real run, where that ended before its clients were done."""
 
     def value(self, name: str, side: str = "estimate") -> float | None:
         """A side of a predicted interval. The total is cut to the length of the real run if that ended too early."""
+        if name == "throttle_time_ms" and self.cut_ms is not None and self.done_ms is None:
+            return self.cut_ms[side]
         found = None if self.predicted is None else (self.predicted.get(name) or {}).get(side)
         if found is None:
             return None
@@ -61,7 +65,8 @@ class Counter:
     def seen(self, side: str = "estimate") -> float:
         """The share of the predicted time that the real run lasted, when it ended before its clients were done.
 
-        Where there is no estimate of that time, the `side` of its interval counts.
+        Without a simulation that was cut there, throttle times count as spread evenly. Where there is no estimate of
+        that time, the `side` of its interval counts.
         """
         done = self.value("done_ms") or self.value("done_ms", side)
         return min(self.end_ms / done, 1.0) if self.done_ms is None and done else 1.0
@@ -285,7 +290,7 @@ def _promise_table(recommended: Recommended) -> str:
     silent = [each for each in recommended.promises if each.kept is None]
     enough = sum(each.share <= PROMISED for each in silent)
     lines = [
-        f"`kquota recommend --for user-clients`, from the recording {_under(recommended.before)}:",
+        f"`kquota recommend --entities user-clients`, from the recording {_under(recommended.before)}:",
         "",
         f"* {len(promised)} of {len(recommended.promises)} limits promise something. {kept} promises came true.",
         f"* {len(silent)} limits promise nothing. {enough} of them were enough.",

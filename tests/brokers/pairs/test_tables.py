@@ -81,6 +81,9 @@ def test_a_total_is_cut_to_a_run_that_ended_too_early() -> None:
     early = replace(asked, predicted={**asked.predicted, "done_ms": {"low": 100, "estimate": 100, "high": 100}})
     assert (early.value("throttle_time_ms"), summary([early]).total) == (100, 1.0)
     assert replace(early, done_ms=90).value("throttle_time_ms") == 200
+    simulated = replace(early, cut_ms={"low": 80, "estimate": 120, "high": None})
+    assert (simulated.value("throttle_time_ms"), simulated.value("throttle_time_ms", "high")) == (120, None)
+    assert replace(simulated, done_ms=90).value("throttle_time_ms") == 200
 
 
 def test_the_floor_is_the_second_run() -> None:

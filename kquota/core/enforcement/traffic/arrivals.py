@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.kind import MUTATION, REQUEST
-from kquota.core.enforcement.traffic.columns import DONE, NONE, Connections, Traffic
+from kquota.core.enforcement.traffic.columns import DONE, NONE, PARTITIONS, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import place
+
+MOST_PASSED: Final = 1000
+"""So many waiting requests of partitions whose batches are full are passed over; those behind them wait as well."""
 
 
 @inlined
@@ -65,7 +69,11 @@ def take(traffic: Traffic, connection: int) -> int:
     connections, given = traffic.connections, traffic.given
     row = connections.given_next[connection]
     if connections.given_end[connection] > 0:
+        # Those that went out with an earlier request are gone.
+        while row < connections.given_end[connection] and given.charged[row] >= 0:
+            row += 1
         if row == connections.given_end[connection]:
+            connections.given_next[connection] = row
             return DONE
         connections.given_next[connection] = row + 1
         connections.tie[connection] = given.order[row]
@@ -102,21 +110,39 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
 
 
 @inlined
-def merge_waiting(traffic: Traffic, connection: int, until: int) -> None:
-    """Joins the recorded requests that have arrived meanwhile to the one that goes out, as `RecordAccumulator` does."""
-    connections, given = traffic.connections, traffic.given
+def merge_waiting(traffic: Traffic, connection: int, until: int, charged: int) -> None:
+    """Joins the recorded requests that have arrived meanwhile to the one that goes out, which will be `charged` then.
+
+    Java's `RecordAccumulator` drains one batch of each partition into a request. A batch that is full lets the next
+    ones of its partition wait, and those of other partitions overtake them.
+    """
+    behaviours, connections, given = traffic.behaviours, traffic.connections, traffic.given
     row = connections.behaviour[connection]
-    most = traffic.behaviours.merge[row]
-    while connections.given_next[connection] < connections.given_end[connection]:
-        following = connections.given_next[connection]
-        if given.times[following] > until or given.thinks[following] >= 0:
+    first = connections.given_next[connection] - 1
+    filled = connections.filled[connection]
+    for partition in range(PARTITIONS):
+        filled[partition] = 0
+    filled[given.partitions[first]] = given.sizes[first]
+    passed = 0
+    for following in range(first + 1, connections.given_end[connection]):
+        if given.times[following] > until or given.thinks[following] >= 0 or passed == MOST_PASSED:
             return
-        saves = min(traffic.behaviours.merge_saves[row], given.sizes[following])
-        size = connections.given_size[connection] + given.sizes[following] - saves
-        if size > most:
+        if given.charged[following] >= 0:
+            continue
+        saves = min(behaviours.merge_saves[row], given.sizes[following])
+        more = given.sizes[following] - saves
+        partition = given.partitions[following]
+        # A batch that has no room for the next request of its partition is closed, also for smaller ones.
+        if filled[partition] < 0 or (filled[partition] > 0 and filled[partition] + more > behaviours.batch[row]):
+            filled[partition] = -1
+            passed += 1
+            continue
+        if connections.given_size[connection] + more > behaviours.merge[row]:
             return
-        take(traffic, connection)
-        connections.given_size[connection] = size
+        filled[partition] += more
+        offer(traffic, connection, given.times[following], given.sizes[following], given.nanos[following])
+        given.charged[following] = charged
+        connections.given_size[connection] += more
         connections.offered_units[connection] -= saves
 
 

@@ -79,7 +79,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
             connections.bytes_charged[connection] += size
             sensors.delivered[bytes_sensor][bucket] += size
         if kind == FETCH and behaviours.closed[row] != 0 and behaviours.saturating[row] == 0:
-            connections.pending[connection] -= size
+            connections.pending[connection] -= size - behaviours.overhead[row]
     elif behaviours.closed[row] == 0:
         connections.rejected_units[connection] += units
     return delay
@@ -104,7 +104,7 @@ def request_size(traffic: Traffic, connection: int, now: int) -> int:
     if behaviours.saturating[row] != 0:
         return most
     collect(traffic, connection, now - behaviours.latency[row])
-    return min(connections.pending[connection], most)
+    return min(connections.pending[connection], most) + behaviours.overhead[row]
 
 
 @compilable

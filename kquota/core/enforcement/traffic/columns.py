@@ -13,6 +13,8 @@ METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
 """`metrics.num.samples` and `metrics.sample.window.ms`, their defaults."""
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
+PARTITIONS: Final = 32
+"""So many partitions of one client are told apart."""
 NONE: Final = -1
 """The sensor of a connection that none limits."""
 
@@ -98,6 +100,10 @@ class Behaviours(NamedTuple):
     """Up to how many bytes of recorded requests that wait go out as one; 0 for a client that keeps its requests."""
     merge_saves: Ints
     """The bytes that each of them has less then: its header, and the header of its batch."""
+    batch: Ints
+    """Up to how many bytes of one partition they hold (`batch.size`): a request has one batch of each partition."""
+    overhead: Ints
+    """The bytes of a response to a recorded fetch beside its records, which a quota's cap does not count."""
     plan_end: Ints
     """After the last segment of the plan; the connections know the first."""
     seg_from: Floats
@@ -142,6 +148,8 @@ class Connections(NamedTuple):
     muted: Ints
     waits: Ints
     """Until when the client itself waits."""
+    filled: IntRows
+    """Bytes of each partition in the recorded request that is under way, where waiting requests are joined."""
     last_received: Ints
     received: IntRows
     """When the last `in_flight` responses were received."""
@@ -185,7 +193,9 @@ class Given(NamedTuple):
     """In the closed loop: how long after the last answer a client sends that waits for it (the time does not count
     then); less than 0 for a request that arrives at its time, whatever the answers."""
     charged: Ints
-    """When each was charged, -1 before; of requests that went out as one the last has the time."""
+    """When each was charged, -1 before. A request that goes out with an earlier one has its time in advance."""
+    partitions: Ints
+    """The partition of each produce request, less than PARTITIONS: waiting requests are joined by it."""
 
 
 class Traffic(NamedTuple):

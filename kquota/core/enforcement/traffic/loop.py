@@ -64,9 +64,9 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
             return
         sent = max(free, arrived)
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
-    if behaviours.merge[row] > 0:
-        merge_waiting(traffic, connection, read)
     connections.due[connection] = read + behaviours.latency[row]
+    if behaviours.merge[row] > 0:
+        merge_waiting(traffic, connection, read, connections.due[connection])
     waited = connections.due[connection] - connections.arrived[connection]
     if waited > connections.waited[connection]:
         connections.waited[connection] = waited

@@ -1,0 +1,104 @@
+"""The predictions of an audit: a mapping that holds each of them as some hundred bytes, and not as objects.
+
+An audit of a million clients has a million predictions, which would take more than a gigabyte as objects.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.verdicts import Verdict
+
+AS_RECORDED: Final = "as recorded"
+"""The kind of clients that nobody delays."""
+NO_DELAY: Final = "no request is throttled, so that all come as they were recorded"
+"""The basis of what is predicted for them."""
+
+_FIELDS: Final = tuple(field.name for field in fields(Prediction))
+_TEXTS: Final = (AS_RECORDED, NO_DELAY, *(verdict.value for verdict in Verdict))
+"""Texts of most predictions, which are packed as their numbers."""
+_NUMBERS: Final = {text: number for number, text in enumerate(_TEXTS)}
+
+
+class Predictions(Mapping[CounterName, Prediction]):
+    """The prediction of each counter; a prediction is made when it is asked for."""
+
+    def __init__(self, predictions: Iterable[tuple[CounterName, Prediction]] = ()) -> None:
+        self._packed = {_text(name): _pack(prediction) for name, prediction in predictions}
+
+    @classmethod
+    def of(cls, predictions: Mapping[CounterName, Prediction]) -> Predictions:
+        """The predictions of another mapping."""
+        return predictions if isinstance(predictions, Predictions) else cls(predictions.items())
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __iter__(self) -> Iterator[CounterName]:
+        return map(_name, self._packed)
+
+    def __getitem__(self, name: CounterName) -> Prediction:
+        return _unpack(self._packed[_text(name)])
+
+    def changed(self, others: Mapping[CounterName, Prediction]) -> Predictions:
+        """A copy with these predictions of some counters; itself where there are none."""
+        if not others:
+            return self
+        copy = Predictions()
+        copy.update(self)
+        copy.update(others)
+        return copy
+
+    def update(self, others: Mapping[CounterName, Prediction]) -> None:
+        """Sets the predictions of some counters."""
+        if isinstance(others, Predictions):
+            self._packed.update(others._packed)
+        else:
+            self._packed.update((_text(name), _pack(prediction)) for name, prediction in others.items())
+
+
+def _text(name: CounterName) -> str:
+    broker, key, sensor = name
+    return f"{key} {len(broker)} {broker}{sensor}"
+
+
+def _name(text: str) -> CounterName:
+    key, length, rest = text.split(" ", 2)
+    return rest[: int(length)], key, rest[int(length) :]
+
+
+def _pack(prediction: Prediction) -> bytes:
+    return pickle.dumps([_short(getattr(prediction, name)) for name in _FIELDS], protocol=5)
+
+
+def _unpack(packed: bytes) -> Prediction:
+    return Prediction(*map(_whole, pickle.loads(packed)))  # noqa: S301 - packed in this audit
+
+
+def _short(value: Any) -> Any:
+    """A value in few bytes. The length of a tuple says what it stands for."""
+    if isinstance(value, Interval):
+        low, estimate, high = value.low, value.estimate, value.high
+        # Equal numbers of two types would be two numbers in a document.
+        return (low,) if low is estimate is high else (low, estimate, high)
+    if isinstance(value, RecordedUnder):
+        return (value.source.value, value.limit, value.held_back, None)
+    number = _NUMBERS.get(value) if isinstance(value, str) else None
+    return value if number is None else (number, None)
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is not tuple:
+        return value
+    match len(value):
+        case 1:
+            return Interval.exactly(*value)
+        case 2:
+            return _TEXTS[value[0]]
+        case 3:
+            return Interval(*value)
+    return RecordedUnder(Source(value[0]), *value[1:3])

@@ -1,0 +1,132 @@
+"""Predictions that are kept as bytes, and findings that are made from a table when they are asked for."""
+
+from __future__ import annotations
+
+import math
+import string
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.audit.findings import SCHEMA, Findings
+from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.prediction import Pieces
+from kquota.core.findings.finding import ranked
+from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.verdicts import Verdict
+from kquota.documents.encoding import to_json
+from kquota.documents.prediction import prediction_document, recorded_under_document
+
+NUMBERS = st.one_of(st.none(), st.integers(0, 1 << 60), st.floats(1, 1e12), st.floats(1, 9).map(np.float64))
+INTERVALS = st.one_of(st.builds(Interval, NUMBERS, NUMBERS, NUMBERS), NUMBERS.map(lambda value: Interval(*[value] * 3)))
+TEXTS = st.sampled_from([AS_RECORDED, NO_DELAY, "throttled", "paced", ""])
+PREDICTIONS = st.builds(
+    Prediction, TEXTS, TEXTS, TEXTS, *[INTERVALS] * 8, recorded_ms=st.one_of(st.none(), st.integers(0, 1 << 40)),
+    times_out=st.booleans(), reason=st.one_of(st.none(), TEXTS),
+    recorded_under=st.builds(RecordedUnder, st.sampled_from(Source), NUMBERS, st.booleans()),
+)  # fmt: skip
+NAMES = st.tuples(st.text(" :0a\0", max_size=4), st.sampled_from(["producer_byte_rate"]), st.text(" :0a\0", max_size=4))
+
+
+def written(prediction: Prediction) -> str:
+    """Everything that documents say of a prediction."""
+    return to_json(prediction_document(prediction) | recorded_under_document(prediction.recorded_under))
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(NAMES, PREDICTIONS, max_size=4), NAMES, PREDICTIONS)
+def test_predictions_come_back_as_they_were(
+    given: dict[CounterName, Prediction], name: CounterName, other: Prediction
+) -> None:
+    """Equal, and with the same text: 5 is not 5.0 in a document. Changes make a copy."""
+    kept = Predictions(given.items())
+    changed = kept.changed({name: other})
+
+    assert kept == given
+    assert [written(each) for each in kept.values()] == [written(each) for each in given.values()]
+    assert changed == given | {name: other}
+    assert kept.changed({}) is kept
+    assert Predictions.of(kept) is kept
+    assert Predictions.of(given) == kept
+
+
+def test_a_prediction_of_nobody_is_missing() -> None:
+    """A counter without a prediction is not in the mapping."""
+    with pytest.raises(KeyError):
+        Predictions()["1", "producer_byte_rate", "alice:"]
+
+
+def test_a_usual_prediction_takes_few_bytes() -> None:
+    """A million of them must fit in a few hundred MB."""
+    nothing, rate = Interval.exactly(0), Interval.exactly(1234.5)
+    usual = Prediction(
+        AS_RECORDED,
+        NO_DELAY,
+        "not throttled",
+        nothing,
+        nothing,
+        nothing,
+        rate,
+        rate,
+        Interval.exactly(3_600_000),
+        nothing,
+    )
+
+    assert len(Predictions({("1", "producer_byte_rate", "alice:"): usual}.items())._packed.popitem()[1]) < 200
+
+
+def row(verdict: Verdict, peak: float, limit: float, sensor: str, longest: int | None) -> dict[str, Any]:
+    """A row of a findings table."""
+    empty: dict[str, Any] = {
+        field.name: None if field.nullable else 0 if pa.types.is_integer(field.type) else "" for field in SCHEMA
+    }
+    return empty | {
+        "broker": "1", "key": "producer_byte_rate", "sensor": sensor, "entity": "user=<default>", "level": 6,
+        "limit": limit, "verdict": verdict.value, "basis": "requests", "peak_rate": peak, "clients": [],
+        "throttle_time_max_ms": longest,
+    }  # fmt: skip
+
+
+ROWS = st.builds(
+    row,
+    st.sampled_from([Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED]),
+    st.sampled_from([0.0, 1.0, 5.0]),
+    st.sampled_from([0.0, 2.0, 5.0, -1.0, math.nan]),
+    st.text(string.ascii_letters + "é:", max_size=3),
+    st.sampled_from([None, 0, 7, 20]),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(ROWS, max_size=8, unique_by=lambda each: each["sensor"]), st.lists(PREDICTIONS, max_size=4))
+def test_findings_have_the_order_of_ranked(rows: list[dict[str, Any]], predictions: list[Prediction]) -> None:
+    """The table is ranked as the values are, and gives each of them by its place."""
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    names = [("1", "producer_byte_rate", each["sensor"]) for each in rows]
+    findings = Findings(table, dict(zip(names, predictions, strict=False)))
+    expected = [repr(each) for each in ranked(findings)]
+
+    found = findings.ranked()
+
+    assert [repr(each) for each in found] == expected
+    assert [repr(found[place]) for place in range(len(found))] == expected
+    assert [repr(each) for each in found[1:3]] == expected[1:3]
+    with pytest.raises(IndexError):
+        found[len(rows)]
+
+
+def test_pieces_know_the_rows_of_each_counter() -> None:
+    """Counters come in any order and with gaps; one that never came has no rows."""
+    pieces = Pieces()
+    pieces.add(np.array([[3, 0, 2, 10, 20, 5], [1, 2, 1, 12, 12, 7]]))
+    pieces.add(np.array([[1, 3, 4, 30, 45, 8]]))
+    pieces.close()
+
+    assert [pieces.rows(counter) for counter in range(5)] == [0, 5, 0, 2, 0]
+    assert pieces.places(1) == [(2, 1), (3, 4)]
+    assert (pieces.length(1), pieces.total(1)) == (33, 15)
+    assert (pieces.places(3), pieces.length(3), pieces.total(3)) == ([(0, 2)], 10, 5)
