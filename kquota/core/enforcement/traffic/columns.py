@@ -148,6 +148,8 @@ class Connections(NamedTuple):
     muted: Ints
     waits: Ints
     """Until when the client itself waits."""
+    busy: Ints
+    """Until when a recorded consumer processes what it has got, and reads no response."""
     filled: IntRows
     """Bytes of each partition in the recorded request that is under way, where waiting requests are joined."""
     last_received: Ints

@@ -23,7 +23,8 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
     connections.sent[connection] += 1
     connections.last_received[connection] = received
     if behaviours.honours[row] != 0:
-        connections.waits[connection] = received + delay
+        # A consumer that is busy reads the response, and begins to wait, at its next poll.
+        connections.waits[connection] = max(received, connections.busy[connection]) + delay
 
 
 @inlined
@@ -74,12 +75,20 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
 
 @inlined
 def await_processing(traffic: Traffic, connection: int) -> None:
-    """A consumer that thinks asks for the next data when what it has got is processed, not when that arrives."""
+    """A consumer that thinks processes one response and has one in store (`Fetcher`): it asks when the store is empty.
+
+    What it gets while it is idle goes to processing at once, and the next request out with it.
+    """
     connections = traffic.connections
     think = traffic.given.thinks[connections.given_next[connection] - 1]
-    if think >= 0 and connections.arrived[connection] != DONE:
-        idle = connections.pending[connection] == 0
-        connections.arrived[connection] = connections.delivered_ms[connection] + think if idle else DONE - 1
+    if think < 0 or connections.arrived[connection] == DONE:
+        return
+    if connections.pending[connection] > 0:
+        connections.arrived[connection] = DONE - 1
+        return
+    begun = max(connections.delivered_ms[connection], connections.busy[connection])
+    connections.arrived[connection] = begun
+    connections.busy[connection] = begun + think
 
 
 @compilable
