@@ -369,7 +369,7 @@ def _early(times: Int64s, waited: Any) -> Int64s:
 def _processing(gaps: Int64s) -> Int64s:
     """How long a consumer processes each response, from the time until its next request.
 
-    An idle one asks at once for the response that it keeps in store: such a gap shows nothing, and the usual one counts.
+    An idle one asks at once for the response that it keeps in store. Such a gap shows nothing: the usual one counts.
     """
     shown = gaps[gaps > _LATE_MS]
     if 5 * len(shown) < len(gaps):

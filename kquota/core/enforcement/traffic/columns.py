@@ -155,6 +155,8 @@ class Connections(NamedTuple):
     last_received: Ints
     received: IntRows
     """When the last `in_flight` responses were received."""
+    ends: IntRows
+    """When their throttle times were over for the client."""
     sent: Ints
     """Responses so far."""
     heap: Ints

@@ -20,6 +20,7 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
     connections.muted[connection] = now + delay
     received = now + behaviours.to_client[row]
     connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]] = received
+    connections.ends[connection][connections.sent[connection] % behaviours.in_flight[row]] = received + delay
     connections.sent[connection] += 1
     connections.last_received[connection] = received
     if behaviours.honours[row] != 0:
@@ -35,6 +36,26 @@ def give_up(traffic: Traffic, connection: int, now: int) -> None:
     if now - connections.began[connection] > behaviours.timeout[row]:
         connections.rejected_units[connection] += connections.pending[connection] * behaviours.size[row]
         connections.pending[connection] = 0
+
+
+@inlined
+def sent_at(traffic: Traffic, connection: int) -> int:
+    """When a client sends the request that is to be charged next; what arrives until that is read, it does not know.
+
+    It needs one of its `in_flight` places, and sends nothing during a throttle time that it knows (`NetworkClient`).
+    Between the end of one and the response to the request that waited for it, all that is ready goes out.
+    """
+    connections = traffic.connections
+    most = traffic.behaviours.in_flight[connections.behaviour[connection]]
+    sent = connections.sent[connection]
+    at = connections.arrived[connection]
+    for response in range(max(sent - most, 0), sent):
+        received = connections.received[connection][response % most]
+        if response == sent - most:
+            at = max(at, received)
+        if received <= at:
+            at = max(at, connections.ends[connection][response % most])
+    return at
 
 
 @inlined
@@ -67,7 +88,7 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
     connections.due[connection] = read + behaviours.latency[row]
     if behaviours.merge[row] > 0:
-        merge_waiting(traffic, connection, read, connections.due[connection])
+        merge_waiting(traffic, connection, sent_at(traffic, connection), connections.due[connection])
     waited = connections.due[connection] - connections.arrived[connection]
     if waited > connections.waited[connection]:
         connections.waited[connection] = waited
