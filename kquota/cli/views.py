@@ -135,13 +135,13 @@ def _headings(part: Table | Csv) -> Sequence[str]:
 
 
 def _encoded(document: Document | Iterator[Document], output: str) -> Iterator[Part]:
-    from kquota.documents.encoding import json_parts, to_json_line, to_yaml
+    from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
 
     if not isinstance(document, Mapping):
         for line in document:
             yield to_json_line(line)
     else:
-        yield from map(Raw, json_parts(document) if output == "json" else (to_yaml(document),))
+        yield from map(Raw, checked_parts(document) if output == "json" else (to_yaml(document),))
 
 
 def _print(part: Part) -> None:

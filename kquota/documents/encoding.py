@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
@@ -83,6 +84,45 @@ def json_parts(document: Mapping[str, Any]) -> Iterator[str]:
     yield _spelled_out("".join(waiting)) + "\n"
 
 
+def checked_parts(document: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of `json_parts`, none of which comes before the whole document has turned out to be JSON.
+
+    Half a document on stdout would look like an answer. Until then the text is in memory, and on the disk where it is
+    long. Raises InputError where the disk has no room for it.
+    """
+    parts = json_parts(document)
+    waiting: list[str] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size > _IN_MEMORY:
+            yield from _by_disk(chain(waiting, parts))
+            return
+    yield from waiting
+
+
+def _by_disk(parts: Iterable[str]) -> Iterator[str]:
+    """The same text, once all of it is in a file."""
+    import tempfile
+
+    try:
+        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="")  # noqa: SIM115 - closed below
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(file)
+            file.writelines(parts)
+            file.seek(0)
+            opened.pop_all()
+    except OSError as error:
+        hint = "TMPDIR names another folder for a long document, until it is printed"
+        raise InputError(f"{tempfile.gettempdir()}: {error.strerror or error}", hint=hint) from None
+    with file:
+        while part := file.read(_PART):
+            yield part
+
+
+_IN_MEMORY: Final = 16 << 20
+"""Characters of a document that wait in memory."""
 _PART: Final = 1 << 18
 """Characters of a part."""
 

@@ -121,6 +121,22 @@ def test_json_lines_are_appended(tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines] == [episode_document(episode(s)) for s in (State.BEGAN, State.ENDED)]
 
 
+def test_a_disk_that_is_full() -> None:
+    """Said as for any other target, also when the file is closed with what could not be written."""
+    sink = sinks.open_sink("/dev/full", pytest.fail)
+    with pytest.raises(InputError, match="/dev/full: No space left on device: cannot write episodes there"):
+        sink.put([episode(State.BEGAN)])
+    with pytest.raises(InputError, match="No space left"):
+        sink.close()
+
+
+def test_parquet_is_written_before_a_checkpoint(tmp_path: Path) -> None:
+    sink = sinks.open_sink(f"{tmp_path}/", pytest.fail)
+    sink.put([episode(State.BEGAN)])
+    sink.confirm()
+    assert pq.read_table(tmp_path).num_rows == 1
+
+
 def test_a_sink_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write episodes there"):
         sinks.open_sink(str(tmp_path / "none" / "file"), pytest.fail)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 import pytest
 from click.testing import CliRunner, Result
@@ -31,6 +33,21 @@ def answer() -> View:
 def lines() -> View:
     """Documents, one a line."""
     return View(screen=lambda: ["one", "two"], document=lambda: iter([{"n": 1}, {"n": 2}]))
+
+
+@click.command()
+@shown_as("table", "json")
+def broken() -> View:
+    """A long document that ends with what JSON has no number for."""
+    rows = [{"number": number, "text": "x" * 1000} for number in range(1000)]
+    return View(screen=lambda: (), document=lambda: {"rows": rows, "end": math.nan})
+
+
+def test_half_a_document_is_not_printed() -> None:
+    """What is no JSON in the end has no beginning on stdout."""
+    ran = run(broken, "-o", "json")
+    assert isinstance(ran.exception, ValueError)
+    assert ran.stdout == ""
 
 
 def run(command: click.Command, *arguments: str) -> Result:

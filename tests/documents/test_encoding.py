@@ -2,14 +2,18 @@
 
 import json
 import math
+import tempfile
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.documents.encoding import Each, json_parts, to_json, to_json_line, to_yaml
+from kquota.documents import encoding
+from kquota.documents.encoding import Each, checked_parts, json_parts, to_json, to_json_line, to_yaml
+from kquota.errors import InputError
 
 
 class Level(IntEnum):
@@ -87,3 +91,29 @@ def test_every_format_has_the_items() -> None:
     assert json.loads(to_json(document)) == json.loads(to_json_line(document)) == expected
     assert to_yaml(document) == to_yaml(expected)
     assert list(document["items"][1:]) == expected["items"][1:]
+
+
+def long(last: Any) -> dict[str, Any]:
+    """A document of several parts, whose last item holds that value."""
+    return {"items": Each(range(2000), lambda n: {"number": last if n == 1999 else n, "text": "ü" * 300}), "end": 1}
+
+
+@pytest.mark.parametrize("in_memory", [1, 1 << 30])
+def test_checked_parts_are_the_whole_text_or_nothing(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one part comes of a document that ends with NaN, whether it waits in memory or on the disk."""
+    monkeypatch.setattr(encoding, "_IN_MEMORY", in_memory)
+
+    assert "".join(checked_parts(long(7))) == to_json(long(7))
+    parts = checked_parts(long(math.nan))
+    with pytest.raises(ValueError, match="JSON"):
+        next(parts)
+
+
+def test_a_disk_without_room_for_a_document_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A long document waits in TMPDIR until it is printed."""
+    monkeypatch.setattr(encoding, "_IN_MEMORY", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+
+    with pytest.raises(InputError, match=r"missing.*No such file") as refused:
+        next(checked_parts(long(7)))
+    assert "TMPDIR" in (refused.value.hint or "")
