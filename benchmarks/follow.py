@@ -1,29 +1,45 @@
 """`audit --follow` of a request log against the batch audit of the same log, in one process each.
 
-    python -m benchmarks.follow [--lines 200000] [--turn 20000] [--repeat 3]
+    python -m benchmarks.follow [--lines 200000] [--turn 20000] [--users 200] [--repeat 3]
+    python -m benchmarks.follow --latency 5000 [--users 200]
 
 The log comes in turns of so many lines. Both make the same findings, which is checked, with predictions and without.
 CPU seconds are what a noisy machine leaves comparable. Also printed: CPU of a line, what the turns alone cost, the
-bytes of the counters' state, and the bytes of the spool.
+bytes of the counters' state, and the bytes of the spool. Each user has two counters.
+
+With --latency, a log grows by so many lines a second for twenty seconds. Printed is the time from the first delay of an
+episode, when its line is written, to the line that `kquota audit --follow` prints of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Final, NamedTuple
 
-from benchmarks.request_log import QUOTAS, write_log
+from benchmarks.request_log import QUOTAS, line, write_log
 from kquota.audit import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.stream.follow import Follower
 from kquota.core.change.history import QuotaHistory
+from kquota.documents.encoding import to_json
+from kquota.documents.quotas import quotas_document
+
+_STARTS_S: Final = 120.0
+"""So long kquota has to start."""
+_GROWS_S: Final = 20.0
 
 
 class Ran(NamedTuple):
@@ -58,16 +74,72 @@ def follow(lines: list[bytes], settings: AuditSettings, turn: int) -> Ran:
     return Ran(spent, whole, counters, size, spool, result)
 
 
+def latencies(rate: int, users: int, settle: str) -> tuple[list[float], int]:
+    """(seconds from a line to its episode in order, lines that were written) of a log that grows for a while."""
+    random, found, started = Random(5), list[tuple[float, float]](), threading.Event()
+    with tempfile.TemporaryDirectory() as folder:
+        log, quotas = Path(folder) / "kafka-request.log", Path(folder) / "quotas.json"
+        # Of a minute ago, so that an episode says that kquota has started.
+        first = (line(number, int(time.time() * 1000) - 60_000 + 2 * number, random, 3) for number in range(15_000))
+        log.write_text("".join(first))
+        quotas.write_text(to_json(quotas_document(QUOTAS)))
+        command = [sys.executable, "-m", "kquota", "audit", str(log), "--broker", "1", "--quotas", str(quotas)]
+        command += ["--follow", "--settle", settle, "-o", "json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            lines = process.stdout
+
+            def listen() -> None:
+                for text in lines:
+                    episode = json.loads(text)
+                    if episode["kind"] == "kquota.episode" and episode["state"] == "began":
+                        started.set()
+                        found.append((episode["begin_ms"] / 1000, time.time()))
+
+            listening = threading.Thread(target=listen)
+            listening.start()
+            started.wait(_STARTS_S)
+            begun, number = time.time(), 0
+            with open(log, "a", encoding="utf-8", buffering=1 << 16) as file:
+                while time.time() < begun + _GROWS_S:
+                    while number < rate * (time.time() - begun):
+                        file.write(line(number, int(time.time() * 1000), random, users))
+                        number += 1
+                    file.flush()
+                    time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            listening.join()
+    return sorted(printed - began for began, printed in found if began >= begun), number
+
+
+def show_latencies(rate: int, users: int) -> None:
+    """Measures and prints latencies with the settle time as it is, and without."""
+    for settle in ("1s", "0s"):
+        found, written = latencies(rate, users, settle)
+        print(
+            f"{rate:,} lines/s asked for, {written / _GROWS_S:,.0f} written, --settle {settle}: {len(found)} episodes"
+        )
+        if found:
+            places = (len(found) // 2, len(found) * 95 // 100, -1)
+            half, most, longest = (found[place] for place in places)
+            print(f"  from line to episode: median {half:.2f} s, 95 % {most:.2f} s, longest {longest:.2f} s")
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--turn", type=int, default=20_000)
+    parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--latency", type=int, metavar="LINES/S")
     asked = parser.parse_args()
+    if asked.latency is not None:
+        show_latencies(asked.latency, asked.users)
+        return
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "kafka-request.log"
-        write_log(log, asked.lines)
+        write_log(log, asked.lines, users=asked.users)
         with open(log, "rb") as file:
             lines = file.readlines()
         for predicts in (True, False):

@@ -45,21 +45,24 @@ _START_S = 1_780_000_000
 _SOFTWARE = {"softwareName": "confluent-kafka-python", "softwareVersion": "2.16.1-rdkafka-2.16.0"}
 
 
-def write_log(path: Path, lines: int, *, seed: int = 5) -> None:
-    """Writes that many lines in Kafka's own layout, some 500 a second."""
+def write_log(path: Path, lines: int, *, seed: int = 5, users: int = 200) -> None:
+    """Writes that many lines in Kafka's own layout, some 500 a second, of so many users."""
     random = Random(seed)
-    apis, weights = list(_SHARES), list(_SHARES.values())
     with path.open("w", encoding="utf-8") as file:
         for number in range(lines):
-            (api,) = random.choices(apis, weights)
-            moment = datetime.fromtimestamp(_START_S + number // 500, UTC)
-            stamp = f"{moment:%Y-%m-%d %H:%M:%S},{number % 500 * 2:03}"
-            text = json.dumps(_request(api, number, random), separators=(",", ":"))
-            file.write(f"[{stamp}] DEBUG Completed request:{text} (kafka.request.logger)\n")
+            file.write(line(number, 1000 * _START_S + 2 * number, random, users))
 
 
-def _request(api: str, number: int, random: Random) -> dict[str, Any]:
-    user = random.randrange(200)
+def line(number: int, time_ms: int, random: Random, users: int = 200) -> str:
+    """A line of a request of that time (epoch ms)."""
+    (api,) = random.choices(list(_SHARES), list(_SHARES.values()))
+    stamp = f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S},{time_ms % 1000:03}"
+    text = json.dumps(_request(api, number, random, users), separators=(",", ":"))
+    return f"[{stamp}] DEBUG Completed request:{text} (kafka.request.logger)\n"
+
+
+def _request(api: str, number: int, random: Random, users: int) -> dict[str, Any]:
+    user = random.randrange(users)
     size = int(random.lognormvariate(8.5, 1.0))
     partition = random.randrange(12)
     key, version, request, response = _body(api, size, partition, number)
@@ -74,7 +77,7 @@ def _request(api: str, number: int, random: Random) -> dict[str, Any]:
         },
         "request": request,
         "response": response,
-        "connection": f"10.0.0.1:9092-10.0.{user}.7:{40000 + user}-{user % 3}-{user}",
+        "connection": f"10.0.0.1:9092-10.{user >> 8}.{user & 255}.7:{40000 + user}-{user % 3}-{user}",
         "totalTimeMs": random.randrange(200, 5000) / 1000,
         "requestQueueTimeMs": random.randrange(20, 400) / 1000,
         "localTimeMs": random.randrange(50, 900) / 1000,

@@ -132,7 +132,7 @@ def _failure(said: str) -> Exception:
     # The message holds the worker's whole traceback; its last line is the reason.
     ends = ("JVM stacktrace", "SQLSTATE")
     lines = [line for each in said.splitlines() if (line := each.strip()) and not line.startswith(ends)]
-    name, _, reason = (lines or ["unknown: for a reason that Spark does not tell"])[-1].partition(": ")
+    name, _, reason = (lines or ["unknown: Spark gives no reason"])[-1].partition(": ")
     if name.startswith("kquota.") and name.endswith(("InputError", "UnreadableFile")):
         return InputError(reason, hint="executors read the files themselves, each at the same path")
     if name == "ModuleNotFoundError":

@@ -30,7 +30,7 @@ _DASHES: Final = ((1, 0), (2, 2), (8, 4))
 def check_plot(path: Path) -> None:
     """Says early what would fail late. Raises click.UsageError for a name, MissingDependency without the library."""
     if path.suffix not in FORMATS:
-        raise click.UsageError(f"--plot: {path} is none of *.svg, *.png and *.html")
+        raise click.UsageError(f"--plot: {path} must end in .svg, .png or .html")
     drawing.check_drawing("--plot", "plot")
 
 

@@ -51,7 +51,7 @@ _NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
 def open_broker_configs(access: Access) -> BrokerConfigs:
     """The brokers of a cluster. Raises click.UsageError without an address that they answer at."""
     if access.bootstrap_controller:
-        raise click.UsageError("a broker tells its own configs: give --bootstrap-server")
+        raise click.UsageError("only brokers report their configs: give --bootstrap-server")
     if access.address is None:
         raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
     return access.open_broker_configs(_security(access))
@@ -192,7 +192,7 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
     if folder is None:
         return history
     if history.changes_ms:
-        raise click.UsageError("--quotas-journal leads back from the quotas of today: they cannot be a history")
+        raise click.UsageError("--quotas-journal leads back from the quotas of today: --quotas must not be a history")
     from kquota.documents.history import journal_history
     from kquota.documents.journal import Journal
     from kquota.errors import InputError

@@ -300,7 +300,7 @@ class Asked:
             or_ask = "--prometheus URL, " if self.takes_samples else ""
             raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
         if len(named) > 1:
-            raise click.UsageError(f"what to audit: {' and '.join(named)} are too much, give one of them")
+            raise click.UsageError(f"give only one of {' and '.join(named)}")
         how = {"--prometheus-match": self.prometheus_match, "--last": self.last_ms, "--step": self.step_ms}
         for name, value in how.items():
             if value is not None and not asked:

@@ -130,11 +130,12 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
     if comparison.clients:
         yield clients_table(comparison)
     if comparison.counters:
+        named = any(change.broker for change in comparison.counters)
         yield ""
         yield Table(
             [
                 Column("CHANGE", spare=2),
-                Column("BROKER", spare=3),
+                *([Column("BROKER", spare=3)] if named else []),
                 Column("WHOSE LIMIT", style="bold"),
                 Column("QUOTA", style="cyan", spare=1),
                 Column("LIMIT", number=True),
@@ -144,7 +145,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
             [
                 (
                     change.outcome.value,
-                    change.broker,
+                    *([change.broker] if named else []),
                     subject(change.key, change.sensor),
                     change.key.value,
                     *_cells(change, with_delays=bool(delays)),
@@ -160,6 +161,7 @@ def clients_table(comparison: Comparison) -> Table:
     from kquota.cli.text import Column
 
     delays = _delay_columns(comparison)
+    named = _names_brokers(comparison)
     return Table(
         [
             Column("CHANGE"),
@@ -169,7 +171,7 @@ def clients_table(comparison: Comparison) -> Table:
             Column("LIMIT", number=True),
             Column("DELAYED", number=True),
             *delays,
-            Column("BROKERS", spare=2),
+            *([Column("BROKERS", spare=2)] if named else []),
         ],
         [
             (
@@ -177,7 +179,7 @@ def clients_table(comparison: Comparison) -> Table:
                 *_who(change),
                 change.key.value,
                 *_cells(change, with_delays=bool(delays)),
-                ", ".join(_brokers(change)),
+                *([_brokers(change)] if named else []),
             )
             for change in comparison.clients
         ],
@@ -251,7 +253,9 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
     from kquota.cli.verdicts import markdown_lines
 
     delays = _delay_columns(comparison)
-    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "DELAYED", *(each.heading for each in delays), "BROKERS"]
+    named = _names_brokers(comparison)
+    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "DELAYED", *(each.heading for each in delays)]
+    headings += ["BROKERS"] * named
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
         yield markdown_table(
@@ -262,7 +266,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
                     *_who_markdown(change),
                     change.key.value,
                     *(" ".join(cell).rstrip() for cell in _cells(change, with_delays=bool(delays))),
-                    ", ".join(_brokers(change)),
+                    *([_brokers(change)] if named else []),
                 ]
                 for change in changes[:_MOST_ROWS]
             ],
@@ -348,5 +352,10 @@ def _moved(before: str, after: str) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def _brokers(change: ClientChange) -> list[str]:
-    return sorted({*change.before.brokers, *change.after.brokers})
+def _brokers(change: ClientChange) -> str:
+    return ", ".join(sorted({*change.before.brokers, *change.after.brokers} - {""}))
+
+
+def _names_brokers(comparison: Comparison) -> bool:
+    """Whether any broker has a name: of one source that nobody named there is none."""
+    return any(map(_brokers, comparison.clients))

@@ -124,7 +124,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
     own = plan.fingerprint if document["version"] == VERSION else plan.first_fingerprint
     if own != document["fingerprint"]:
         raise InputError(
-            f"the fingerprint {document['fingerprint']} is not that of its changes, its review and its cluster ({own})",
+            f"the fingerprint {document['fingerprint']} does not match the changes, the review and the cluster ({own})",
             hint="a plan is applied as it was reviewed: plan again rather than edit it",
         )
     return plan

@@ -304,7 +304,7 @@ class _Run:
         except Unauthorized as error:
             if not self._request.is_named:
                 raise
-            self._listener.warn(f"broker {broker} does not tell its settings: {error.message}")
+            self._listener.warn(f"broker {broker} does not report its settings: {error.message}")
             return None
 
     def _resolution(self, snapshot: QuotaSnapshot) -> Resolution:
@@ -331,7 +331,7 @@ class _Run:
             return limits
         live = endpoint.settings
         if endpoint.listener is None:
-            raise InputError(f"broker {endpoint.server} does not tell which of its listeners that is")
+            raise InputError(f"broker {endpoint.server} does not report which listener that is")
         return replace(
             limits,
             listener=endpoint.listener,

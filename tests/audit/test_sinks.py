@@ -20,6 +20,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 from kquota.documents.episode import episode_document
 from kquota.errors import InputError
+from tests.cli.conftest import Kquota
 
 
 def episode(state: State) -> Episode:
@@ -101,6 +102,27 @@ def test_alerts_wait_while_nobody_takes_them(alertmanager: Any, monkeypatch: pyt
     assert "endsAt" in alertmanager.got[-1][1][0]
 
 
+def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_path: Path) -> None:
+    """Alertmanager would resolve the alert of an episode that began before the checkpoint, though it goes on."""
+    row = {"broker": "1", "user": "alice", "client_id": "c", "api": "produce", "bytes": 9000}
+    rows = (json.dumps(row | {"time_ms": 1_793_523_600_000 + at}) + "\n" for at in range(0, 20_000, 500))
+    (tmp_path / "usage.jsonl").write_text("".join(rows))
+    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 10_000}}]
+    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    words = ["audit", "usage.jsonl", "--quotas", "quotas.json", "--follow", "--checkpoint", "kept"]
+    words += ["--until-idle", "1s", "--episodes", f"http://127.0.0.1:{alertmanager.server_port}"]
+    assert kquota(*words).code == 0
+    before = len(alertmanager.got)
+    again = kquota(*words)
+
+    assert "going on from the checkpoint" in again.err
+    # At the beginning, and at the end as all that goes on.
+    assert len(alertmanager.got) >= before + 2
+    (_, (alert,)) = alertmanager.got[before]
+    assert alert["labels"]["counter"] == "alice:"
+    assert "endsAt" not in alert
+
+
 def test_parquet_files(tmp_path: Path) -> None:
     sink = sinks.open_sink(f"{tmp_path / 'episodes'}/", pytest.fail)
     sink.put([episode(State.BEGAN), episode(State.ENDED)])
@@ -119,6 +141,22 @@ def test_json_lines_are_appended(tmp_path: Path) -> None:
         sink.close()
     lines = (tmp_path / "episodes.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [episode_document(episode(s)) for s in (State.BEGAN, State.ENDED)]
+
+
+def test_a_disk_that_is_full() -> None:
+    """Said as for any other target, also when the file is closed with what could not be written."""
+    sink = sinks.open_sink("/dev/full", pytest.fail)
+    with pytest.raises(InputError, match="/dev/full: No space left on device: cannot write episodes there"):
+        sink.put([episode(State.BEGAN)])
+    with pytest.raises(InputError, match="No space left"):
+        sink.close()
+
+
+def test_parquet_is_written_before_a_checkpoint(tmp_path: Path) -> None:
+    sink = sinks.open_sink(f"{tmp_path}/", pytest.fail)
+    sink.put([episode(State.BEGAN)])
+    sink.confirm()
+    assert pq.read_table(tmp_path).num_rows == 1
 
 
 def test_a_sink_that_cannot_be(tmp_path: Path) -> None:

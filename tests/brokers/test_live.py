@@ -31,17 +31,23 @@ from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages
 from kquota.live.watching import Watching
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
-from tests.brokers.record_samples import agent_flag, get, produce, running
+from tests.brokers.record_samples import agent_flag, ask, consume, get, produce, running
 from tests.brokers.traffic import Traffic
 from tests.support.processes import free_ports
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-QUOTAS = {
-    Entity(user="alice"): 60_000,
-    Entity(user="bob", client_id="etl"): 80_000,
-    Entity(user="frank", client_id="batch"): 1_000_000,
-    Entity(client_id="web"): 100_000,
-    Entity(client_id=DEFAULT): 40_000,
+FETCH, REQUEST = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+QUOTAS: dict[Entity, dict[QuotaKey, float]] = {
+    Entity(user="alice"): {PRODUCE: 60_000, FETCH: 150_000},
+    Entity(user="bob", client_id="etl"): {PRODUCE: 80_000, FETCH: 100_000},
+    Entity(user="frank", client_id="batch"): {PRODUCE: 1_000_000},
+    Entity(client_id="web"): {PRODUCE: 100_000, FETCH: 200_000},
+    Entity(client_id=DEFAULT): {PRODUCE: 40_000, FETCH: 60_000},
+    # Whoever is limited by these sends nothing else: any request is charged.
+    Entity(user="admin"): {REQUEST: 1.0},
+    Entity(user="erin", client_id="poll"): {REQUEST: 0.3},
+    Entity(client_id="probe"): {REQUEST: 0.65},
+    Entity(user="grace", client_id=DEFAULT): {REQUEST: 0.45},
 }
 CLIENTS = (
     # (user, client-id, bytes/s): a counter of a user with two clients, a pair, a client-id that two users share, an
@@ -54,14 +60,36 @@ CLIENTS = (
     ("erin", "sensor", 80_000),
     ("frank", "batch", 50_000),
 )
-LIMITS = {
-    "user=alice": 60_000,
-    "user=bob,client-id=etl": 80_000,
-    "client-id=web": 100_000,
-    "client-id=sensor": 40_000,
-    "user=frank,client-id=batch": 1_000_000,
+CONSUMERS = (
+    *(("alice", "billing-1"), ("alice", "billing-2"), ("bob", "etl")),
+    *(("carol", "web"), ("dave", "web"), ("erin", "sensor")),
+)
+ASKING = (("admin", "one"), ("admin", "two"), ("erin", "poll"), ("carol", "probe"), ("dave", "probe"), ("grace", "any"))
+LIMITS: dict[QuotaKey, dict[str, float]] = {
+    PRODUCE: {
+        "user=alice": 60_000,
+        "user=bob,client-id=etl": 80_000,
+        "client-id=web": 100_000,
+        "client-id=sensor": 40_000,
+        "user=frank,client-id=batch": 1_000_000,
+    },
+    FETCH: {
+        "user=alice": 150_000,
+        "user=bob,client-id=etl": 100_000,
+        "client-id=web": 200_000,
+        "client-id=sensor": 60_000,
+    },
+    REQUEST: {
+        "user=admin": 1.0,
+        "user=erin,client-id=poll": 0.3,
+        "client-id=probe": 0.65,
+        "user=grace,client-id=any": 0.45,
+    },
 }
-THROTTLED = LIMITS.keys() - {"user=frank,client-id=batch"}
+"""By key, the counters that a limit governs: of a user, a pair, a client-id that users share, an inherited default."""
+WITHIN = (PRODUCE, "user=frank,client-id=batch")
+THROTTLED = {key: limits.keys() - ({WITHIN[1]} if key is WITHIN[0] else set()) for key, limits in LIMITS.items()}
+RESOURCES = {PRODUCE: "Produce", FETCH: "Fetch", REQUEST: "Request"}
 THRESHOLDS = Thresholds(Enforcers().near, Enforcers().proven, 1)
 
 
@@ -152,30 +180,40 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         (created,) = admin.create_topics([NewTopic("history", 1, 1)]).values()
         created.result(60)
         backend = stack.enter_context(KafkaBackend(broker.bootstrap))
-        backend.alter([Alteration(entity, set={PRODUCE: limit}) for entity, limit in QUOTAS.items()])
+        backend.alter([Alteration(entity, set=limits) for entity, limits in QUOTAS.items()])
         # Counters of the time before the quotas would have other tags.
         until(lambda: len(backend.describe()) == len(QUOTAS), "the quotas are not there")
         time.sleep(1)
         traffic = Traffic(broker)
         for user, client_id, rate in CLIENTS:
             traffic.start(produce, user, client_id, rate)
+        for user, client_id in CONSUMERS:
+            traffic.start(consume, user, client_id)
+        for user, client_id in ASKING:
+            traffic.start(ask, user, client_id)
         stack.callback(traffic.finish)
         exporter = Exporter(backend.describe, Watching(Pages((Page(None, page),))).look)
-        until(lambda: _throttled(page) >= THROTTLED, "not all were throttled")
+        for key, subjects in THROTTLED.items():
+            until(functools.partial(_are_throttled, page, key, subjects), "not all were throttled")
         exporter.refresh(now())
         stop, served = serve(exporter, "127.0.0.1", 0, now)
         stack.callback(stop)
         live = Live(broker, page, stack.enter_context(prometheus(folder, page, served)))
         scraped = 'kafka_server_quota_throttle_time{resource="Produce"} > 0'
-        until(lambda: len(live.ask(scraped)) >= len(THROTTLED), "Prometheus has not scraped the broker")
+        until(lambda: len(live.ask(scraped)) >= len(THROTTLED[PRODUCE]), "Prometheus has not scraped the broker")
         yield live
 
 
-def _throttled(page: str) -> set[str]:
-    """The counters of produced bytes for which the broker reports a throttle time."""
+def _are_throttled(page: str, key: QuotaKey, subjects: set[str]) -> bool:
+    return _throttled(page, key) >= subjects
+
+
+def _throttled(page: str, key: QuotaKey) -> set[str]:
+    """The counters of a key for which the broker reports a throttle time."""
     with contextlib.suppress(OSError):
         text = get(page)
-        values = re.findall(r'^kafka_server_quota_throttle_time\{(.*resource="Produce".*)\} (\S+)$', text, re.M)
+        resource = RESOURCES[key]
+        values = re.findall(rf'^kafka_server_quota_throttle_time\{{(.*resource="{resource}".*)\}} (\S+)$', text, re.M)
         return {_subject(dict(re.findall(r'(\w+)="([^"]*)"', labels))) for labels, value in values if float(value) > 0}
     return set()
 
@@ -184,19 +222,24 @@ def _subject(labels: dict[str, str]) -> str:
     return str(Entity(user=labels.get("user") or None, client_id=labels.get("clientId") or None))
 
 
-def test_use_divided_by_limit_is_what_the_broker_enforces(live: Live) -> None:
+@pytest.mark.parametrize("key", LIMITS, ids=str)
+def test_use_divided_by_limit_is_what_the_broker_enforces(live: Live, key: QuotaKey) -> None:
     """By the recording rule in Prometheus: a throttled counter is at its limit, whatever kind of quota governs it."""
-    query = 'avg_over_time(kquota:share{key="producer_byte_rate"}[10s])'
+    query = f'avg_over_time(kquota:share{{key="{key.value}"}}[10s])'
 
     def shares() -> dict[str, float]:
         return {_subject(each["metric"]): float(each["value"][1]) for each in live.ask(query)}
 
-    expected: dict[str, Any] = {subject: pytest.approx(1, abs=0.15) for subject in THROTTLED}
-    expected["user=frank,client-id=batch"] = pytest.approx(0.05, abs=0.02)
+    # Limits of one key differ by a factor of 1.25 at least, so that no share is right by another's limit.
+    expected: dict[str, Any] = {subject: pytest.approx(1, abs=0.2) for subject in THROTTLED[key]}
+    if key is WITHIN[0]:
+        expected[WITHIN[1]] = pytest.approx(0.05, abs=0.02)
     # Rates of the time before the first throttle are above the limit.
     until(lambda: shares() == expected, lambda: f"the shares are others: {shares()}")
-    limits = {_subject(each["metric"]): float(each["value"][1]) for each in live.ask("kquota_limit")}
-    assert limits == LIMITS
+    limits = {
+        _subject(each["metric"]): float(each["value"][1]) for each in live.ask(f'kquota_limit{{key="{key.value}"}}')
+    }
+    assert limits == LIMITS[key]
 
 
 def test_the_alerts_fire_for_the_throttled_alone(live: Live) -> None:
@@ -209,11 +252,13 @@ def test_the_alerts_fire_for_the_throttled_alone(live: Live) -> None:
             names.setdefault(labels["alertname"], set()).add(about)
         return names
 
+    expected = set().union(*THROTTLED.values())
+
     def fired() -> bool:
-        return firing().get("KafkaClientThrottled", set()) >= THROTTLED
+        return firing().get("KafkaClientThrottled", set()) >= expected
 
     until(fired, "the alert did not fire")
-    assert firing()["KafkaClientThrottled"] == THROTTLED
+    assert firing()["KafkaClientThrottled"] == expected
     assert "KquotaAbsent" not in firing()
 
 
@@ -249,8 +294,9 @@ def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, caps
         if each["key"] == "producer_byte_rate" and each["state"] == "throttled"
     }
     assert code == 0
-    assert throttled.keys() == THROTTLED
-    assert {subject: each["limit"] for subject, each in throttled.items()} == {name: LIMITS[name] for name in THROTTLED}
+    assert throttled.keys() == THROTTLED[PRODUCE]
+    limits = {subject: each["limit"] for subject, each in throttled.items()}
+    assert limits == {subject: LIMITS[PRODUCE][subject] for subject in THROTTLED[PRODUCE]}
     assert throttled["client-id=sensor"]["entity"] == {"client-id": {"default": True}}
     assert all(0 <= each["age_s"] <= time.time() - last for each in throttled.values())
 
@@ -258,7 +304,8 @@ def test_top_shows_the_throttled_within_one_scrape(live: Live, source: str, caps
 def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     """And the commands that it names do what they promise."""
     server = ["--bootstrap-server", live.broker.bootstrap]
-    code = run(["top", *server, "--prometheus", live.prometheus, "--explain", "client-id=sensor"])
+    explain = ["--explain", "client-id=sensor", "--key", "producer_byte_rate"]
+    code = run(["top", *server, "--prometheus", live.prometheus, *explain])
     out = capsys.readouterr().out
 
     assert code == 0

@@ -1,10 +1,12 @@
-"""The page for the one on call, walked on a real broker that is slow by quotas of three kinds, and by none."""
+"""The page for the one on call, walked on a real broker that is slow by quotas of four kinds, and by none."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -26,6 +28,10 @@ from tests.cli.conftest import Kquota, kquota  # noqa: F401 - a fixture
 
 _ROOT = "    Root:\n      level: FATAL\n      AppenderRef:\n        ref: RequestAppender\n"
 _SECONDS = 8.0
+HURRIED = "127.0.0.2"
+"""The address of a client that connects all the time; all others are 127.0.0.1."""
+_ASK = struct.pack(">ihhih5s", 15, 18, 0, 1, 5, b"hurry")
+"""ApiVersions, version 0, with a client-id."""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
                     Alteration(Entity(user="bob"), {QuotaKey.REQUEST_PERCENTAGE: 0.2}),
                     Alteration(Entity(user="dave"), {rate: 60_000}),
                     Alteration(Entity(user="frank"), {rate: 10_000_000}),
+                    Alteration(Entity(ip=HURRIED), {QuotaKey.CONNECTION_CREATION_RATE: 2}),
                 ]
             )
             assert backend.wait_visible(answers) == ()
@@ -98,16 +105,31 @@ def walk(
     return found
 
 
+def hurry(broker: KafkaBroker) -> int:
+    """Connects until some connections gave no answer, asks one thing each time, and returns how many they are."""
+    host, _, port = broker.bootstrap.partition(":")
+    end, refused = time.monotonic() + _SECONDS, 0
+    while time.monotonic() < end or (not refused and time.monotonic() < end + 60):
+        try:
+            with socket.create_connection((host, int(port)), 60, (HURRIED, 0)) as connection:
+                connection.sendall(_ASK)
+                refused += not connection.recv(4)
+        except ConnectionError:
+            refused += 1
+    return refused
+
+
 def verdicts(found: dict[str, Any]) -> dict[str, str]:
-    """The verdict of each user's quota."""
-    return {each["entity"]["user"]: each["verdict"] for each in found["quotas"]}
+    """The verdict of the quota of each user or ip."""
+    return {next(iter(each["entity"].values())): each["verdict"] for each in found["quotas"]}
 
 
-def test_slow_by_a_byte_quota_a_shared_counter_and_a_request_quota(
+def test_slow_by_a_byte_quota_a_shared_counter_a_request_quota_and_an_ip(
     kquota: Kquota,  # noqa: F811
     broker: KafkaBroker,
     tmp_path: Path,
 ) -> None:
+    refused: list[int] = []
     found = walk(
         kquota,
         broker,
@@ -118,12 +140,16 @@ def test_slow_by_a_byte_quota_a_shared_counter_and_a_request_quota(
             ("dave", "loud", 3000, 0.01),
             ("bob", "poll", 50, 0.001),
         ],
+        lambda: refused.append(hurry(broker)),
     )
+    # The client sees connections that close; the log has the others, which keep to the limit.
+    assert refused[0] > 0
     assert verdicts(found) == {
         "alice": "throttled",
         "bob": "undetermined",
         "dave": "throttled",
         "frank": "nobody seen",
+        HURRIED: "undetermined",
     }
     by_counter = {each["sensor"]: each for each in found["findings"]}
     assert {each["client-id"] for each in by_counter["dave:"]["clients"]} == {"quiet", "loud"}
@@ -133,6 +159,8 @@ def test_slow_by_a_byte_quota_a_shared_counter_and_a_request_quota(
         "resolve", "--bootstrap-server", broker.bootstrap, "--user", "dave", "--client", "quiet", "-o", "json"
     )
     assert '"limit": 60000' in resolved.out
+    resolved = kquota("resolve", "--bootstrap-server", broker.bootstrap, "--ip", HURRIED, "-o", "json")
+    assert '"limit": 2' in resolved.out
 
 
 def test_slow_by_no_quota(

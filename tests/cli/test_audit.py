@@ -150,7 +150,7 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
         [
             "1 of 1 limit throttled somebody; worst: user alice, muted 100 % of the time,"
             " about 3 min 50 s (30.1 s to 9 min 12 s) at the longest, would time out, reconnect and send again",
-            "times out: clients wait longer than their time-out; they time out, reconnect and send again",
+            "times out: the wait is longer than the clients' time-out, so they reconnect and send again",
             "9 requests read, 0 without a quota, 0 exempt (local engine)",
             "1 quota set: 1 throttled",
             "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",

@@ -292,7 +292,7 @@ def test_the_repair_of_what_is_no_value_is_told(
     told = kquota(*alter, "-o", "json")
     (result,) = validated(told.out, "alter")["results"]
 
-    assert "'kquota undo' does not restore what was no value: user=alice producer_byte_rate" in told.err
+    assert "'kquota undo' does not restore values that were not valid: user=alice producer_byte_rate" in told.err
     assert ("takes it back" in told.err) == ("--add-config" in change)
     assert result["changed"] is True
     assert (result["before"], result["after"]) == ({"consumer_byte_rate": 5}, after)

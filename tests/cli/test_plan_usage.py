@@ -53,6 +53,18 @@ def test_who_is_newly_throttled(kquota: Kquota, golden: Callable[[str, str], Non
         Draft202012Validator(schema("plan")).validate(json.loads(done.out))
 
 
+def test_a_broker_without_a_name_has_no_column(kquota: Kquota, tmp_path: Path) -> None:
+    usage = tmp_path / "usage.csv"
+    usage.write_text(usage.read_text().replace("time_ms,broker,", "time_ms,").replace(",1,", ","))
+    usual = (*ARGUMENTS, "--quotas", "current.json")
+
+    table, markdown = kquota(*usual), kquota(*usual, "-o", "markdown")
+
+    assert "newly throttled  alice  orders" in table.out
+    assert "| `alice` | `orders` | producer_byte_rate | 20 kB/s → 5 kB/s | 0 → 250 of 300 |\n" in markdown.out
+    assert "BROKER" not in table.out + markdown.out
+
+
 def test_what_is_pruned_limits_no_longer(kquota: Kquota) -> None:
     done = kquota(*ARGUMENTS, "--quotas", "current.json", "--prune", "-o", "json")
 

@@ -385,7 +385,7 @@ def test_what_samples_do_not_tell(kquota: Kquota, tmp_path: Path, browser: Brows
 
 @pytest.mark.parametrize(
     ("report", "code", "says"),
-    [("report.pdf", 2, "no *.html"), ("missing/report.html", 3, "no such folder")],
+    [("report.pdf", 2, "must end in .html"), ("missing/report.html", 3, "no such folder")],
 )
 def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, code: int, says: str) -> None:
     """It is said before the work begins."""

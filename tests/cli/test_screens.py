@@ -203,6 +203,14 @@ def test_harm_ranks() -> None:
     assert Harm.of(late).undelivered == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("reported", [False, True])
+def test_the_next_step_is_one_that_was_not_done(reported: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    result, settings = recorded()
+    show(audited_view(result, settings, None, show_all=False, reported=reported), "table")
+    (step,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
+    assert ("--report" in step, "kquota recommend" in step) == (not reported, True)
+
+
 def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Not in a table and not in a comment; in CSV under a name that says what it is."""
     result, settings = recorded()

@@ -230,7 +230,7 @@ def test_the_page_of_a_plot_in_a_browser(kquota: Kquota, tmp_path: Path, browser
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ("own.yaml --plot plot.pdf", 2, "none of *.svg, *.png and *.html"),
+        ("own.yaml --plot plot.pdf", 2, "must end in .svg, .png or .html"),
         ("own.yaml --plot missing/plot.svg", 3, "No such file or directory"),
         ("calm.yaml --quotas none.yaml --plot plot.svg", 3, "nothing to plot"),
     ],

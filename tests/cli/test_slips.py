@@ -48,6 +48,12 @@ def test_a_default_does_not_hide_a_slip(kquota: Kquota, tmp_path: Path) -> None:
     assert "user=<default>" in done.out
 
 
+def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
+    done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "--user is no entity; as text it is --who user=NAME" in done.err
+
+
 def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "user=alise", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (0, "")
@@ -102,9 +108,10 @@ def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind:
 
 
 def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
-    done = kquota("diff", "zookeeper://zk1:2181", "quotas.yaml")
-    assert done.code == 3
-    assert "(a file, context:NAME, or live: the cluster of the options; give a cluster a name with" in done.complaint
+    for name in ("quotas.yml", "x" * 300):
+        done = kquota("diff", name, "quotas.yaml")
+        assert done.code == 3
+        assert "(a file, a context, HOST:PORT, or live: the cluster of the options)" in done.complaint
 
 
 def test_unlimited_is_no_value(kquota: Kquota) -> None:

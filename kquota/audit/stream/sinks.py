@@ -7,13 +7,14 @@ Alertmanager is sent again what it did not take; `say` gets a line when that beg
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -47,6 +48,9 @@ _DELIVERY_S: Final = 30.0
 class Sink(Protocol):
     """Takes episodes as they come."""
 
+    forgets: ClassVar[bool] = False
+    """Whether the target forgets an episode that goes on, unless it is sent again."""
+
     def put(self, episodes: Sequence[Episode]) -> None:
         """Takes the episodes of a turn, or none."""
 
@@ -72,27 +76,37 @@ def open_sink(target: str, say: Say, kafka: Mapping[str, Any] | None = None) -> 
     return JsonLines(target)
 
 
-class JsonLines:
+@contextlib.contextmanager
+def _written(place: str | Path) -> Iterator[None]:
+    """Raises an error of the operating system inside as InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror or error}: cannot write episodes there") from None
+
+
+class JsonLines(Sink):
     """A file with a line of JSON for each state of an episode; lines are appended."""
 
     def __init__(self, path: str) -> None:
-        try:
+        self._path = path
+        with _written(path):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}: cannot write episodes there") from None
 
     def put(self, episodes: Sequence[Episode]) -> None:
-        """Appends a line each; they are in the file when this returns."""
-        for episode in episodes:
-            self._file.write(to_json_line(episode_document(episode)) + "\n")
-        self._file.flush()
+        """Appends a line each; they are in the file when this returns. Raises InputError."""
+        with _written(self._path):
+            for episode in episodes:
+                self._file.write(to_json_line(episode_document(episode)) + "\n")
+            self._file.flush()
 
     def confirm(self) -> None:
         """Nothing waits: a line that was put is with the operating system."""
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with _written(self._path):
+            self._file.close()
 
 
 _COLUMNS: Final = pa.schema(
@@ -110,16 +124,14 @@ _COLUMNS: Final = pa.schema(
 """The columns of the Parquet files; `clients` are the loudest first."""
 
 
-class Parquet:
+class Parquet(Sink):
     """A folder of Parquet files, one a minute, for 1,000 episodes or before a checkpoint, each written whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._rows, self._written = folder, list[dict[str, Any]](), 0
         self._since = time.monotonic()
-        try:
+        with _written(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: {error.strerror or error}: cannot write episodes there") from None
 
     def put(self, episodes: Sequence[Episode]) -> None:
         """Keeps the episodes for the next file."""
@@ -138,11 +150,8 @@ class Parquet:
 
     def _write(self) -> None:
         name = f"episodes-{time.time_ns()}-{self._written:06d}.parquet"
-        try:
-            with replacing(self._folder / name) as aside:
-                pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
-        except OSError as error:
-            raise InputError(f"{self._folder}: {error.strerror or error}: cannot write episodes there") from None
+        with _written(self._folder), replacing(self._folder / name) as aside:
+            pq.write_table(pa.Table.from_pylist(self._rows, _COLUMNS), aside)
         self._rows, self._written, self._since = [], self._written + 1, time.monotonic()
 
 
@@ -159,7 +168,7 @@ def _row(episode: Episode) -> dict[str, Any]:
     }
 
 
-class Topic:
+class Topic(Sink):
     """A Kafka topic: a record for each state of an episode, the id of the episode as its key, and JSON as its value.
 
     The states of one episode are in one partition, in their order. All in-sync replicas acknowledge a record.
@@ -233,8 +242,10 @@ class Topic:
             raise self._failure
 
 
-class Alertmanager:
+class Alertmanager(Sink):
     """An Alertmanager, by its API v2: an alert for each episode, which is resolved when the episode ends."""
+
+    forgets = True
 
     def __init__(self, url: str, say: Say) -> None:
         if urlsplit(url).hostname is None:

@@ -207,7 +207,7 @@ class Connection:
             self._versions[wire.ApiKey.API_VERSIONS] = max(0, min(known.get(wire.ApiKey.API_VERSIONS, 0), 2))
             (answer,) = self.ask([request], wire.ApiVersionsResponse, deadline)
         if answer.error_code != NONE:
-            raise Rejected(f"Kafka at {self.server} refuses to tell its versions: {error_of(answer.error_code, None)}")
+            raise Rejected(f"Kafka at {self.server} does not report its versions: {error_of(answer.error_code, None)}")
         self._offered = {api.api_key: api for api in answer.api_keys}
         for api in wire.APIS:
             offered = self._offered.get(api.key)

@@ -243,7 +243,7 @@ def _note_way_back(altered: Altered) -> None:
     made = [result for result in altered.results if result.error is None]
     lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
     if lost:
-        note(f"'kquota undo' does not restore what was no value: {', '.join(lost)}")
+        note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
         commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
         note(f"{commands} takes it back")

@@ -187,7 +187,7 @@ def command(
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if set(fail_on) & _answers(result, comparison):
         code = ExitCode.DIFFERENT
-    view = audited_view(result, settings, comparison, show_all=show_all)
+    view = audited_view(result, settings, comparison, show_all=show_all, reported=report is not None)
     if comparison is not None:
         view = _compared(view, comparison, result, asked.quotas.file, against)
     if lines and view.document is not None:
@@ -341,9 +341,14 @@ def _compared(view: View, comparison: Comparison, result: AuditResult, file: Pat
 
 
 def audited_view(
-    result: AuditResult, settings: AuditSettings, comparison: Comparison | None, *, show_all: bool
+    result: AuditResult,
+    settings: AuditSettings,
+    comparison: Comparison | None,
+    *,
+    show_all: bool,
+    reported: bool = False,
 ) -> View:
-    """The findings in audit's formats."""
+    """The findings in audit's formats; `reported` says that there is a page of them already."""
     findings = result.found
 
     def document() -> Document:
@@ -374,7 +379,7 @@ def audited_view(
         # Values once, as a screen goes through them several times.
         every = list(findings)
         shown = [found for found in every if show_all or found.throttled or found.undetermined]
-        return _screen(result, every, shown, wide=wide)
+        return _screen(result, every, shown, wide=wide, reported=reported)
 
     return View(
         screen=screen,
@@ -423,7 +428,7 @@ _COLUMNS = (
 
 
 def _screen(
-    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool
+    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool, reported: bool
 ) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what to do next."""
     from kquota.cli.report import words
@@ -433,7 +438,7 @@ def _screen(
     if shown:
         yield _table(result, findings, shown, wide=wide)
     if any(words.times_out(found) for found in findings):
-        yield Note(f"times out: clients wait longer than their time-out; they {words.TIMES_OUT}")
+        yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
     undetermined = [found for found in findings if found.undetermined]
     if undetermined:
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
@@ -447,7 +452,8 @@ def _screen(
     yield from _how_on_spark(result)
     yield from map(Note, _closed_loop_lines(result))
     if any(found.throttled for found in findings):
-        yield Note("next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough")
+        pages = "" if reported else "--report FILE.html shows when and who; "
+        yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
 
 
 def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> Table:

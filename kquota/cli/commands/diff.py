@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,7 +98,7 @@ class _Operand:
         for scheme, parameter in _SCHEMES.items():
             if text.startswith(scheme):
                 return cls(parameter, text.removeprefix(scheme))
-        if Path(text).exists():
+        if os.path.exists(text):  # False for what cannot be a path; that of pathlib raises for long ones
             return cls(_FILE, text)
         address = _ADDRESS.fullmatch(text)
         if address is not None:
@@ -174,4 +175,4 @@ class _Files:
 
 def _hint(path: Path) -> str | None:
     """What else could stand there, where there is no file."""
-    return None if path.exists() else "a file, a context, HOST:PORT, or live: the cluster of the options"
+    return None if os.path.exists(path) else "a file, a context, HOST:PORT, or live: the cluster of the options"

@@ -249,7 +249,7 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
         for text in texts:
             match = re.fullmatch(r"(\d{1,10})=(.+)", text)
             if match is None and len(nodes) != 1:
-                raise click.UsageError(f"{option} {text!r}: of several brokers, say whose it is: {option} ID=…")
+                raise click.UsageError(f"{option} {text!r}: there are several brokers; name one: {option} ID=…")
             node = nodes[0] if match is None else int(match[1])
             where = text if match is None else match[2]
             if node not in nodes:

@@ -28,12 +28,24 @@ if TYPE_CHECKING:
     from kquota.core.resolve.caveat import Caveat
 
 
+def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The text as it is. Raises click.BadParameter for an option in its place: `--who --user alice`."""
+    if value is not None and value.startswith("--"):
+        raise click.BadParameter(f"{value} is no entity; as text it is --who {value[2:]}=NAME", ctx, param)
+    return value
+
+
 @click.command("resolve")
 @params.name_option("user", "The user's principal name; connections without one are ANONYMOUS.", single=True)
 @params.name_option("client", "The client-id. Default: the empty client-id.", single=True)
 @params.name_option("ip", "The ip address that the client connects from.", single=True)
 @click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
-@click.option("--who", metavar="ENTITY", help="Whom that entity governs, such as user=alice or client-id=<default>.")
+@click.option(
+    "--who",
+    metavar="ENTITY",
+    callback=_entity_text,
+    help="Whom that entity governs, such as user=alice or client-id=<default>.",
+)
 @click.option(
     "--clients",
     type=click.Path(path_type=Path, allow_dash=True),

@@ -24,7 +24,7 @@ def check_report(path: Path) -> None:
     Raises click.UsageError, InputError and MissingDependency.
     """
     if path.suffix not in (".html", ".htm"):
-        raise click.UsageError(f"--report: {path} is no *.html")
+        raise click.UsageError(f"--report: {path} must end in .html")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: there is no such folder")
     drawing.check_drawing("--report", "report")
