@@ -24,7 +24,7 @@ LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.p
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean compiled python prerequisites maven shell-tools
+.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean compiled python prerequisites maven shell-tools prepared
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -66,13 +66,16 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The checks and the compiler have one core each; then the workers find machine code for the kernel.
+# Beside the checks, which need one core: then the workers find machine code for the kernel, and JVMs their classes.
 test: maven shell-tools env
-	$(MAKE) --jobs=2 check compiled
+	$(MAKE) --jobs=2 check prepared
 	$(BIN)/python -m pytest --numprocesses=$(JOBS)
 
 compiled: python $(STAMP)
 	$(BIN)/python -m tests.support.compiled
+
+prepared: compiled
+	$(BIN)/python -m tests.support.archives
 
 quick: compiled
 	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --without-servers

@@ -46,7 +46,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
-from tests.support.processes import QUICK_SPARK
+from tests.support.processes import QUICK_SPARK, spark_options
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,11 +120,11 @@ def give(home: Path, **settings: str) -> dict[str, str]:
     return {
         **clean,
         **QUICK_SPARK,
+        "SPARK_SUBMIT_OPTS": spark_options({"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": 2}),
         "PATH": os.pathsep.join((str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])),
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_CONF_DIR": str(home / "spark"),
         "HOME": str(home),
         "EDITOR": "true",
         "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
@@ -184,7 +184,6 @@ def write_files(home: Path) -> None:
         "rpk.json": RPK,
         "kafka-jmx.csv": (SAMPLES / "kafka-jmx.csv").read_text(),
         "page.prom": (SAMPLES / "scrape-resource.prom").read_text(),
-        "spark/spark-defaults.conf": "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n",
     }
     log = "".join(LINE % (number, number % 2) for number in range(9))
     logs = ("kafka-request.log", "logs/broker-1/kafka-request.log", "logs/broker-2/kafka-request.log")

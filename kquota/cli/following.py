@@ -260,6 +260,8 @@ def follow(
         for target in following.episodes:
             targets.append(sinks.open_sink(target, warn, following.kafka))
             opened.callback(targets[-1].close)
+            if targets[-1].forgets and follower.restarted:
+                targets[-1].put(follower.open_episodes())
         troubles = _Troubles()
         _say_beginning(follower, usage.paths)
         if quotas is not None:

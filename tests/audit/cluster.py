@@ -18,10 +18,10 @@ import numpy
 import pyspark
 
 from tests.support.compiled import COMPILED
-from tests.support.processes import Processes, free_ports
+from tests.support.processes import QUICK_SPARK, Processes, free_ports, spark_options
 
 _START_TIMEOUT_S = 240.0
-_SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
+_SMALL = f"{QUICK_SPARK['SPARK_SUBMIT_OPTS']} -Djava.net.preferIPv4Stack=true"
 
 
 class SparkCluster(Processes):
@@ -46,17 +46,19 @@ class SparkCluster(Processes):
     @property
     def environment(self) -> dict[str, str]:
         """What a driver's environment needs: small executors, and nothing that leaves the loopback address."""
-        conf = self.folder / "conf"
-        conf.mkdir(exist_ok=True)
-        (conf / "spark-defaults.conf").write_text(
-            "spark.executor.memory 1g\n"
-            f"spark.executor.extraJavaOptions {_SMALL}\n"
-            f"spark.executorEnv.NUMBA_CACHE_DIR {COMPILED}\n"
-            "spark.driver.host 127.0.0.1\n"
-            "spark.driver.bindAddress 127.0.0.1\n"
-            "spark.ui.enabled false\n"
-        )
-        own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(self.python)}
+        settings = {
+            "spark.executor.memory": "1g",
+            "spark.executor.extraJavaOptions": _SMALL,
+            "spark.executorEnv.NUMBA_CACHE_DIR": COMPILED,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+        own = {
+            "SPARK_SUBMIT_OPTS": spark_options(settings),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(self.python),
+        }
         return {**os.environ, **own}
 
     def state(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 from kquota.documents.episode import episode_document
 from kquota.errors import InputError
+from tests.cli.conftest import Kquota
 
 
 def episode(state: State) -> Episode:
@@ -99,6 +100,27 @@ def test_alerts_wait_while_nobody_takes_them(alertmanager: Any, monkeypatch: pyt
     sink.close()
     assert (len(alertmanager.got), len(said)) == (3, 1)
     assert "endsAt" in alertmanager.got[-1][1][0]
+
+
+def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_path: Path) -> None:
+    """Alertmanager would resolve the alert of an episode that began before the checkpoint, though it goes on."""
+    row = {"broker": "1", "user": "alice", "client_id": "c", "api": "produce", "bytes": 9000}
+    rows = (json.dumps(row | {"time_ms": 1_793_523_600_000 + at}) + "\n" for at in range(0, 20_000, 500))
+    (tmp_path / "usage.jsonl").write_text("".join(rows))
+    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 10_000}}]
+    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    words = ["audit", "usage.jsonl", "--quotas", "quotas.json", "--follow", "--checkpoint", "kept"]
+    words += ["--until-idle", "1s", "--episodes", f"http://127.0.0.1:{alertmanager.server_port}"]
+    assert kquota(*words).code == 0
+    before = len(alertmanager.got)
+    again = kquota(*words)
+
+    assert "going on from the checkpoint" in again.err
+    # At the beginning, and at the end as all that goes on.
+    assert len(alertmanager.got) >= before + 2
+    (_, (alert,)) = alertmanager.got[before]
+    assert alert["labels"]["counter"] == "alice:"
+    assert "endsAt" not in alert
 
 
 def test_parquet_files(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, writ
 from tests.support.processes import free_ports
 
 VERSION = "4.3.1"
+NAME = f"kafka-{VERSION}"
+"""The jars of that release, and the archive of their classes."""
 COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{VERSION}",
     # The binding of slf4j 1.7 to the log4j-core that kafka-server brings; Kafka itself leaves it to its distribution.
@@ -174,7 +176,7 @@ class KafkaBroker(Nodes):
         self._run(*self._launched)
 
     def _start(self) -> None:
-        self._jars = retrieve(f"kafka-{VERSION}", COORDINATES)
+        self._jars = retrieve(NAME, COORDINATES)
         controller, *ports = free_ports(1 + len(self._listeners))
         self.controller = f"127.0.0.1:{controller}"
         self.addresses = {each.name: f"127.0.0.1:{port}" for each, port in zip(self._listeners, ports, strict=True)}

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.processes import Processes, java
+from tests.support.processes import Processes, archived, java
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How a JVM starts quickly, and stays small."""
@@ -83,7 +83,8 @@ class Nodes(Processes):
     def command(self, main: str, *args: str, options: Sequence[str] = (), base: Sequence[str] = SMALL) -> list[str]:
         """The command line that runs a class of this release; `options` of the JVM come last, so they win."""
         assert self._jars is not None, f"no {self._name} is started"
-        return [java(), "-Xmx256m", *base, *options, "-cp", f"{self._jars}/*", main, *args]
+        shared = archived(self._jars.name) if base is SMALL else ()
+        return [java(), "-Xmx256m", *base, *shared, *options, "-cp", f"{self._jars}/*", main, *args]
 
     def run_tool(self, main: str, *args: str, options: Sequence[str] = ()) -> None:
         """Runs one of Kafka's tools. Raises RuntimeError when it fails."""

@@ -124,6 +124,11 @@ def test_keys(top: AtTerminal) -> None:
     lines = top.until(lambda lines: "  rule: user=alice, level 3, user" in lines)
     assert "user=alice: producer_byte_rate on b1: THROTTLED" in lines
     assert any(line.startswith("  take that back: kquota undo --yes") for line in lines)
+    page = top.page.read_text()
+    top.page.write_text("".join(line for line in page.splitlines(True) if 'user="alice"' not in line))
+    top.until(lambda lines: "this counter is gone from the last look; Esc goes back" in lines)
+    top.page.write_text(page)
+    top.until(lambda lines: "  rule: user=alice, level 3, user" in lines)
     top.press("\x1b")
     top.until(lambda lines: len(counters(lines)) == 4)
     top.press("a")

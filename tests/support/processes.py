@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -17,9 +18,39 @@ from random import SystemRandom
 from types import TracebackType
 from typing import BinaryIO, Self
 
+ARCHIVES = Path(__file__).resolve().parents[2] / "build" / "archives"
+"""Where `tests.support.archives` writes loaded classes."""
+SPARK = "spark"
+"""The name of the archive for Spark's JVMs."""
+
+
+def archived(name: str) -> tuple[str, ...]:
+    """The options of a JVM that starts from the archive of that name, if there is one.
+
+    A JVM whose class path is another does without, and says nothing: what it prints may be compared.
+    """
+    archive = ARCHIVES / f"{name}.jsa"
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable") if archive.exists() else ()
+
+
+def writes_archive(name: str) -> tuple[str, ...]:
+    """The options of a JVM that writes that archive when it ends."""
+    return (f"-XX:ArchiveClassesAtExit={ARCHIVES / name}.jsa", "-Xlog:disable")
+
+
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-QUICK_SPARK = {"SPARK_SUBMIT_OPTS": _QUICK_JVM, "SPARK_LAUNCHER_OPTS": _QUICK_JVM}
+QUICK_SPARK = {"SPARK_SUBMIT_OPTS": " ".join((_QUICK_JVM, *archived(SPARK))), "SPARK_LAUNCHER_OPTS": _QUICK_JVM}
 """The environment in which Spark's drivers, and the JVMs that start them, take little CPU time."""
+
+
+def spark_options(settings: Mapping[str, object]) -> str:
+    """SPARK_SUBMIT_OPTS for quick drivers with these settings.
+
+    A folder for SPARK_CONF_DIR would come first on the class path, and so keep the JVM from the archive.
+    """
+    given = (shlex.quote(f"-D{name}={value}") for name, value in settings.items())
+    return " ".join((QUICK_SPARK["SPARK_SUBMIT_OPTS"], *given))
+
 
 _PORTS = range(20_000, 32_000)
 """Below the ports that Linux and macOS give to connections and to servers that ask for any."""

@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -47,6 +47,9 @@ _DELIVERY_S: Final = 30.0
 
 class Sink(Protocol):
     """Takes episodes as they come."""
+
+    forgets: ClassVar[bool] = False
+    """Whether the target forgets an episode that goes on, unless it is sent again."""
 
     def put(self, episodes: Sequence[Episode]) -> None:
         """Takes the episodes of a turn, or none."""
@@ -82,7 +85,7 @@ def _written(place: str | Path) -> Iterator[None]:
         raise InputError(f"{place}: {error.strerror or error}: cannot write episodes there") from None
 
 
-class JsonLines:
+class JsonLines(Sink):
     """A file with a line of JSON for each state of an episode; lines are appended."""
 
     def __init__(self, path: str) -> None:
@@ -121,7 +124,7 @@ _COLUMNS: Final = pa.schema(
 """The columns of the Parquet files; `clients` are the loudest first."""
 
 
-class Parquet:
+class Parquet(Sink):
     """A folder of Parquet files, one a minute, for 1,000 episodes or before a checkpoint, each written whole."""
 
     def __init__(self, folder: Path) -> None:
@@ -165,7 +168,7 @@ def _row(episode: Episode) -> dict[str, Any]:
     }
 
 
-class Topic:
+class Topic(Sink):
     """A Kafka topic: a record for each state of an episode, the id of the episode as its key, and JSON as its value.
 
     The states of one episode are in one partition, in their order. All in-sync replicas acknowledge a record.
@@ -239,8 +242,10 @@ class Topic:
             raise self._failure
 
 
-class Alertmanager:
+class Alertmanager(Sink):
     """An Alertmanager, by its API v2: an alert for each episode, which is resolved when the episode ends."""
+
+    forgets = True
 
     def __init__(self, url: str, say: Say) -> None:
         if urlsplit(url).hostname is None:

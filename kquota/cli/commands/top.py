@@ -436,15 +436,16 @@ def _at_the_keys(
     drawn, looks, said = console(sys.stdout), _Looks(screen), io.StringIO()
     explained: tuple[Seen, Hashable, list[str]] | None = None
 
-    def explanation(rows: Sequence[Row]) -> list[str] | None:
+    def explanation() -> list[str] | None:
         """The lines of the explanation that is shown; made once for each look."""
         nonlocal explained
-        if not board.choices.explained or not rows:
+        of = board.choices.selected
+        if not board.choices.explained:
             return None
-        of = rows[board.selected(rows)].of
         if explained is None or explained[0] is not seen or explained[1] != of:
-            use = next(use for use in seen.uses if use.counter == of)
-            explained = seen, of, [*map(str, _explanation(explain(use, seen, source, brokers), address))]
+            use = next((use for use in seen.uses if use.counter == of), None)
+            parts = () if use is None else _explanation(explain(use, seen, source, brokers), address)
+            explained = seen, of, [*map(str, parts)] or ["this counter is gone from the last look; Esc goes back"]
         return explained[2]
 
     def rows() -> list[Row]:
@@ -452,11 +453,12 @@ def _at_the_keys(
 
     def draw(live: Live) -> float:
         """Draws the screen, and returns when it is to be drawn again."""
-        drawn.size = os.get_terminal_size(sys.stdout.fileno())
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if all(size):
+            drawn.size = size
         uses = screen.shown(seen, everything=board.choices.everything)
         notes = [*_notes(screen.parts(seen, uses, now())), *_said(said)]
-        lines = rows()
-        live.update(board.screen(drawn, notes, lines, explanation(lines)), refresh=True)
+        live.update(board.screen(drawn, notes, rows(), explanation()), refresh=True)
         return time.monotonic() + _REDRAW_S
 
     number, due = 1, time.monotonic() + interval_s

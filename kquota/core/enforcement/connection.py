@@ -18,7 +18,7 @@ from kquota.core.enforcement.broker import Verdict
 from kquota.core.enforcement.counter import NEW
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel
-from kquota.core.enforcement.kind import Kind
+from kquota.core.enforcement.kind import CONNECTION
 from kquota.core.enforcement.sensors import RateSensor
 from kquota.core.quotas.quota import Value
 from kquota.errors import InputError
@@ -34,15 +34,15 @@ class ConnectionSensor(RateSensor):
 
     def connect(self, now: int) -> Verdict:
         """A connection at `now` (ms); it stays recorded."""
-        return self.kernel.check(self.counter, Kind.CONNECTION, now, 1.0, self.bound)
+        return self.kernel.check(self.counter, CONNECTION, now, 1.0, self.bound)
 
     def admit(self, now: int) -> Verdict:
         """A connection at `now` (ms), which is taken back when it is delayed."""
-        return self.kernel.charge_counter(self.counter, Kind.CONNECTION, now, 1.0, self.bound)
+        return self.kernel.charge_counter(self.counter, CONNECTION, now, 1.0, self.bound)
 
     def unrecord(self, now: int) -> None:
         """Takes one connection back at `now` (ms): from the slot of now, which is not always the slot that got it."""
-        self.kernel.note(self.counter, Kind.CONNECTION, now, -1.0)
+        self.kernel.note(self.counter, CONNECTION, now, -1.0)
 
     def measure(self, now: int) -> float:
         """The metric of the rate at `now` (ms), per second."""

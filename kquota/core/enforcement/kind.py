@@ -22,5 +22,6 @@ class Kind(enum.IntEnum):
     """The same by an older version, which is muted instead. The kinds from MUTATION on have a token bucket."""
 
 
-# The members as plain names: looking one up in its class takes Python 3.11 longer than charging a request.
-PRODUCE, FETCH, REQUEST, CONNECTION, MUTATION, PERMISSIVE = Kind
+# The members as plain numbers. Looking one up in its class takes Python 3.11 longer than charging a request, and numba
+# takes the type of each member of the class anew whenever a member is an argument of compiled code.
+PRODUCE, FETCH, REQUEST, CONNECTION, MUTATION, PERMISSIVE = (int(kind) for kind in Kind)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kquota.core.enforcement.arithmetic import long_to_int, wrap_long
 from kquota.core.enforcement.broker import mutation_delay
-from kquota.core.enforcement.kind import Kind
+from kquota.core.enforcement.kind import MUTATION, PERMISSIVE
 from kquota.core.enforcement.sensors import LimitedSensor
 
 
@@ -61,7 +61,7 @@ class MutationSensor(LimitedSensor):
 
     def record(self, now: int, partitions: int, *, strict: bool) -> Mutation:
         """One topic, accepted or rejected at `now` (ms)."""
-        kind = Kind.MUTATION if strict else Kind.PERMISSIVE
+        kind = MUTATION if strict else PERMISSIVE
         verdict = self.kernel.charge_counter(self.counter, kind, now, float(partitions), self.bound)
         delay_ms = mutation_delay(verdict.rate, self.bound) if verdict.violated else 0
         accepted = not (strict and verdict.violated)

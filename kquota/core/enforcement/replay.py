@@ -155,7 +155,7 @@ def replay_many(
         if kind >= MUTATION:
             for j in range(start, stop):
                 now, value = times[j], values[j]
-                how = PERMISSIVE.value if checked is not None and not checked[j] else kind
+                how = PERMISSIVE if checked is not None and not checked[j] else kind
                 if event_limits is not None:
                     bound = event_limits[j]
                 state = awake(counter, state, now)

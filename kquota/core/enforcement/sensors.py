@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from kquota.core.enforcement.broker import UNLIMITED, Throttle, Verdict
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import Kind
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import Events, Summary, summary_of
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -55,7 +55,7 @@ class LimitedSensor:
 class RateSensor(LimitedSensor):
     """A windowed rate with a limit.
 
-    By default the sensor runs plain: for single events that is faster than crossing into compiled code. Unless
+    By default the sensor runs plain: it needs no numba, whose import takes as long as thousands of events. Unless
     `expires` is false, it starts anew when it recorded nothing for more than an hour. That shows only in windows that
     add up to more. (A broker looks every 30 s; here it happens on time.)
     """
@@ -73,7 +73,7 @@ class ProduceSensor(RateSensor):
 
     def produce(self, now: int, size: int) -> Verdict:
         """A request of `size` bytes, answered at `now` (ms)."""
-        return self.kernel.charge_counter(self.counter, Kind.PRODUCE, now, float(size), self.bound)
+        return self.kernel.charge_counter(self.counter, PRODUCE, now, float(size), self.bound)
 
 
 class FetchSensor(RateSensor):
@@ -81,7 +81,7 @@ class FetchSensor(RateSensor):
 
     def fetch(self, now: int, size: int) -> Verdict:
         """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
-        return self.kernel.charge_counter(self.counter, Kind.FETCH, now, float(size), self.bound)
+        return self.kernel.charge_counter(self.counter, FETCH, now, float(size), self.bound)
 
     @property
     def max_fetch_bytes(self) -> int:
@@ -94,27 +94,27 @@ class RequestSensor(RateSensor):
 
     def request(self, now: int, nanos: int) -> Verdict:
         """Request-handler time of a request that is answered at `now` (ms)."""
-        return self.kernel.charge_counter(self.counter, Kind.REQUEST, now, float(nanos), self.bound)
+        return self.kernel.charge_counter(self.counter, REQUEST, now, float(nanos), self.bound)
 
     def network(self, now: int, nanos: int) -> None:
         """Network-thread time, recorded without a check after the response was sent."""
-        self.kernel.note(self.counter, Kind.REQUEST, now, float(nanos))
+        self.kernel.note(self.counter, REQUEST, now, float(nanos))
 
 
 def produce_with_request(
     bandwidth: ProduceSensor, requests: RequestSensor, now: int, size: int, nanos: int, acks: int
 ) -> Throttle:
     """A produce request under both quotas. The two sensors run on the same kernel."""
-    return _charge_request(Kind.PRODUCE, bandwidth, requests, now, size, nanos, timed=acks != 0)
+    return _charge_request(PRODUCE, bandwidth, requests, now, size, nanos, timed=acks != 0)
 
 
 def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int, size: int, nanos: int) -> Throttle:
     """A consumer's fetch under both quotas. The two sensors run on the same kernel."""
-    return _charge_request(Kind.FETCH, bandwidth, requests, now, size, nanos, timed=True)
+    return _charge_request(FETCH, bandwidth, requests, now, size, nanos, timed=True)
 
 
 def _charge_request(
-    kind: Kind, bandwidth: RateSensor, requests: RateSensor, now: int, size: int, nanos: int, *, timed: bool
+    kind: int, bandwidth: RateSensor, requests: RateSensor, now: int, size: int, nanos: int, *, timed: bool
 ) -> Throttle:
     counters = bandwidth.counter, bandwidth.bound, requests.counter, requests.bound
     return bandwidth.kernel.charge_request(kind, *counters, now, float(size), float(nanos), True, timed)[2]
@@ -201,7 +201,7 @@ Column: TypeAlias = Any
 
 
 def replay_counter(
-    kind: Kind,
+    kind: int,
     times: Column,
     values: Column,
     limit: float | None,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Kind, Mode
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
+from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import NONE, Sensors, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
@@ -375,12 +376,12 @@ class _Run:
 
         mutation_rate: float | None = None
         if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
-            bucket = self._using.counter_of(sensors.counters, row, Kind.MUTATION)
+            bucket = self._using.counter_of(sensors.counters, row, MUTATION)
             rate = self._using.measure_tokens(bucket, end, sensors.bounds[row])
-            meter = self._using.counter_of(sensors.meters, row, Kind.MUTATION)
+            meter = self._using.counter_of(sensors.meters, row, MUTATION)
             mutation_rate = float(self._using.measure(meter, end))
         else:
-            rate = self._using.measure(self._using.counter_of(sensors.counters, row, Kind.REQUEST), end)
+            rate = self._using.measure(self._using.counter_of(sensors.counters, row, REQUEST), end)
         limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
         limit = max((float(limit) for _, limit in limits if limit is not None), default=1.0)
         rank = (float(sensors.throttle_ms[row]), float(sensors.peak[row]) / limit if limit else 0.0)
