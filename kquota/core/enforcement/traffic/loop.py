@@ -88,7 +88,9 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
     connections.due[connection] = read + behaviours.latency[row]
     if behaviours.merge[row] > 0:
-        merge_waiting(traffic, connection, sent_at(traffic, connection), connections.due[connection])
+        following = connections.given_next[connection]
+        if following < connections.given_end[connection] and traffic.given.times[following] <= read:
+            merge_waiting(traffic, connection, sent_at(traffic, connection), connections.due[connection])
     waited = connections.due[connection] - connections.arrived[connection]
     if waited > connections.waited[connection]:
         connections.waited[connection] = waited
