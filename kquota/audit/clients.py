@@ -221,7 +221,7 @@ def consumer(requests: Requests) -> Seen:
     if _FULL <= largest < PARTITION_BYTES and full.sum() >= 5 and (full.mean() > 0.5 or never_waits):
         busy = late._replace(
             times=times,
-            thinks=np.concatenate([[-1], gaps]).astype(np.int64),
+            thinks=np.concatenate([[-1], _processing(gaps)]).astype(np.int64),
             max_bytes=largest,
             why=f"it fetches up to {largest:,} bytes whenever it has processed what it got",
         )
@@ -364,6 +364,18 @@ def _early(times: Int64s, waited: Any) -> Int64s:
     starts = np.where(np.concatenate([[False], waited]), 0, np.arange(len(times)))
     early: Int64s = times[np.maximum.accumulate(starts)]
     return early
+
+
+def _processing(gaps: Int64s) -> Int64s:
+    """How long a consumer processes each response, from the time until its next request.
+
+    An idle one asks at once for the response that it keeps in store. Such a gap shows nothing: the usual one counts.
+    """
+    shown = gaps[gaps > _LATE_MS]
+    if 5 * len(shown) < len(gaps):
+        return gaps
+    found: Int64s = np.where(gaps > _LATE_MS, gaps, int(np.median(shown)))
+    return found
 
 
 def _overhead(sizes: Int64s, smallest: int) -> int:

@@ -130,7 +130,7 @@ class _Settling:
         self, table: pa.Table, predictions: Mapping[CounterName, Prediction], held: Sequence[Held], in_force: bool
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
-        self._predictions = predictions
+        self._predictions = Predictions.of(predictions)
         self._held = held
         self._in_force = in_force
         self._counters = _Counters.of(table)
@@ -151,7 +151,7 @@ class _Settling:
                 changed[name] = found
                 quota = (Entity.parse(row["entity"]), QuotaKey(row["key"]))
                 moved.setdefault(quota, Counter())[before, found.verdict] += 1
-        settled = Predictions.of(self._predictions).changed(predictions)
+        settled = self._predictions.changed(predictions)
         if not changed:
             return self._table, tuple(quotas), settled
         reasons = {found.reason for found in changed.values() if found.reason is not None}
@@ -167,8 +167,8 @@ class _Settling:
         apart: list[bool] = []
         for part in table.select(["verdict", "broker", "key", "sensor"]).to_batches(ROWS_AT_ONCE):
             columns = (column.to_pylist() for column in part.columns)
-            told = ((verdict, self._predictions.get(tuple(name))) for verdict, *name in zip(*columns, strict=True))
-            apart += [found is not None and found.verdict != verdict for verdict, found in told]
+            told = zip(*columns, strict=True)
+            apart += [self._predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in told]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
         if self._held:

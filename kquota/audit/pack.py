@@ -77,16 +77,19 @@ class _Period:
             self._resolved[client] = self._resolve(*client)
         return self._resolved[client]
 
+    def governs(self, number: int) -> bool:
+        """Whether it is known what limits a counter."""
+        return number < len(self.entities) and self.entities[number] != _NO_ENTITY
+
     def govern(self, number: int, governing: Governing, entity: int) -> None:
-        """Keeps what limits a counter, and the number of the entity, unless that is known."""
+        """Keeps what limits a counter, and the number of the entity."""
         missing = number + 1 - len(self.limits)
         if missing > 0:
             self.limits.extend([math.nan] * missing)
             self.levels.extend([0] * missing)
             self.entities.extend([_NO_ENTITY] * missing)
-        if self.entities[number] == _NO_ENTITY:
-            self.governed += 1
-            self.limits[number], self.levels[number], self.entities[number] = governing.limit, governing.level, entity
+        self.governed += 1
+        self.limits[number], self.levels[number], self.entities[number] = governing.limit, governing.level, entity
 
     def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
         if key is QuotaKey.CONNECTION_CREATION_RATE:
@@ -208,7 +211,8 @@ class Packer:
             self._of_brokers.append(self._brokers.number(broker))
             self._of_sensors.append(self._sensors.number(sensor))
             self._homes.append(self._home(reference, self._ids[-1]))
-        period.govern(number, governing, self._entities.number(governing.entity))
+        if not period.governs(number):
+            period.govern(number, governing, self._entities.number(governing.entity))
         return number
 
     def _home(self, counter: CounterRef, counter_id: int) -> int:

@@ -19,6 +19,7 @@ NO_DELAY: Final = "no request is throttled, so that all come as they were record
 """The basis of what is predicted for them."""
 
 _FIELDS: Final = tuple(field.name for field in fields(Prediction))
+_VERDICT: Final = _FIELDS.index("verdict")
 _TEXTS: Final = (AS_RECORDED, NO_DELAY, *(verdict.value for verdict in Verdict))
 """Texts of most predictions, which are packed as their numbers."""
 _NUMBERS: Final = {text: number for number, text in enumerate(_TEXTS)}
@@ -43,6 +44,11 @@ class Predictions(Mapping[CounterName, Prediction]):
 
     def __getitem__(self, name: CounterName) -> Prediction:
         return _unpack(self._packed[_text(name)])
+
+    def verdict(self, name: CounterName) -> str | None:
+        """The verdict in the prediction of a counter, without making the prediction; None where there is none."""
+        packed = self._packed.get(_text(name))
+        return None if packed is None else _whole(_values(packed)[_VERDICT])
 
     def changed(self, others: Mapping[CounterName, Prediction]) -> Predictions:
         """A copy with these predictions of some counters; itself where there are none."""
@@ -76,7 +82,11 @@ def _pack(prediction: Prediction) -> bytes:
 
 
 def _unpack(packed: bytes) -> Prediction:
-    return Prediction(*map(_whole, pickle.loads(packed)))  # noqa: S301 - packed in this audit
+    return Prediction(*map(_whole, _values(packed)))
+
+
+def _values(packed: bytes) -> Any:
+    return pickle.loads(packed)  # noqa: S301 - packed in this audit
 
 
 def _short(value: Any) -> Any:

@@ -94,8 +94,8 @@ class Pieces:
 
     def __init__(self) -> None:
         self._added: list[Int64s] = []
-        self._table = np.zeros((0, 6), np.int64)
-        """(counter, first row in the file, rows, first time, last time, sum) of each piece, by counter."""
+        self._table = np.zeros((0, 7), np.int64)
+        """(counter, first row in the file, rows, first time, last time, sum, rows without connection) of each piece."""
         self._ends = np.zeros(0, np.int64)
 
     def add(self, pieces: Int64s) -> None:
@@ -127,6 +127,10 @@ class Pieces:
         """From the first row of a counter to the last one (ms)."""
         mine = self._of(counter)
         return int(mine[-1, 4] - mine[0, 3])
+
+    def lacks_connections(self, counter: int) -> bool:
+        """Whether a row of a counter has no connection."""
+        return bool(self._of(counter)[:, 6].any())
 
     def total(self, counter: int) -> int:
         """The sum of the rows of a counter."""
@@ -170,7 +174,8 @@ class Recorder:
         starts = ends - counts
         sums = np.add.reduceat(rows["size"], starts)
         times = rows["time"]
-        columns = (part.counters[places], starts + self._rows, counts, times[starts], times[ends - 1], sums)
+        lacking = np.add.reduceat((rows["connection"] == NO_CONNECTION).astype(np.int64), starts)
+        columns = (part.counters[places], starts + self._rows, counts, times[starts], times[ends - 1], sums, lacking)
         self._pieces.add(np.column_stack(columns))
         self._rows += len(rows)
 
@@ -231,9 +236,9 @@ class Recorder:
         if not known and not recorded.held_back and judged.peak_rate * _MOST_TIME <= _least_limit(judged):
             calm = self._as_recorded(counter, key, recorded, _CALM)
             return replace(calm, verdict=judged.verdict.value, reason=judged.reason, delivered_per_s=UNKNOWN)
-        connections = np.unique(self._read(counter)["connection"])
-        if connections[0] == NO_CONNECTION:
+        if self._pieces.lacks_connections(counter):
             return _unknown(judged, recorded, "the recording has no connections")
+        connections = np.unique(self._read(counter)["connection"])
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
         return _Counter(counter, judged, recorded, self._pieces.length(counter), connections)

@@ -49,6 +49,7 @@ def test_predictions_come_back_as_they_were(
     assert kept == given
     assert [written(each) for each in kept.values()] == [written(each) for each in given.values()]
     assert changed == given | {name: other}
+    assert [changed.verdict(each) for each in changed] == [each.verdict for each in changed.values()]
     assert kept.changed({}) is kept
     assert Predictions.of(kept) is kept
     assert Predictions.of(given) == kept
@@ -122,11 +123,12 @@ def test_findings_have_the_order_of_ranked(rows: list[dict[str, Any]], predictio
 def test_pieces_know_the_rows_of_each_counter() -> None:
     """Counters come in any order and with gaps; one that never came has no rows."""
     pieces = Pieces()
-    pieces.add(np.array([[3, 0, 2, 10, 20, 5], [1, 2, 1, 12, 12, 7]]))
-    pieces.add(np.array([[1, 3, 4, 30, 45, 8]]))
+    pieces.add(np.array([[3, 0, 2, 10, 20, 5, 0], [1, 2, 1, 12, 12, 7, 1]]))
+    pieces.add(np.array([[1, 3, 4, 30, 45, 8, 0]]))
     pieces.close()
 
     assert [pieces.rows(counter) for counter in range(5)] == [0, 5, 0, 2, 0]
     assert pieces.places(1) == [(2, 1), (3, 4)]
     assert (pieces.length(1), pieces.total(1)) == (33, 15)
     assert (pieces.places(3), pieces.length(3), pieces.total(3)) == ([(0, 2)], 10, 5)
+    assert (pieces.lacks_connections(1), pieces.lacks_connections(3)) == (True, False)

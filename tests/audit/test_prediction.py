@@ -157,9 +157,10 @@ def test_demand_that_a_quota_held_back_is_a_lower_bound(tmp_path: Path) -> None:
     assert lowered.verdict == "throttled"
 
 
-def test_without_connections_no_client_is_known(tmp_path: Path) -> None:
-    """The verdict stands, the numbers do not."""
-    rows = [(n * 50, "produce", 2000, 0, "") for n in range(600)]
+@pytest.mark.parametrize("others", ["", "c1", "c2", "c3", "c4"])
+def test_without_connections_no_client_is_known(tmp_path: Path, others: str) -> None:
+    """The verdict stands, the numbers do not: also where some rows have a connection, whatever its id is."""
+    rows = [(n * 50, "produce", 2000, 0, "" if n % 3 else others) for n in range(600)]
     prediction = predicted(tmp_path, rows, PRODUCER, 20_000)
 
     assert prediction.verdict == "throttled"

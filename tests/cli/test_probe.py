@@ -142,6 +142,7 @@ def test_the_user_is_that_of_the_login(kquota: Kquota, broker: KafkaBroker, tmp_
         *("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)),
     )
     assert done.code == 0, done.err
+    assert f"cluster: kafka://{broker.sasl_bootstrap}\n" in done.err
     document = json.loads(done.out)
     assert document["client"] == {"user": "alice", "client-id": "kquota-probe", "ip": None}
     assert document["events"] > 0

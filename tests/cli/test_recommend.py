@@ -91,7 +91,9 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
     )
 
     done = kquota("recommend", "usage.csv", "--quotas", "pairs.yaml", "-o", "json")
+    fewer = kquota("recommend", "usage.csv", "--quotas", "pairs.yaml", "-o", "json", "--key", "consumer_byte_rate")
 
+    assert "user=bob,client-id=app producer_byte_rate (--key leaves it out)\n" in fewer.err
     assert done.code == 0, done.err
     lines = done.err.splitlines()
     assert (

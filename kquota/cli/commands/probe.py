@@ -115,6 +115,7 @@ def command(
       kquota probe mutation --prefix kquota-probe- --duration 20s
       kquota probe connection --rate 20 --broker 1
     """
+    from kquota.cli import consent
     from kquota.core.findings.probe import Probe
     from kquota.probe import client as rdkafka
 
@@ -147,6 +148,7 @@ def command(
     )
     if not yes:
         _ask(request, bootstrap)
+    consent.name_cluster(session.label(access))
     with _interrupted_by_sigterm():
         with progress("probing") as bar:
             begun = time.monotonic()

@@ -17,6 +17,7 @@ from kquota.core.quotas.quota import QuotaKey
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kquota.audit.recommend import Wanted
     from kquota.core.findings.recommendation import Recommendation, Recommendations
 
 _SCOPES = {
@@ -151,7 +152,7 @@ def command(
     def screen() -> Iterator[Part]:
         yield Note(_answer(found))
         yield _table(found)
-        yield from _left_open(found)
+        yield from _left_open(found, wanted)
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
     def document() -> Document:
@@ -161,7 +162,7 @@ def command(
         return recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
 
     def counted(part: Part) -> Sequence[Part]:
-        return [part, Note(_answer(found)), *_left_open(found)]
+        return [part, Note(_answer(found)), *_left_open(found, wanted)]
 
     def encoded() -> Sequence[Part]:
         from kquota.documents.encoding import to_json
@@ -238,7 +239,7 @@ def _answer(found: Recommendations) -> str:
     return f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker"
 
 
-def _left_open(found: Recommendations) -> Iterator[Part]:
+def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
     """What the recommendations leave open."""
     from kquota.cli.verdicts import kinds, lines, names
     from kquota.core.findings.recommendation import Basis
@@ -254,14 +255,24 @@ def _left_open(found: Recommendations) -> Iterator[Part]:
     for (kind, key), quotas in kinds(found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
-        hint = f" (see --entities {_FOR[kind]})" if kind in _FOR and key in _KEYS else ""
-        yield Note(f"{key.value}: {text}{hint}", by=warn)
+        yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)
     for line in lines(found.verdicts, counts=False):
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"{_plural(counters, 'counter')} left out: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)
+
+
+def _why_left_out(kind: str, key: QuotaKey, wanted: Wanted) -> str:
+    """The option that leaves out quotas of a kind of entity, or shows them; empty where none would."""
+    if key not in _KEYS or kind not in _FOR:
+        return ""
+    if key not in wanted.keys:
+        return " (--key leaves it out)"
+    if _FOR[kind] != wanted.scope.value:
+        return f" (see --entities {_FOR[kind]})"
+    return " (--only leaves it out)" if wanted.only else ""
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:

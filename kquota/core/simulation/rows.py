@@ -178,6 +178,7 @@ class Rows:
             muted_by=[NONE] * count,
             heap=list(range(count)),
             received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
+            ends=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
             filled=using.table(count, PARTITIONS if any(member.client.merge for member in members) else 1, "int64"),
             **columns,
         )

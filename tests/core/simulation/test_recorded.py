@@ -14,17 +14,22 @@ MODES = (Mode.PLAIN, Mode.COMPILED)
 
 
 def run(
-    client: Client, rows: Sequence[tuple[int, int, int]], limit: float, mode: Mode, recorded_ms: int = 60_000
+    client: Client,
+    rows: Sequence[tuple[int, int, int]],
+    limit: float,
+    mode: Mode,
+    recorded_ms: int = 60_000,
+    think_ms: int = -1,
 ) -> Ran:
-    """Runs one client with (ms, bytes, partition) under a limit."""
+    """Runs one client with (ms, bytes, partition) under a limit; it thinks before all but the first."""
     times, sizes, partitions = zip(*rows, strict=True)
-    nothing, never = [0] * len(rows), [-1] * len(rows)
+    nothing, thinks = [0] * len(rows), [-1, *[think_ms] * (len(rows) - 1)]
     workload = Workload(
         recorded_ms,
         (client,),
         Brokers(),
         origin_ms=0,
-        events=Events(times, sizes, nothing, range(len(rows)), never, partitions),
+        events=Events(times, sizes, nothing, range(len(rows)), thinks, partitions),
     )
     counter = Counted([(0, limit)], 0, recorded_ms + 1)
     return run_recorded(workload, [counter], [Charged(0)], generation=Generation.N_PLUS_1_BY_LAST, using=kernel(mode))
@@ -74,3 +79,37 @@ def test_a_response_has_a_header_beside_the_records_that_a_quota_caps(mode: Mode
     (met,) = run(with_header, rows, 10_000, mode).met
     assert met.throttled > 0
     assert (met.delivered, met.left) == (100_073, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("in_flight", "sizes"), [(5, [1, 20, 10, 5]), (1, [1, 20, 15])])
+def test_a_request_holds_what_was_there_when_it_was_sent(mode: Mode, in_flight: int, sizes: Sequence[int]) -> None:
+    """With several in flight it is sent before the broker reads it, and does not know what comes until then."""
+    # A batch holds 20 of those that wait for the first; five more come while the second is paid for.
+    rows = [(0, 20_000, 0), *((100 + n, 900, 0) for n in range(30)), *((20_000 + n, 900, 0) for n in range(5))]
+    client = Client(
+        "c", PRODUCE_API, given=(0, len(rows)), merge=16_100, merge_saves=100, batch=16_100, in_flight=in_flight
+    )
+    charged = list(run(client, rows, 1000, mode).charged_ms)
+    assert [charged.count(moment) for moment in sorted(set(charged))] == sizes
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_consumer_has_one_response_in_store(mode: Mode) -> None:
+    """Ten responses of which each takes 500 ms: it asks for the second at once, and for the last after the eighth."""
+    client = Client("c", FETCH_API, size=1, given=(0, 10), max_wait_ms=1 << 40, max_bytes=1 << 20, round_trip_ms=0)
+    (met,) = run(client, [(0, 1000, 0)] * 10, 1e9, mode, think_ms=500).met
+    assert met.done_ms is not None
+    assert 8 * 500 <= met.done_ms < 8 * 500 + 50
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_busy_consumer_reads_a_throttle_time_late(mode: Mode) -> None:
+    """It polls when it has processed what it got; then it waits for all of the throttle time."""
+    client = Client("c", FETCH_API, size=1, given=(0, 2), max_wait_ms=1 << 40, max_bytes=1 << 20, round_trip_ms=0)
+    rows = [(0, 9000, 0)] * 2
+    done = [run(client, rows, 1000, mode, think_ms=think).met[0].done_ms for think in (0, 3000)]
+    assert None not in done
+    idle, busy = (moment or 0 for moment in done)
+    assert idle >= 8000
+    assert busy >= 3000 + 8000

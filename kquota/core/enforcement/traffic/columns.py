@@ -148,11 +148,15 @@ class Connections(NamedTuple):
     muted: Ints
     waits: Ints
     """Until when the client itself waits."""
+    busy: Ints
+    """Until when a recorded consumer processes what it has got, and reads no response."""
     filled: IntRows
     """Bytes of each partition in the recorded request that is under way, where waiting requests are joined."""
     last_received: Ints
     received: IntRows
     """When the last `in_flight` responses were received."""
+    ends: IntRows
+    """When their throttle times were over for the client."""
     sent: Ints
     """Responses so far."""
     heap: Ints

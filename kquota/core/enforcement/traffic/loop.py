@@ -20,10 +20,12 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
     connections.muted[connection] = now + delay
     received = now + behaviours.to_client[row]
     connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]] = received
+    connections.ends[connection][connections.sent[connection] % behaviours.in_flight[row]] = received + delay
     connections.sent[connection] += 1
     connections.last_received[connection] = received
     if behaviours.honours[row] != 0:
-        connections.waits[connection] = received + delay
+        # A consumer that is busy reads the response, and begins to wait, at its next poll.
+        connections.waits[connection] = max(received, connections.busy[connection]) + delay
 
 
 @inlined
@@ -34,6 +36,26 @@ def give_up(traffic: Traffic, connection: int, now: int) -> None:
     if now - connections.began[connection] > behaviours.timeout[row]:
         connections.rejected_units[connection] += connections.pending[connection] * behaviours.size[row]
         connections.pending[connection] = 0
+
+
+@inlined
+def sent_at(traffic: Traffic, connection: int) -> int:
+    """When a client sends the request that is to be charged next; what arrives until that is read, it does not know.
+
+    It needs one of its `in_flight` places, and sends nothing during a throttle time that it knows (`NetworkClient`).
+    Between the end of one and the response to the request that waited for it, all that is ready goes out.
+    """
+    connections = traffic.connections
+    most = traffic.behaviours.in_flight[connections.behaviour[connection]]
+    sent = connections.sent[connection]
+    at = connections.arrived[connection]
+    for response in range(max(sent - most, 0), sent):
+        received = connections.received[connection][response % most]
+        if response == sent - most:
+            at = max(at, received)
+        if received <= at:
+            at = max(at, connections.ends[connection][response % most])
+    return at
 
 
 @inlined
@@ -66,7 +88,9 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
     connections.due[connection] = read + behaviours.latency[row]
     if behaviours.merge[row] > 0:
-        merge_waiting(traffic, connection, read, connections.due[connection])
+        following = connections.given_next[connection]
+        if following < connections.given_end[connection] and traffic.given.times[following] <= read:
+            merge_waiting(traffic, connection, sent_at(traffic, connection), connections.due[connection])
     waited = connections.due[connection] - connections.arrived[connection]
     if waited > connections.waited[connection]:
         connections.waited[connection] = waited
@@ -74,12 +98,20 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
 
 @inlined
 def await_processing(traffic: Traffic, connection: int) -> None:
-    """A consumer that thinks asks for the next data when what it has got is processed, not when that arrives."""
+    """A consumer that thinks processes one response and has one in store (`Fetcher`): it asks when the store is empty.
+
+    What it gets while it is idle goes to processing at once, and the next request out with it.
+    """
     connections = traffic.connections
     think = traffic.given.thinks[connections.given_next[connection] - 1]
-    if think >= 0 and connections.arrived[connection] != DONE:
-        idle = connections.pending[connection] == 0
-        connections.arrived[connection] = connections.delivered_ms[connection] + think if idle else DONE - 1
+    if think < 0 or connections.arrived[connection] == DONE:
+        return
+    if connections.pending[connection] > 0:
+        connections.arrived[connection] = DONE - 1
+        return
+    begun = max(connections.delivered_ms[connection], connections.busy[connection])
+    connections.arrived[connection] = begun
+    connections.busy[connection] = begun + think
 
 
 @compilable
