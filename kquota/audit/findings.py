@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.core.findings.finding import ORDER, Basis, Client, Finding, Logged
+from kquota.core.findings.finding import ORDER, Basis, Client, Finding, Harm, Logged
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
@@ -131,7 +131,7 @@ class Findings(Sequence[Finding]):
         verdicts = pc.index_in(table.column("verdict"), pa.array([verdict.value for verdict in ORDER]))
         limits, peaks = (table.column(name).to_numpy() for name in ("limit", "peak_rate"))
         shares = np.divide(peaks, limits, out=np.zeros(len(table)), where=limits > 0)
-        harms = np.fromiter((part for found in self for part in found.harm), np.float64, 3 * len(table))
+        harms = np.fromiter((part for harm in self._harms(table) for part in harm), np.float64, 3 * len(table))
         columns = [*(-harms).reshape(-1, 3).T, -shares]
         keys = pa.table(
             [verdicts, *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
@@ -139,6 +139,12 @@ class Findings(Sequence[Finding]):
         )
         order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
         return Findings(self._table, self._predictions, self._order[order.to_numpy()])
+
+    def _harms(self, table: pa.Table) -> Iterator[Harm]:
+        """The harm of each row, without the rest of its finding."""
+        for rows in table.select(["broker", "key", "sensor", "throttle_time_max_ms"]).to_batches(ROWS_AT_ONCE):
+            for broker, key, sensor, longest_ms in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                yield Harm.of(self._predictions.get((broker, key, sensor)), longest_ms)
 
 
 def _finding(row: dict[str, Any], entities: dict[str, Entity], prediction: Prediction | None) -> Finding:

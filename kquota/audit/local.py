@@ -29,7 +29,8 @@ ROWS_PER_PROCESS = 8_000_000
 ROWS_PER_LINE = 40
 """How many rows of Parquet take as long as a line of a text file."""
 ROWS_PER_BUCKET = 1_000_000
-"""A bucket for so many rows: the counters of one bucket at a time are in memory, and a few rows may have a counter."""
+"""A bucket for so many rows, less than on Spark: the counters of one bucket at a time are in the memory of a machine
+that may have little, and each few rows may have a counter of their own."""
 
 Progress = Callable[[int, int], None]
 """Is told (tasks done, tasks known)."""
@@ -66,10 +67,10 @@ def audit(
     when an input cannot be read, and when the disk has no room for the packed events; Unreachable when one of the
     processes was killed.
     """
-    rows = sum(split.rows * (1 if split.path.endswith((".parquet", ".orc")) else ROWS_PER_LINE) for split in splits)
     if processes is None:
+        rows = sum(split.rows * (1 if split.path.endswith((".parquet", ".orc")) else ROWS_PER_LINE) for split in splits)
         processes = max(1, min(_cores(), len(splits), rows // ROWS_PER_PROCESS))
-    buckets = max(stages.bucket_count(splits, processes), rows // ROWS_PER_BUCKET)
+    buckets = stages.bucket_count(splits, processes, ROWS_PER_BUCKET)
     settings = replace(settings, read=settings.read.of(splits))
     try:
         if processes == 1:

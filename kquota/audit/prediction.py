@@ -62,8 +62,8 @@ _TOO_LONG: Final = (
 )
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
-PLAIN_ROWS: Final = 100_000
-"""Up to so many requests the plain kernel takes less time than loading the compiled one, of which it is the same."""
+PLAIN_ROWS: Final = 25_000
+"""Where no more requests are simulated, the plain kernel takes less time than loading the compiled one."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The kinds of counters whose rows are kept."""
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
@@ -144,8 +144,6 @@ class Recorder:
         self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES, prefix="kquota-audit-")  # noqa: SIM115 - kept open
         self._pieces = Pieces()
         self._rows = 0
-        self._simulated = 0
-        """How many requests were simulated."""
         self.feeds: dict[str, Feeds] = {}
         """Of each broker who reads whose data, where the recording shows that."""
         self.links = Links({}, [])
@@ -203,8 +201,9 @@ class Recorder:
                     (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
 
         found = [Predictions(predictions(variant)) for variant in range(len(settings.variants))]
+        using = _kernel_for(sum(map(self._pieces.rows, (*alone, *timed))))
         for group in self._groups(alone, timed, settings.kept):
-            simulated = self._simulate(group, settings)
+            simulated = self._simulate(group, settings, using)
             found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
         self._file.close()
         return found
@@ -277,15 +276,15 @@ class Recorder:
             groups.setdefault(root(number), []).append(counter)
         yield from groups.values()
 
-    def _simulate(self, group: Sequence[_Counter], settings: AuditSettings) -> dict[CounterRef, Prediction]:
+    def _simulate(
+        self, group: Sequence[_Counter], settings: AuditSettings, using: Kernel
+    ) -> dict[CounterRef, Prediction]:
         """Simulates the clients of some counters; of one counter of bytes, or of several that share connections."""
         rows = {counter.number: self._read(counter.number) for counter in group}
         count = sum(map(len, rows.values()))
         if count > MOST_ROWS or sum(len(counter.connections) for counter in group) > MOST_CONNECTIONS:
             reason = "too many requests of one connection's counters to simulate them together"
             return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
-        self._simulated += count
-        using = kernel(Mode.PLAIN if self._simulated <= PLAIN_ROWS else Mode.AUTO)
         models = _models(group, rows)
         found, curves = _simulated(group, models, settings, using)
         uncoupled = self._link(group, models, rows, curves)
@@ -549,11 +548,18 @@ class Links(NamedTuple):
     fed: list[Fed]
 
 
+def _kernel_for(rows: int) -> Kernel:
+    """The kernel that simulates so many requests soonest."""
+    return kernel(Mode.PLAIN if rows <= PLAIN_ROWS else Mode.AUTO)
+
+
 def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, Prediction]:
     """The predictions of consumers whose producers are throttled: with what these deliver."""
     curves = {place: curve for each in links for place, curve in each.curves.items()}
     found: dict[CounterRef, Prediction] = {}
-    for fed in (fed for each in links for fed in each.fed):
+    every = [fed for each in links for fed in each.fed]
+    using = _kernel_for(sum(len(rows) for fed in every for rows in fed.rows.values()))
+    for fed in every:
         ref = fed.group[0].judged.ref
         late = {
             connection: held
@@ -562,7 +568,7 @@ def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, 
         }
         if late:
             models = [_fed(model, late.get(model.connection, ())) for model in _models(fed.group, fed.rows)]
-            found |= _simulated(fed.group, models, settings, kernel(Mode.AUTO))[0]
+            found |= _simulated(fed.group, models, settings, using)[0]
     return found
 
 

@@ -451,9 +451,7 @@ class Replay:
 
     def _clients_of(self, number: int) -> list[tuple[str, str]]:
         """(user, client-id) of each client of a counter."""
-        if len(self._members) > 1:
-            self._members = [_added_up(self._members)]
-        rows = self._members[0]
+        (rows,) = self._members  # in the order of the counters, since the replay is finished
         first, last = np.searchsorted(rows[:, 0], [number, number + 1])
         return [self._names[member] for member in rows[first:last, 1].tolist()]
 
@@ -477,7 +475,8 @@ class Replay:
 
     def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
         """The busiest clients of the named counters, and how many share each of all."""
-        rows = _added_up(self._members)
+        self._members = [_added_up(self._members)]
+        (rows,) = self._members
         client_count = np.bincount(rows[:, 0], minlength=count)
         hits = {(row[0], row[1]): (row[2], row[3]) for row in _added_up(self._throttled_members).tolist()}
         logged = {(row[0], row[1]): row[2] for row in _added_up(self._logged_members).tolist()}

@@ -51,7 +51,7 @@ _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
 
 ROWS_PER_BUCKET = 4_000_000
-"""A bucket for so many rows: tasks of a size that balances; memory does not depend on it."""
+"""A bucket for so many rows: tasks of a size that balances."""
 
 
 class Blob(NamedTuple):
@@ -72,9 +72,9 @@ def deal(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
     return tasks
 
 
-def bucket_count(splits: Sequence[Split], cores: int) -> int:
+def bucket_count(splits: Sequence[Split], cores: int, rows_per_bucket: int = ROWS_PER_BUCKET) -> int:
     """How many buckets an audit of these splits needs on that many cores."""
-    return max(2 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
+    return max(2 * cores, -(-sum(split.rows for split in splits) // rows_per_bucket))
 
 
 def pack_splits(splits: Iterable[tuple[int, Split]], packers: Packers) -> Iterator[Blob]:

@@ -239,6 +239,25 @@ def test_a_counter_has_one_verdict(tmp_path: Path, seed: int) -> None:
             assert quota.verdict is Verdict.UNDETERMINED or not told or quota.verdict.value in told
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_each_counter_knows_the_limits_of_its_own_clients(tmp_path: Path, parts: int) -> None:
+    """Also where clients of several users share it, and however the export is cut."""
+    clients = [(f"u{user}", f"c{number}") for user in range(3) for number in range(6)]
+    lines = [f"{START_MS + ms},{user},{client},produce,1000" for ms in range(0, 9000, 300) for user, client in clients]
+    for part in range(parts):
+        rows = "\n".join(lines[part::parts])
+        (tmp_path / f"{part}.csv").write_text(f"time_ms,user,client_id,api,bytes\n{rows}\n")
+    limits = {f"c{number}": 500_000 + number for number in range(6)}
+    recorded = QuotaSnapshot({Entity(client_id=name): {PRODUCER: limit} for name, limit in limits.items()})
+    proposed = QuotaHistory.of(QuotaSnapshot({Entity(client_id=DEFAULT): {PRODUCER: 10**6}}))
+    settings = AuditSettings(proposed, recorded_under=QuotaHistory.of(recorded))
+
+    result = local.audit(plan_splits([str(tmp_path)], "usage"), settings, "rows", processes=1)
+
+    found = {sensor: prediction.recorded_under.limit for (_, _, sensor), prediction in result.predictions.items()}
+    assert found == {f":{name}": limit for name, limit in limits.items()}
+
+
 def throttled_by(limit: int, rows: Iterable[Row]) -> list[Row]:
     """The rows as a broker with that limit answers them; the client waits until it is not muted."""
     sensor, answered, free = ProduceSensor(limit), list[Row](), 0

@@ -18,7 +18,7 @@ from kquota.cli.report import words
 from kquota.cli.report.markdown import summary
 from kquota.cli.text import Column, print_table
 from kquota.cli.views import show
-from kquota.core.findings.finding import Finding, Harm, ranked, subject
+from kquota.core.findings.finding import Finding, ranked, subject
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -200,7 +200,7 @@ def test_harm_ranks() -> None:
 
     order = [found.sensor for found in ranked([calm, many, longest, muted, late])]
     assert order == ["late:", "muted:", "longest:", "many:", "calm:"]
-    assert Harm.of(late).undelivered == pytest.approx(0.8)
+    assert late.harm.undelivered == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("reported", [False, True])

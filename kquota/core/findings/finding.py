@@ -150,7 +150,7 @@ class Finding:
     @property
     def harm(self) -> Harm:
         """What its clients suffer."""
-        return Harm.of(self)
+        return Harm.of(self.prediction, self.throttle_time_max_ms)
 
 
 class Harm(NamedTuple):
@@ -163,11 +163,9 @@ class Harm(NamedTuple):
     longest_ms: float
 
     @classmethod
-    def of(cls, finding: Finding) -> Harm:
+    def of(cls, prediction: Prediction | None, longest_ms: int | None) -> Harm:
         """The harm that is predicted; where nothing is predicted only the longest throttle time is known."""
-        if finding.prediction is None:
-            return cls(0.0, 0.0, float(finding.throttle_time_max_ms or 0))
-        return cls.predicted(finding.prediction)
+        return cls(0.0, 0.0, float(longest_ms or 0)) if prediction is None else cls.predicted(prediction)
 
     @classmethod
     def predicted(cls, prediction: Prediction | None) -> Harm:
