@@ -50,6 +50,8 @@ from tests.support.processes import QUICK_SPARK, spark_options
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
+TOPICS = ["load", "usage", "throttled"]
+"""The topics that examples load, read and write."""
 SAMPLES = RECORDED.parent
 EXAMPLES = examples.every()
 CURRENT = """\
@@ -211,7 +213,7 @@ def world(
     before = read_quotas(home / "current.yaml")
     make_it(connect(bootstrap_server=kraft.bootstrap), before)
     topics = AdminClient(kraft.client())
-    for created in topics.create_topics([NewTopic("load", 1, 1), NewTopic("usage", 1, 1)]).values():
+    for created in topics.create_topics([NewTopic(name, 1, 1) for name in TOPICS]).values():
         created.result()
     from pyarrow import parquet
 
@@ -229,7 +231,7 @@ def world(
     # As of a minute ago whenever somebody asks: the examples take longer than a sample lives.
     with fake_prometheus(lambda: time.time() - 60 - last) as prometheus:
         yield World(home, kraft.bootstrap, kraft.request_log, zookeeper, prometheus.url, entry["id"])
-    for deleted in topics.delete_topics(["load", "usage"]).values():
+    for deleted in topics.delete_topics(TOPICS).values():
         deleted.result()
     make_it(connect(bootstrap_server=kraft.bootstrap), {})
     kquota(home, "alter", "--broker-defaults", "--delete-config", "max.connection.creation.rate")
