@@ -30,7 +30,8 @@ _HINT_WITH_ZOOKEEPER: Final = (
     "a broker in ZooKeeper mode stumbles over nodes that it cannot parse, and over names like '.':"
     " describe with --zookeeper names them"
 )
-_SETTLE_S: Final = 2.0
+_SETTLE_S: Final = 10.0
+"""So long a read waits for what was written moments ago; a busy broker takes seconds to apply it."""
 _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
 
