@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -15,10 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, usage_topic
+from kquota.audit.stream import sinks
 from kquota.audit.stream.follow import Follower
 from kquota.cli.main import run
 from kquota.core.change.history import QuotaHistory
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events
 from tests.brokers.kafka import KafkaBroker, password_of
@@ -265,6 +267,33 @@ def test_a_topic_that_takes_no_episodes(
     assert "nowhere" not in admin.list_topics().topics
 
 
+@pytest.mark.parametrize(
+    ("raised", "waits"), [(None, True), (InputError("the disk is full"), True), (KeyboardInterrupt(), False)]
+)
+def test_closing_a_topic_hides_no_error(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, raised: BaseException | None, waits: bool
+) -> None:
+    """It waits for what is on its way, but not when a second signal ends all at once."""
+    asked: list[bool] = []
+
+    def lost() -> None:
+        asked.append(True)
+        raise Unreachable("the brokers are gone")
+
+    topic = sinks.Topic("usage", broker.client())
+    monkeypatch.setattr(topic, "confirm", lost)
+
+    def follow() -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(topic.close)
+            if raised is not None:
+                raise raised
+
+    with pytest.raises(Unreachable if raised is None else type(raised)):
+        follow()
+    assert bool(asked) == waits
+
+
 def test_a_login_that_the_topic_refuses(
     broker: KafkaBroker, kquota: Kquota, throttled: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -288,7 +317,7 @@ def test_a_password_is_not_shown() -> None:
     ("arguments", "says"),
     [
         ((), "what to audit: "),
-        (("x.log", "--table", "t"), "what to audit: "),
+        (("x.log", "--table", "t"), "give only one of files and --table"),
         (("--table", "t", "--engine", "local"), "--table is Spark's"),
         (("--topic", "t"), "no brokers"),
     ],

@@ -66,6 +66,8 @@ def test_every_kind_of_operand(kquota: Kquota, live: dict[str, str], tmp_path: P
             assert (done.code, done.out, done.err) == (0, "", "no difference\n")
         done = kquota("diff", one, "plan.json", "--exit-code", **live)
         assert (done.code, done.err) == (1, "1 only in B, 1 different, 1 only in A\n")
+    (tmp_path / "sandbox").mkdir()  # no quotas are in a folder, so the context of that name is meant
+    assert kquota("diff", "sandbox", "live", "--exit-code", **live).code == 0
     assert kquota("diff", "plan.json", "plan.json", "--exit-code").code == 0
     assert kquota("diff", "plan.json", "quotas.yaml", "--exit-code").code == 0
 

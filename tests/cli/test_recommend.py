@@ -137,6 +137,7 @@ def test_for_is_still_understood(kquota: Kquota) -> None:
     assert (before.code, before.out) == (0, now.out)
     assert before.err.replace("--for is called --entities here: --entities clients\n", "") == now.err != before.err
     assert "--for" not in kquota("recommend", "--help").out
+    assert kquota(*usual, "--for", "clients", "--entities", "default-user").code == 2
 
 
 def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:

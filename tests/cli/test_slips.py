@@ -51,7 +51,7 @@ def test_a_default_does_not_hide_a_slip(kquota: Kquota, tmp_path: Path) -> None:
 def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (2, "")
-    assert "--user is no entity; as text it is --who user=NAME" in done.err
+    assert "--user is no entity: --who user=NAME, client-id=NAME or ip=ADDRESS" in done.err
 
 
 def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:

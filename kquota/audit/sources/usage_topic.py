@@ -99,7 +99,7 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
                     if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
                         return
                     if error is not None:
-                        raise Unreachable(f"topic {split.path}: {error.str()}")
+                        raise librdkafka.error_of(error, f"topic {split.path}")
                     if message.offset() >= split.end:
                         return
                     if message.value() is not None:
@@ -111,7 +111,7 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
                         f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}"
                     )
         except kafka.KafkaException as error:
-            raise Unreachable(f"topic {split.path}: {error.args[0].str()}") from None
+            raise librdkafka.error_of(error.args[0], f"topic {split.path}") from None
 
 
 def _consumer(settings: Mapping[str, Any]) -> tuple[Any, Any]:

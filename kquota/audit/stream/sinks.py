@@ -11,7 +11,9 @@ import contextlib
 import http.client
 import io
 import json
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
@@ -43,6 +45,8 @@ _MOST: Final = 1000
 _TIMEOUT_S: Final = 5.0
 _DELIVERY_S: Final = 30.0
 """So long a record of an episode may wait for the acknowledgement of the brokers."""
+_REPORTED: Final = 100
+"""So many errors of connections are kept, the last ones: in an outage there are some each second."""
 
 
 class Sink(Protocol):
@@ -183,7 +187,7 @@ class Topic(Sink):
         if not name:
             raise InputError("--episodes topic: without a name", hint="topic:NAME")
         self._name, self._where = name, f"topic {name}"
-        self._reported: list[Any] = []
+        self._reported: deque[Any] = deque(maxlen=_REPORTED)
         self._failure: KquotaError | None = None
         quiet = librdkafka.quiet(dict(settings), self._reported)
         # A look at the topic that does not create it.
@@ -216,10 +220,17 @@ class Topic(Sink):
             if time.monotonic() > end:
                 self._failure = Unreachable(f"{self._where}: {left:,} records of episodes are not acknowledged")
         self._check()
+        self._reported.clear()  # all is well, so what came before explains nothing later
 
     def close(self) -> None:
-        """Waits for what still waits, unless something failed before."""
-        if self._failure is None:
+        """Waits for what still waits, unless something failed before or a second signal says not to wait.
+
+        What is raised already is the error that counts.
+        """
+        raised = sys.exception()
+        if self._failure is not None or (raised is not None and not isinstance(raised, Exception)):
+            return
+        with contextlib.nullcontext() if raised is None else contextlib.suppress(KquotaError):
             self.confirm()
 
     def _send(self, key: bytes, value: bytes) -> None:

@@ -98,7 +98,8 @@ class _Operand:
         for scheme, parameter in _SCHEMES.items():
             if text.startswith(scheme):
                 return cls(parameter, text.removeprefix(scheme))
-        if os.path.exists(text):  # False for what cannot be a path; that of pathlib raises for long ones
+        # A pipe is a file too. `exists` is false for what cannot be a path, where pathlib raises for long ones.
+        if os.path.exists(text) and not os.path.isdir(text):
             return cls(_FILE, text)
         address = _ADDRESS.fullmatch(text)
         if address is not None:

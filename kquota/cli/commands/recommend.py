@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import auditing, usage
+from kquota.cli import auditing, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
@@ -136,6 +136,8 @@ def command(
 
     if before is not None:
         # In every other command, --for is a length of time.
+        if params.on_command_line("scope"):
+            raise click.UsageError("--for is the old name of --entities: give --entities only")
         note(f"--for is called --entities here: --entities {before}")
     name, default = _SCOPES[before or scope]
     wanted = Wanted(

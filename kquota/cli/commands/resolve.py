@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """The text as it is. Raises click.BadParameter for an option in its place: `--who --user alice`."""
     if value is not None and value.startswith("--"):
-        raise click.BadParameter(f"{value} is no entity; as text it is --who {value[2:]}=NAME", ctx, param)
+        raise click.BadParameter(f"{value} is no entity: --who user=NAME, client-id=NAME or ip=ADDRESS", ctx, param)
     return value
 
 

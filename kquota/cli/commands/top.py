@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import click
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kquota.live.sources import LiveSource
     from kquota.live.watching import View as Seen
     from kquota.live.watching import Watching
+
+T = TypeVar("T")
 
 _TURN_S = 0.2
 _REDRAW_S = 1.0
@@ -384,32 +386,44 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                 return code
 
 
-class _Looks:
-    """Looks in a thread of their own, so that keys are answered while a source is not."""
+class _Aside(Generic[T]):
+    """Questions to the source, one at a time in a thread of their own: keys are answered while a source is not."""
 
-    def __init__(self, screen: _Screen) -> None:
-        self._screen = screen
-        self._found: SimpleQueue[Seen | Exception] = SimpleQueue()
+    def __init__(self) -> None:
+        self._found: SimpleQueue[T | Exception] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
-        """Begins a look, unless one is under way."""
+    @property
+    def is_free(self) -> bool:
+        """Whether no question is open."""
+        return self._thread is None
+
+    def begin(self, question: Callable[[], T]) -> None:
+        """Asks, unless a question is open."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._look, daemon=True)
+            self._thread = threading.Thread(target=self._ask, args=(question,), daemon=True)
             self._thread.start()
 
-    def found(self) -> Seen | Exception | None:
-        """What the look came to, once; None while there is nothing."""
+    def found(self) -> T | Exception | None:
+        """The answer, once; None while there is nothing."""
         if self._found.empty():
             return None
         self._thread = None
         return self._found.get()
 
-    def _look(self) -> None:
+    def _ask(self, question: Callable[[], T]) -> None:
         try:
-            self._found.put(self._screen.seen(patient=True))
+            self._found.put(question())
         except Exception as error:  # for the thread that draws
             self._found.put(error)
+
+
+class _Explained(NamedTuple):
+    """An explanation of a counter, by one look."""
+
+    seen: Seen
+    of: Hashable
+    lines: list[str]
 
 
 def _at_the_keys(
@@ -433,20 +447,26 @@ def _at_the_keys(
     board = Board(_COLUMNS, layout(), everything=screen.everything)
     address = _address(quotas)
     seen = screen.seen()
-    drawn, looks, said = console(sys.stdout), _Looks(screen), io.StringIO()
-    explained: tuple[Seen, Hashable, list[str]] | None = None
+    drawn, aside, said = console(sys.stdout), _Aside[Seen | _Explained](), io.StringIO()
+    explained: _Explained | None = None
 
     def explanation() -> list[str] | None:
-        """The lines of the explanation that is shown; made once for each look."""
-        nonlocal explained
-        of = board.choices.selected
+        """The lines of the explanation that is shown; asked for once after each look."""
+        of, view = board.choices.selected, seen
         if not board.choices.explained:
             return None
-        if explained is None or explained[0] is not seen or explained[1] != of:
-            use = next((use for use in seen.uses if use.counter == of), None)
-            parts = () if use is None else _explanation(explain(use, seen, source, brokers), address)
-            explained = seen, of, [*map(str, parts)] or ["this counter is gone from the last look; Esc goes back"]
-        return explained[2]
+        use = next((use for use in view.uses if use.counter == of), None)
+        if use is None:
+            return ["this counter is gone from the last look; Esc goes back"]
+        if explained is None or explained.seen is not view or explained.of != of:
+            aside.begin(lambda: _Explained(view, of, explaining(use, view)))
+        return explained.lines if explained is not None and explained.of == of else ["asking …"]
+
+    def explaining(use: Use, view: Seen) -> list[str]:
+        try:
+            return [*map(str, _explanation(explain(use, view, source, brokers), address))]
+        except KquotaError as error:
+            return [error.message]
 
     def rows() -> list[Row]:
         return board.rows(_rows(screen.shown(seen, everything=board.choices.everything), now()))
@@ -475,19 +495,21 @@ def _at_the_keys(
                 board.press(key, rows())
             if board.choices.over or stop() or reader_is_gone():
                 break
-            found = looks.found()
+            found = aside.found()
+            if isinstance(found, _Explained):
+                explained = found
+            elif found is not None:
+                number, due = number + 1, time.monotonic() + interval_s
             if isinstance(found, Seen):
-                seen, number = found, number + 1
-                said.seek(0)
-                said.truncate()
+                seen = found
             elif isinstance(found, KquotaError) and not isinstance(found, InputError):
                 warn(f"{found.message}; trying again")
-            elif found is not None:
+            elif isinstance(found, Exception):
                 raise found
-            if found is not None:
-                due = time.monotonic() + interval_s
-            elif not board.choices.paused and time.monotonic() >= due:
-                looks.begin()
+            if aside.is_free and not board.choices.paused and time.monotonic() >= due:
+                said.seek(0)
+                said.truncate()
+                aside.begin(lambda: screen.seen(patient=True))
             if pressed or found is not None or time.monotonic() >= redraw:
                 redraw = draw(live)
     if stop():
