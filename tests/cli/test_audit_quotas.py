@@ -79,7 +79,7 @@ def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
     [
         ("--quotas high.json --quotas-journal journal", 3, "user=alice was changed by something else"),
         ("--quotas low.json --quotas-journal empty", 3, "empty: no changes of this cluster in the journal"),
-        ("--quotas history.yaml --quotas-journal journal", 2, "they cannot be a history"),
+        ("--quotas history.yaml --quotas-journal journal", 2, "--quotas must not be a history"),
         ("--quotas history.yaml --bootstrap-server localhost:1", 2, "give one of them"),
     ],
 )

@@ -65,7 +65,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     show_default=True,
     help="The entities to recommend for; default-… is one value for the default, and others where entities need more.",
 )
-@click.option("--for", "before", type=click.Choice(list(_SCOPES)), hidden=True)
+@click.option("--for", "before", type=click.Choice(list(_SCOPES)), hidden=True, help="The old name of --entities.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
 @click.option(
     "--key",
