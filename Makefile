@@ -105,6 +105,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.prediction
 	$(BIN)/python -m benchmarks.request_log
 	$(BIN)/python -m benchmarks.follow
+	$(BIN)/python -m benchmarks.stream
 	$(BIN)/python -m benchmarks.kernel
 	$(BIN)/python -m benchmarks.simulate
 	$(BIN)/python -m benchmarks.documents
