@@ -16,7 +16,7 @@ from kquota.core.findings.verdicts import Verdict
 AS_RECORDED: Final = "as recorded"
 """The kind of clients that nobody delays."""
 NO_DELAY: Final = "no request is throttled, so that all come as they were recorded"
-"""The basis of what is predicted for them."""
+"""The basis of a prediction for such clients."""
 
 _FIELDS: Final = tuple(field.name for field in fields(Prediction))
 _VERDICT: Final = _FIELDS.index("verdict")

@@ -14,7 +14,7 @@ METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
 PARTITIONS: Final = 32
-"""So many partitions of one client are told apart."""
+"""The numbers of a client's partitions are below this. Where a client has more partitions, some share a number."""
 NONE: Final = -1
 """The sensor of a connection that none limits."""
 
