@@ -35,6 +35,7 @@ def ask_nobody(what: str) -> str:
 class Access:
     """How one cluster is reached. Of several addresses the controllers come first, then the brokers.
 
+    An address may have kquota's own scheme before it, as `address` has it; another scheme raises InputError.
     Paths name files that Kafka's own tools read. `patient` waits for servers that are not up yet. `isolated` takes no
     credentials from the environment, as a context does that was chosen by its name.
     """
@@ -50,6 +51,18 @@ class Access:
     context: str | None = None
     """The name of the context that the settings are from."""
     isolated: bool = False
+
+    def __post_init__(self) -> None:
+        given = {
+            "bootstrap_server": ("kafka", self.bootstrap_server),
+            "bootstrap_controller": ("controller", self.bootstrap_controller),
+            "zookeeper": ("zookeeper", self.zookeeper),
+        }
+        for name, (own, address) in given.items():
+            if address is not None and "://" in address:
+                from kquota.backends.schemes import without_scheme
+
+                object.__setattr__(self, name, without_scheme(address, own))
 
     @classmethod
     def of_context(cls, context: Context, timeout_s: float = 10.0) -> Access:

@@ -15,7 +15,9 @@ from typing import Final
 from kquota import __version__
 from kquota.access import Access, Ask, ask_nobody
 from kquota.core.check import Check, failure, ok, warning
+from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
+from kquota.leases import by_place
 
 HERE: Final = "installation"
 EXTRAS: Final[Mapping[str, str]] = {
@@ -32,6 +34,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "exporter": "'kquota exporter'",
 }
 """The extras of kquota, with the work that needs each."""
+_SECRET: Final = re.compile(r"password|secret|credential|PRIVATE KEY|ssl\.keystore\.key", re.IGNORECASE)
+"""What lines of a login file have in them that hold a secret, or may hold one."""
 _OLDEST_JAVA: Final = 17
 """The JDK that Spark 4 needs."""
 
@@ -40,22 +44,18 @@ def check_installation() -> Iterator[Check]:
     """kquota, Python, the extras, Java and Kafka's own tool."""
     yield ok(HERE, "kquota", f"{__version__} with Python {sys.version.split()[0]}")
     needs = _requirements()
+    lacking = []
     for extra, purpose in EXTRAS.items():
         found = {name: _version(name) for name in needs.get(extra, ())}
-        missing = [name for name, version in found.items() if version is None]
-        if needs and not missing:
+        if needs and None not in found.values():
             versions = ", ".join(f"{name} {version}" for name, version in found.items())
             yield ok(HERE, f"extra {extra}", f"{versions} (for {purpose})")
         else:
-            what = f"not installed: {', '.join(missing)}; " if missing else "not installed: "
-            yield warning(HERE, f"extra {extra}", f"{what}{_needed_by(purpose, len(missing))}", "", extra)
-    yield _java()
+            lacking.append(extra)
+    if lacking:  # a command that needs one says so, with the command that installs it
+        yield ok(HERE, "extras", f"not installed, and needed only for what they add: {', '.join(lacking)}")
+    yield _java(needed=_version("pyspark") is not None)
     yield _kafkas_tool()
-
-
-def _needed_by(purpose: str, missing: int) -> str:
-    """`'kquota probe' needs it`, in the right numbers."""
-    return f"{purpose} need{'' if ' and ' in purpose else 's'} {'it' if missing < 2 else 'them'}"
 
 
 def _requirements() -> Mapping[str, tuple[str, ...]]:
@@ -80,14 +80,15 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _java() -> Check:
-    """The JDK that Spark and the sandbox would start."""
+def _java(*, needed: bool) -> Check:
+    """The JDK that Spark and the sandbox would start; without the extras for these nobody misses it."""
     home = os.environ.get("JAVA_HOME")
     java = (shutil.which("java", path=os.path.join(home, "bin")) if home else None) or shutil.which("java")
     purpose = "'kquota sandbox' and the engine Spark of 'kquota audit' need it"
     remedy = f"install a JDK {_OLDEST_JAVA} or later, or set JAVA_HOME: apt-get install openjdk-17-jdk-headless"
     if java is None:
-        return warning(HERE, "Java", f"there is no java on the PATH; {purpose}", remedy)
+        message = f"there is no java on the PATH; {purpose}"
+        return warning(HERE, "Java", message, remedy) if needed else ok(HERE, "Java", message)
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError) as error:
@@ -125,16 +126,44 @@ def check_journal(folder: Path) -> Check:
     )
 
 
+def check_leases(folder: Path, now: int) -> Iterator[Check]:
+    """Whether the values that end have ended in time, as that journal knows them; nothing of no such value."""
+    journal = Journal(folder)
+    try:
+        if journal.first_with_end() is None:
+            return
+        found = list(by_place(journal.read().entries))
+    except InputError:
+        return  # the check of the journal says it
+    for place, leases in found:
+        if not leases.on:
+            continue
+        overdue = leases.overdue(now)
+        subject = f"leases of {place.address}"
+        if overdue:
+            yield warning(
+                "settings",
+                subject,
+                f"{len(overdue)} of {len(leases.on)} are overdue",
+                "run 'kquota reconcile' there, by cron: 'kquota history --leases' lists them",
+            )
+        else:
+            yield ok("settings", subject, f"{len(leases.on)}, none overdue")
+
+
 def check_login_file(file: Path | None) -> Iterator[Check]:
-    """Whether others can read the secrets of a client.properties or JAAS file."""
+    """Whether others can read the secrets of a client.properties or JAAS file, where there are any."""
     if file is None:
         return
     try:
         mode = file.stat().st_mode
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         yield failure("settings", str(file), InputError(f"it cannot be read: {(error.strerror or 'unknown').lower()}"))
         return
-    if mode & 0o044:
+    if not any(_SECRET.search(line) for line in text.splitlines() if not line.lstrip().startswith(("#", "!"))):
+        yield ok("settings", str(file), "without secrets")
+    elif mode & 0o044:
         yield warning("settings", str(file), "other users of this host can read it", f"chmod 600 {file}")
     else:
         yield ok("settings", str(file), "readable for its owner only")
@@ -143,7 +172,17 @@ def check_login_file(file: Path | None) -> Iterator[Check]:
 def check_cluster(access: Access, ask: Ask = ask_nobody) -> Iterator[Check]:
     """The way to the cluster, the login, and what it may do, each as soon as it is known."""
     try:
+        if access.command_config is not None and not access.is_zookeeper:
+            from kquota.backends import clientprops
+
+            for unused in clientprops.without_effect(access.command_config):
+                remedy = "set security.protocol, or leave out what has no effect"
+                yield warning("settings", str(access.command_config), unused, remedy)
         security = access.security(ask)
+    except KquotaError as error:
+        yield failure("settings", "login", error)
+        return
+    try:
         if access.bootstrap_controller:
             yield from _controllers(access, ask)
         elif access.is_zookeeper:

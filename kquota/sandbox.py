@@ -138,9 +138,10 @@ class Sandbox:
 def start(directory: Path, port: int | None = None) -> SandboxState:
     """Starts a detached ZooKeeper that keeps its data in the folder, and waits until it serves.
 
-    A missing folder is created; without a port a free one is taken. Raises InputError for a folder that holds something
-    else or a port that is taken; Refused when its sandbox runs already; MissingDependency without PySpark or Java;
-    Unreachable when it does not start.
+    A missing folder is created. Without a port, the folder's last port is taken again, so that addresses stay what they
+    were. Where somebody else has that port now, a free one is taken. Raises InputError for a folder that holds
+    something else or a port that is taken; Refused when its sandbox runs already; MissingDependency without PySpark or
+    Java; Unreachable when it does not start.
     """
     directory = directory.absolute()
     if port is not None and not 0 < port < 65536:
@@ -152,6 +153,9 @@ def start(directory: Path, port: int | None = None) -> SandboxState:
     if port is not None and _is_taken(port):
         raise InputError(f"port {port} is taken", hint="choose another, or none for a free one")
     token = uuid.uuid4().hex
+    last = last_port(directory)
+    if port is None and last is not None and not _is_taken(last):
+        port = last
     process, port = _launch(directory, port, token, {}, (), (), True)
     state = SandboxState(process.pid, port, str(directory), token)
     # Replaced as a whole: a reader finds the old state or the new one.
@@ -165,6 +169,16 @@ def start(directory: Path, port: int | None = None) -> SandboxState:
     # From here on nobody waits for the child: it outlives this process on purpose.
     process.returncode = 0
     return state
+
+
+def last_port(directory: Path) -> int | None:
+    """The port that the folder's sandbox serves or served on; None where there was none."""
+    try:
+        config = (directory / CONFIG_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
+    return int(found[1]) if found and config.startswith(_CONFIG_HEAD) else None
 
 
 def status(directory: Path) -> SandboxState | None:

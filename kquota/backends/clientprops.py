@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kquota.backends import jaas
 from kquota.backends.properties import LARGEST, read_properties
+from kquota.backends.schemes import PROTOCOLS
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
@@ -38,10 +38,10 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
     properties = {name: value.strip(_BLANKS) for name, value in resolved.items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in _PROTOCOLS:
+    if protocol not in PROTOCOLS:
         raise InputError(
-            f"{file}: unknown security.protocol{nearly(protocol, (*_PROTOCOLS, 'TLS', 'SASL'))}",
-            hint=f"security protocols: {', '.join(_PROTOCOLS)}",
+            f"{file}: unknown security.protocol{nearly(protocol, (*PROTOCOLS, 'TLS', 'SASL'))}",
+            hint=f"security protocols: {', '.join(PROTOCOLS)}",
         )
     sasl = None
     if protocol.startswith("SASL_"):
@@ -50,6 +50,21 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
         sasl = sasl_of(properties, file, ask)
     tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
     return KafkaSecurity(tls, sasl)
+
+
+def without_effect(file: Path) -> list[str]:
+    """What a client.properties sets in vain, a sentence each. Raises InputError for a file that cannot be read."""
+    properties = read_properties(file)
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if not any(name.startswith(("security.", "sasl.", "ssl.", "config.providers")) for name in properties):
+        return ["there is no security.protocol, sasl.* or ssl.* in it: it changes nothing"]
+    unused = []
+    for prefix, holds in (("sasl.", protocol.startswith("SASL_")), ("ssl.", protocol.endswith("SSL"))):
+        names = sorted(name for name in properties if name.startswith(prefix))
+        if names and not holds:
+            are = "have" if len(names) > 1 else "has"
+            unused.append(f"{', '.join(names)} {are} no effect: security.protocol is {protocol}")
+    return unused
 
 
 def zookeeper_security(

@@ -127,7 +127,10 @@ def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) ->
     def value(name: str) -> str | None:
         return properties.get(prefix + name) or None
 
-    def read(read: Callable[[Path, str | None], Pem], location: str, password: str | None) -> Pem:
+    def read(read: Callable[[Path, str | None], Pem], store: str, location: str, password: str | None) -> Pem:
+        if not Path(location).exists():
+            here = "" if Path(location).is_absolute() else f"; it is looked for in {Path.cwd()}"
+            raise InputError(f"{origin}: {prefix}{store}.location: {location}: no such file or directory{here}")
         try:
             return read(Path(location), password)
         except WrongPassword:
@@ -143,12 +146,17 @@ def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) ->
     if certificates := value("truststore.certificates"):
         ca = trusted_text(certificates, f"{origin}: {prefix}truststore.certificates")
     elif location := value("truststore.location"):
-        ca = read(trusted, location, value("truststore.password"))
+        ca = read(trusted, "truststore", location, value("truststore.password"))
     key_password, store_password = value("key.password"), value("keystore.password")
     if key := value("keystore.key"):
         own = identity_text(f"{key}\n{value('keystore.certificate.chain') or ''}", f"{origin}: {prefix}keystore.key")
     elif location := value("keystore.location"):
-        own = read(lambda path, password: identity(path, password, key_password or password), location, store_password)
+        own = read(
+            lambda path, password: identity(path, password, key_password or password),
+            "keystore",
+            location,
+            store_password,
+        )
     algorithm = properties.get(f"{prefix}endpoint.identification.algorithm", "https")
     tls = Tls(ca, own, key_password or store_password, verify_host=algorithm.strip() != "")
     if tls.needs_key_password:

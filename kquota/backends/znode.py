@@ -47,7 +47,9 @@ def encode_name(entity_type: EntityType, name: Name) -> str:
         )
     if entity_type is EntityType.IP:
         if name == DEFAULT.value or "/" in name or _ILLEGAL_IN_PATH.search(name):
-            raise InputError(f"ip {name!r} cannot be stored in ZooKeeper", hint="an ip's node has the name as typed")
+            raise InputError(
+                f"ip {name!r} cannot be stored in ZooKeeper", hint="quotas are for single addresses, not networks"
+            )
         return name
     try:
         return encode_user(name)

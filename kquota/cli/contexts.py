@@ -137,11 +137,25 @@ class Given:
             return replace(access, bootstrap_server=None, zookeeper=None)
         if access.bootstrap_server and access.zookeeper:
             if not typed:
-                raise click.UsageError("two addresses are set: choose one by --bootstrap-server or --zookeeper")
+                raise click.UsageError(self._two_addresses())
             if len(typed) != 1:
                 raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
             return replace(access, bootstrap_server=None) if "zookeeper" in typed else replace(access, zookeeper=None)
         return access
+
+    def _two_addresses(self) -> str:
+        """Where each of two addresses comes from, and how to choose one or to remove one."""
+        context, found = self.in_effect()
+        origins = [found[name] for name in ("bootstrap_server", "zookeeper")]
+        choose = "choose one by --bootstrap-server or --zookeeper"
+        if context is not None and all(each.origin == "context" for each in origins):
+            remove = f"kquota config set-context {context.name} --zookeeper ''"
+            return f"context {context.name} has two addresses: {choose}, or remove one ({remove})"
+        said = [
+            f"the {each.origin} {each.where}" if each.origin == "context" else str(each.where or each.name)
+            for each in origins
+        ]
+        return f"two addresses are set, by {' and by '.join(said)}: {choose}, or unset one"
 
     def _context(self) -> Context | None:
         """The context that has a say."""

@@ -28,7 +28,7 @@ def install_command(extra: str) -> str:
     source, editable = origin
     wanted = f"'{source.replace('[]', f'[{extra}]')}'"
     # The name is not on PyPI: without an address on record, a folder of wheels or an index of one's own had it.
-    whence = "" if source != _NAME else " (with the --find-links or --index-url that kquota came from)"
+    whence = "" if source != _NAME else "; without internet, with --no-index --find-links DIR of its wheels"
     prefix = Path(sys.prefix)
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx install --force {wanted}{whence}"

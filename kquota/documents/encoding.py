@@ -531,6 +531,8 @@ def _yaml_errors(path: object) -> Iterator[None]:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         problem = " ".join(str(error.problem or error.context).split())
+        if "expected '<document start>'" in problem:
+            problem = "this is not one YAML document: look at the lines before this one"
         raise InputError(f"{path}{line}: {problem[:200]}") from None
     except YAMLError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None

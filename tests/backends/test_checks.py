@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
+from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
+from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.checks import check_brokers
+from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.stores import tls_from_files
 from kquota.backends.wire import ApiVersion
 from kquota.backends.wire.releases import SIGNS, release_of
@@ -100,14 +106,14 @@ CASES: dict[str, Case] = {
         lambda scene: scene.cluster.tls,
         lambda scene: KafkaSecurity(),
         Unreachable,
-        "no answer as of Kafka",
+        "nothing answered in Kafka's protocol",
         "speaks TLS: set security.protocol=SSL",
     ),
     "a login without TLS to a TLS port": (
         lambda scene: scene.cluster.sasl_tls,
         lambda scene: KafkaSecurity(sasl=plain("admin")),
         Unreachable,
-        "no answer as of Kafka",
+        "nothing answered in Kafka's protocol",
         "speaks TLS: set security.protocol=SASL_SSL",
     ),
     "no login to a port that asks for one": (
@@ -143,7 +149,7 @@ CASES: dict[str, Case] = {
         lambda scene: KafkaSecurity(sasl=plain("admin", "wrong")),
         Unauthorized,
         "Authentication failed: Invalid username or password",
-        "check the user and the password in the file of --command-config",
+        "check the password in the file of --command-config, and that the cluster knows the user admin",
     ),
     "unknown authority": (
         lambda scene: scene.cluster.tls,
@@ -209,11 +215,119 @@ def test_the_way_to_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_is_no_kafka() -> None:
-    """A listener that accepts and says nothing."""
+    """A listener that accepts and says nothing, which is asked once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         (check,) = brokers(f"127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
-    assert (check.state, "no answer as of Kafka" in check.message) == (State.FAIL, True)
+        server.accept()[0].close()
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert (check.state, "nothing answered in Kafka's protocol" in check.message) == (State.FAIL, True)
     assert check.remedy
+
+
+@pytest.mark.parametrize("how", ["plain", "login", "TLS"])
+def test_a_zookeeper_in_the_place_of_a_broker(zookeeper: Sandbox, certificates: Certificates, how: str) -> None:
+    """Both the doctor and a command name the option for it, whatever the login."""
+    tls = tls_from_files(truststore=certificates / "ca.pem") if how == "TLS" else None
+    security = KafkaSecurity(tls, plain("admin") if how == "login" else None)
+    (check,) = brokers(zookeeper.connect, security)
+    assert check.remedy == f"port {zookeeper.port} speaks ZooKeeper: use --zookeeper {zookeeper.connect}"
+    with KafkaBackend(zookeeper.connect, security=security) as backend, pytest.raises(Unreachable) as raised:
+        backend.describe()
+    assert raised.value.hint == check.remedy
+
+
+def test_a_broker_in_the_place_of_a_zookeeper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found out without waiting for the time-out."""
+    port = cluster.plain.rpartition(":")[2]
+    (check,) = list(check_ensemble(cluster.plain, ZooKeeperSecurity(), 600))
+    assert check.remedy == f"port {port} speaks Kafka: use --bootstrap-server {cluster.plain}"
+
+
+def test_a_listener_for_logins_of_an_old_broker() -> None:
+    """Kafka 2.6 has no DescribeCluster; any request before a login closes the connection."""
+    from tests.backends.test_kafka_peers import Peer
+
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.ApiVersionsRequest):
+            names = ("API_VERSIONS", "SASL_HANDSHAKE", "DESCRIBE_CLIENT_QUOTAS", "ALTER_CLIENT_QUOTAS")
+            known = [api for api in wire.APIS if api.key.name in names]
+            return wire.ApiVersionsResponse(0, [ApiVersion(each.key, 0, each.max_version) for each in known])
+        if isinstance(request, wire.SaslHandshakeRequest):
+            return wire.SaslHandshakeResponse(33, ["PLAIN", "SCRAM-SHA-512"])
+        raise EOFError
+
+    with Peer(answer) as peer:
+        (check,) = brokers(peer.bootstrap)
+        assert check.message == "the listener asks for a login, by PLAIN or SCRAM-SHA-512"
+        assert "security.protocol=SASL_PLAINTEXT" in check.remedy
+        with KafkaBackend(peer.bootstrap) as backend, pytest.raises(Unreachable) as raised:
+            backend.describe()
+        hint = "the listener asks for a login: set security.protocol=SASL_PLAINTEXT and sasl.mechanism"
+        assert raised.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("listener", "security", "says", "never"),
+    [
+        ("sasl_tls", lambda scene: scene.trusting(), "asks for a login: set security.protocol=SASL_SSL", "TLS port"),
+        ("plain", lambda scene: scene.trusting(), "For a plain one set security.protocol=PLAINTEXT", "login"),
+        (
+            "sasl",
+            lambda scene: scene.trusting(sasl=plain("admin")),
+            "For a plain one set security.protocol=SASL_PLAINTEXT",
+            "asks for",
+        ),
+        ("sasl", lambda scene: KafkaSecurity(), "asks for a login: set security.protocol=SASL_PLAINTEXT", "TLS"),
+    ],
+)
+def test_what_a_command_says_of_another_kind_of_listener(
+    cluster: Cluster,
+    certificates: Certificates,
+    listener: str,
+    security: Callable[[Scene], KafkaSecurity],
+    says: str,
+    never: str,
+) -> None:
+    how = security(Scene(cluster, certificates))
+    with KafkaBackend(getattr(cluster, listener), security=how) as backend, pytest.raises(Unreachable) as raised:
+        backend.describe()
+    assert (says in (raised.value.hint or ""), never in (raised.value.hint or "")) == (True, False), raised.value.hint
+
+
+def test_a_listener_that_closes_without_a_word(certificates: Certificates) -> None:
+    """Without versions it may be for TLS; in TLS, a client certificate may be missing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+
+    def hint(security: KafkaSecurity, *, handshake: bool) -> str:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve() -> None:
+                connected, _ = server.accept()
+                with contextlib.suppress(OSError):
+                    if handshake:
+                        connected = context.wrap_socket(connected, server_side=True)
+                    connected.recv(1)
+                connected.close()
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            where = Server("127.0.0.1", server.getsockname()[1])
+            with pytest.raises(Lost) as raised:
+                Connection.open(where, security, Deadline(10))
+            thread.join()
+        assert "_ssl.c" not in raised.value.why
+        return raised.value.hint or ""
+
+    tls = tls_from_files(truststore=certificates / "ca.pem")
+    assert "perhaps a TLS port" in hint(KafkaSecurity(), handshake=False)
+    assert "SASL_SSL" in hint(KafkaSecurity(sasl=plain("admin")), handshake=False)
+    assert hint(KafkaSecurity(tls), handshake=True) == "perhaps a client certificate is missing (ssl.keystore.location)"
+    unfinished = hint(KafkaSecurity(tls), handshake=False)
+    assert "is that a TLS port?" in unfinished
+    assert "a client certificate is missing" in unfinished
 
 
 def test_one_bootstrap_server_of_two_is_enough(cluster: Cluster) -> None:

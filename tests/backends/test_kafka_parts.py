@@ -9,9 +9,12 @@ import warnings
 
 import pytest
 
-from kquota.backends.kafka import KafkaBackend, Plain, Scram, Servers
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram, Servers
+from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.codes import CODES
 from kquota.backends.kafka.scram import scram
+from kquota.backends.tls import Tls
+from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.errors import InputError, Unauthorized
 
 with warnings.catch_warnings():
@@ -71,6 +74,8 @@ def test_names_of_error_codes_are_kafkas() -> None:
         (" a:9092 , [::1]:9093,a:9092,", ["a:9092", "[::1]:9093"]),
         ("kafka-1.example.com:1", ["kafka-1.example.com:1"]),
         ("PLAINTEXT://a:9092,SASL_SSL://[::1]:1", ["a:9092", "[::1]:1"]),
+        ("ssl://a:9092,EXTERNAL://b:9092", ["a:9092", "b:9092"]),
+        ("kafka://a:9092,b:9092", ["a:9092", "b:9092"]),
     ],
 )
 def test_bootstrap_servers(text: str, servers: list[str]) -> None:
@@ -79,11 +84,47 @@ def test_bootstrap_servers(text: str, servers: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "a:0", "a:65536", ":9092", "a:9092,,b:9092", "PLAINTEXT://:9092", "http://a:9092/", "a b:1", "::1:9092"],
+    ["", "a", "a:0", "a:65536", ":9092", "a:9092,,b:9092", "PLAINTEXT://:9092", "kafka://a:9092/", "a b:1", "::1:9092"],
 )
 def test_malformed_bootstrap_servers(text: str) -> None:
     with pytest.raises(InputError, match="malformed bootstrap server"):
         KafkaBackend(text)
+
+
+@pytest.mark.parametrize("scheme", ["http", "foo", "zk"])
+def test_a_scheme_that_nobody_knows(scheme: str) -> None:
+    with pytest.raises(InputError, match=f"unknown scheme {scheme}://"):
+        KafkaBackend(f"{scheme}://a:9092")
+    with pytest.raises(InputError, match=f"unknown scheme {scheme}://"):
+        ZooKeeperBackend(f"{scheme}://a:2181")
+
+
+def test_kquotas_own_schemes() -> None:
+    """As kquota prints addresses, so it reads them; another product's name its option."""
+    assert KafkaBackend("kafka://a:9092").cluster_address == "kafka://a:9092"
+    assert ZooKeeperBackend("zookeeper://a:1,b:1/c").cluster_address == "zookeeper://a:1,b:1/c"
+    with pytest.raises(InputError, match="zookeeper:// is for a ZooKeeper") as raised:
+        KafkaBackend("zookeeper://a:9092")
+    assert raised.value.hint == "use --zookeeper a:9092"
+    with pytest.raises(InputError, match="kafka:// is for brokers") as raised:
+        ZooKeeperBackend("kafka://a:9092")
+    assert raised.value.hint == "use --bootstrap-server a:9092"
+
+
+@pytest.mark.parametrize(
+    ("address", "security", "meant"),
+    [
+        ("SASL_SSL://a:9092", KafkaSecurity(), "PLAINTEXT"),
+        ("PLAINTEXT://a:9092", KafkaSecurity(Tls()), "SSL"),
+        ("a:9092,ssl://b:9092", KafkaSecurity(Tls(), Plain("u", "p")), "SASL_SSL"),
+    ],
+)
+def test_a_protocol_in_an_address_that_does_not_hold(address: str, security: KafkaSecurity, meant: str) -> None:
+    """Kafka ignores it; whoever writes it believes that it chooses."""
+    with pytest.raises(InputError, match=f"contradicts security.protocol={meant}"):
+        KafkaBackend(address, security=security)
+    with pytest.raises(InputError, match=f"contradicts security.protocol={meant}"):
+        list(check_brokers(address, security, 1))
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, math.nan])

@@ -138,7 +138,7 @@ def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
             pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 0\.5 s") as caught,
         ):
             backend.describe()
-        assert caught.value.hint == "check the address, and that it is not something else than Kafka"
+        assert caught.value.hint == "check the address, and that it is a Kafka broker"
         assert 0.4 < time.monotonic() - started < 60
 
 

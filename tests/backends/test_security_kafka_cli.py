@@ -238,7 +238,12 @@ FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
     "TLS to a plain port": ("PLAINTEXT", lambda scene: scene.mtls(scene.trust()), 4, "is that a TLS port"),
     "plain to a TLS port": ("TLS", lambda scene: "", 4, "it speaks TLS"),
     "SASL to a TLS port": ("SASL_TLS", lambda scene: scene.plain(), 4, "it speaks TLS"),
-    "plain to a SASL port": ("SASL_PLAINTEXT", lambda scene: "", 4, "see security.protocol"),
+    "plain to a SASL port": (
+        "SASL_PLAINTEXT",
+        lambda scene: "",
+        4,
+        "the listener asks for a login: set security.protocol",
+    ),
     "wrong password of a store": (
         "MTLS",
         lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG)),

@@ -179,7 +179,19 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
         ("config current-context", {"KQUOTA_CONTEXT": "prd"}, 3, "(contexts: prod, old, both)"),
         ("config use-context prd", {}, 3, "(contexts: prod, old, both)"),
         ("describe", {"KQUOTA_CONFIG": "/nowhere/config.yaml"}, 3, "/nowhere/config.yaml: no such file"),
-        ("describe --context both", {}, 2, "two addresses are set: choose one"),
+        ("describe --context both", {}, 2, "context both has two addresses: choose one by --bootstrap-server or"),
+        ("describe --context both", {}, 2, "remove one (kquota config set-context both --zookeeper '')"),
+        (
+            "describe",
+            {"KQUOTA_ZOOKEEPER": "a:1", "KQUOTA_BOOTSTRAP_SERVER": "b:1"},
+            2,
+            "two addresses are set, by KQUOTA_BOOTSTRAP_SERVER and by KQUOTA_ZOOKEEPER: choose",
+        ),
+        ("describe --zookeeper kafka://a:1", {}, 3, "use --bootstrap-server a:1"),
+        ("describe --bootstrap-server zookeeper://a:1", {}, 3, "use --zookeeper a:1"),
+        ("describe --bootstrap-server http://a:1", {}, 3, "unknown scheme http://"),
+        ("config set-context z --zookeeper kafka://a:1", {}, 3, "use --bootstrap-server a:1"),
+        ("config set-context z --bootstrap-server a", {}, 3, "malformed bootstrap server 'a'"),
         ("describe", {"KQUOTA_CONTEXT": "prod", "KQUOTA_ZOOKEEPER": "x:1"}, 2, "KQUOTA_CONTEXT and KQUOTA_ZOOKEEPER"),
         ("resolve --user a --quotas q.yaml --context prod", {}, 2, "--quotas and a cluster"),
         ("describe --context prod", {}, 3, "prod.properties: No such file"),
@@ -227,6 +239,32 @@ def test_contexts_are_listed_and_chosen(kquota: Kquota, config: Path) -> None:
     assert config.read_text() == CONFIG.replace("current-context: prod", "current-context: both")
     assert kquota("config", "current-context").out == "both\n"
     assert kquota("config", "current-context", KQUOTA_CONTEXT="old").out == "old\n"
+
+
+def test_addresses_as_kquota_prints_them(kquota: Kquota, chroot: str) -> None:
+    """`zookeeper://` is taken wherever an address of a ZooKeeper is, and the cluster is the same to the journal."""
+    address = f"zookeeper://{chroot}"
+    for arguments, environment in ((["--zookeeper", address], {}), ([], {"KQUOTA_ZOOKEEPER": address})):
+        assert kquota("describe", *arguments, **environment).code == 0
+        done = kquota("doctor", *arguments, "-o", "json", **environment)
+        assert json.loads(done.out)["cluster"] == address
+    done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", "--zookeeper", address)
+    assert (done.code, f"cluster: {address}\n" in done.err) == (0, True), done.err
+    assert kquota("config", "set-context", "z", "--zookeeper", address, "--use").code == 0
+    listed = json.loads(kquota("config", "get-contexts", "-o", "json").out)["contexts"]
+    assert [context["zookeeper"] for context in listed] == [chroot]
+    assert "alice" in kquota("describe").out
+
+
+def test_a_second_address_of_a_context_is_announced(kquota: Kquota, config: Path) -> None:
+    done = kquota("config", "set-context", "old", "--bootstrap-server", "kafka://new:9092")
+    assert done.code == 0
+    assert "old has two addresses now, bootstrap-server and zookeeper" in done.err
+    assert "kquota config set-context old --zookeeper ''" in done.err
+    done = kquota("config", "set-context", "old", "--zookeeper", "")
+    assert (done.code, "two addresses" in done.err) == (0, False)
+    done = kquota("config", "set-context", "migrating", "--zookeeper", "a:1", "--bootstrap-server", "b:1")
+    assert (done.code, "two addresses" in done.err) == (0, False)
 
 
 def test_without_a_file_nothing_changes(kquota: Kquota) -> None:

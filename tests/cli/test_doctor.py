@@ -59,8 +59,11 @@ def test_the_exit_code_is_that_of_the_first_failure(kquota: Kquota, tmp_path: Pa
 
 def test_login_files_that_others_can_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("")
+    file.write_text("security.protocol=SSL\nssl.truststore.location=ca.pem\n# no password\n")
     file.chmod(0o644)
+    (found,) = doctor.check_login_file(file)
+    assert (found.state, found.message) == (State.OK, "without secrets")
+    file.write_text("ssl.keystore.password=x")
     (found,) = doctor.check_login_file(file)
     assert (found.state, found.remedy) == (State.WARN, f"chmod 600 {file}")
     file.chmod(stat.S_IRUSR)
@@ -87,6 +90,10 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert java() == (State.WARN, java()[1])
     assert "no java on the PATH" in java()[1]
+    known = doctor._version
+    with monkeypatch.context() as base:  # the base install needs no Java
+        base.setattr(doctor, "_version", lambda name: None if name == "pyspark" else known(name))
+        assert java()[0] is State.OK
     fake = tmp_path / "java"
     for version, state in (("1.8.0_402", State.WARN), ("11.0.2", State.WARN), ("17.0.1", State.OK), ("25", State.OK)):
         fake.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -105,6 +112,33 @@ def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name == "numba" else known(name))
     found = {check.subject: check for check in doctor.check_installation()}
-    assert found["extra kernel"].state is State.WARN
-    assert found["extra kernel"].extra == "kernel"
-    assert found["extra kernel"].message.startswith("not installed: numba; ")
+    assert (found["extras"].state, "kernel" in found["extras"].message) == (State.OK, True)
+    assert "extra kernel" not in found
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    bare = list(doctor.check_installation())
+    assert [check.subject for check in bare if check.state is not State.OK] == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("sasl.mechanism=PLAIN\n", "warn  {file}: sasl.mechanism has no effect: security.protocol is PLAINTEXT"),
+        ("-----BEGIN CERTIFICATE-----\n", "warn  {file}: there is no security.protocol, sasl.* or ssl.* in it"),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanisms=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
+            'PlainLoginModule required username="u" password="p";\n',
+            "fail  login: {file}: sasl.mechanism is not set, so GSSAPI holds\n"
+            "        did you mean sasl.mechanism by sasl.mechanisms?",
+        ),
+        (
+            "security.protocol=SSL\nssl.truststore.location=no.pem\n",
+            "fail  login: {file}: ssl.truststore.location: no.pem: no such file or directory; it is looked for in ",
+        ),
+    ],
+)
+def test_settings_that_are_in_vain(kquota: Kquota, tmp_path: Path, lines: str, says: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(lines)
+    ran = kquota("doctor", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(file), "--timeout", "1")
+    assert says.format(file=file) in ran.out
+    assert ran.out.index("settings") < ran.out.index("installation")

@@ -15,7 +15,7 @@ from kquota.errors import MissingDependency
 
 CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {"editable": True}}
 WHEEL = {"url": "file:///tmp/kquota-1.0-py3-none-any.whl", "archive_info": {}}
-WHENCE = " (with the --find-links or --index-url that kquota came from)"
+WHENCE = "; without internet, with --no-index --find-links DIR of its wheels"
 GIT = {"url": "https://me:secret@git.example/kquota.git", "vcs_info": {"vcs": "git", "commit_id": "1"}}
 
 

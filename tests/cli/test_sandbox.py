@@ -38,6 +38,7 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
 
     restarted = kquota("sandbox", "start", **kept).out.strip()
     try:
+        assert restarted == connect  # a context that names it holds
         assert "alice" in kquota("describe", "--zookeeper", restarted).out
     finally:
         kquota("sandbox", "stop", **kept)

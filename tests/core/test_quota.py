@@ -170,10 +170,21 @@ def test_numbers_in_plain_decimals(number: float, text: str) -> None:
     [
         (1, "1 B/s"),
         (1500, "1.5 kB/s"),
-        (1536, "1.5 KiB/s"),
         (1555, "1555 B/s"),
         (10 * 2**20, "10 MiB/s"),
+        (3 * 2**19, "1.5 MiB/s"),
         (10**7, "10 MB/s"),
+        (-1024, "-1 KiB/s"),
+        # Three decimal digits go first, also where a binary unit is exact.
+        (160_000, "160 kB/s"),
+        (320_000, "320 kB/s"),
+        (640_000, "640 kB/s"),
+        (128_000, "128 kB/s"),
+        # More digits than three: the shorter one, of whole KiB only.
+        (10_240, "10 KiB/s"),
+        (102_400, "100 KiB/s"),
+        (156_250, "156.25 kB/s"),
+        (1536, "1536 B/s"),
         (2**40, "1 TiB/s"),
         (LONG_MAX, f"{LONG_MAX} B/s"),
     ],

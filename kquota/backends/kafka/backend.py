@@ -16,6 +16,7 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns, Written
 from kquota.backends.kafka.writer import Writer
+from kquota.backends.schemes import without_scheme
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
@@ -64,7 +65,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
-        self._bootstrap = bootstrap
+        self._bootstrap = without_scheme(bootstrap, "kafka")
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
         self._turns = Turns(self._cluster_name)
 

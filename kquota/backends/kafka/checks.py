@@ -15,6 +15,7 @@ from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, reason_of
 from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.kafka.session import another_product
 from kquota.backends.tls import Tls, client_context
 from kquota.backends.wire.releases import release_of
 from kquota.core.check import Check, failure, ok, warning
@@ -37,7 +38,9 @@ def check_brokers(bootstrap: str, security: KafkaSecurity, timeout_s: float) -> 
     """
     connection = None
     failed = []
-    for server in Servers.parse(bootstrap).servers:
+    servers = Servers.parse(bootstrap)
+    servers.check(security)
+    for server in servers.servers:
         opened, checks = _login(server, security, timeout_s)
         for check in checks:
             if check.error is None:
@@ -79,7 +82,7 @@ def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[C
     who = f"logged in {security.sasl.who} by {security.sasl.mechanism}" if security.sasl is not None else "no login"
     via = "" if addresses == server.host else f" ({addresses})"
     if security.sasl is None:
-        closed = _wants_login(connection, deadline)
+        closed = _wants_login(server, security, deadline)
         if closed is not None:
             connection.close()
             return None, [failure(AREA, subject, *closed)]
@@ -98,7 +101,9 @@ def _explained(
     server: Server, security: KafkaSecurity, step: Step, lost: Lost, timeout_s: float
 ) -> tuple[KquotaError, str]:
     """A connection that was lost in that step, and the next step of the user."""
-    why = {"connect": "no TCP connection", "TLS": "the TLS handshake failed"}.get(step, "no answer as of Kafka")
+    why = {"connect": "no TCP connection", "TLS": "the TLS handshake failed"}.get(
+        step, "nothing answered in Kafka's protocol"
+    )
     error = Unreachable(f"{why}: {lost.why}")
     if step == "connect":
         if lost.timed_out:
@@ -108,9 +113,10 @@ def _explained(
         return error, f"there is no route from here: check the network or the VPN (ip route get {server.host})"
     if "certificate verify failed" in lost.why:
         return error, _with_names(lost.hint or "", server)
-    other = _other_kind(server, security, timeout_s)
-    if other:
-        return error, other
+    if not lost.timed_out:  # who is silent would be silent again
+        other = another_product(server, timeout_s) or _other_kind(server, security, timeout_s)
+        if other:
+            return error, other
     return error, lost.hint or "check that the address is that of a Kafka broker"
 
 
@@ -157,27 +163,19 @@ def _speaks_tls(server: Server, timeout_s: float) -> bool:
         return False
 
 
-def _wants_login(connection: Connection, deadline: Deadline) -> tuple[KquotaError, str] | None:
+def _wants_login(server: Server, security: KafkaSecurity, deadline: Deadline) -> tuple[KquotaError, str] | None:
     """The error of a listener for SASL that nobody logs in to; None for a listener without SASL.
 
-    A broker answers a handshake of SASL on a listener for SASL only; then the connection is of no use.
+    Brokers of all versions answer ApiVersions before a login, and a handshake of SASL on a listener for SASL only.
     """
-    request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
-    if not connection.speaks(wire.ApiKey.DESCRIBE_CLUSTER):
+    mechanisms = _mechanisms(server, security, deadline)
+    if not mechanisms:
         return None
-    try:
-        connection.ask([request], wire.DescribeClusterResponse, deadline)
-    except Lost as lost:
-        server = connection.server
-        mechanisms = _mechanisms(server, connection.security, deadline)
-        if not mechanisms:
-            return Unreachable(f"the broker closed the connection: {lost.why}"), lost.hint or ""
-        protocol = "SASL_PLAINTEXT" if connection.security.tls is None else "SASL_SSL"
-        return (
-            Unauthorized(f"the listener asks for a login, by {' or '.join(mechanisms)}"),
-            f"set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config in the file of --command-config",
-        )
-    return None
+    protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
+    return (
+        Unauthorized(f"the listener asks for a login, by {' or '.join(mechanisms)}"),
+        f"set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config in the file of --command-config",
+    )
 
 
 def _mechanisms(server: Server, security: KafkaSecurity, deadline: Deadline) -> Sequence[str]:
@@ -204,11 +202,7 @@ def _login_remedy(server: Server, security: KafkaSecurity, step: Step, error: Kq
     if "listener for SASL" in (error.hint or ""):
         protocol = "PLAINTEXT" if security.tls is None else "SSL"
         return f"port {server.port} takes no login: set security.protocol={protocol}, or use the port for SASL"
-    if error.hint or not isinstance(error, Unauthorized):
-        return ""
-    user = getattr(security.sasl, "username", None)
-    known = f", and that the cluster knows the user {user}" if user else ""
-    return f"check the user and the password in the file of --command-config{known}"
+    return ""
 
 
 def _permissions(connection: Connection, security: KafkaSecurity, timeout_s: float) -> Iterator[Check]:
@@ -233,9 +227,7 @@ def _permissions(connection: Connection, security: KafkaSecurity, timeout_s: flo
 def _members(connection: Connection, timeout_s: float) -> Iterator[Check]:
     """The brokers of the cluster, and those that cannot be reached from here."""
     if not connection.speaks(wire.ApiKey.DESCRIBE_CLUSTER):
-        yield warning(
-            AREA, "brokers", "the brokers do not list themselves: they are older than Kafka 2.8", "nothing to do"
-        )
+        yield ok(AREA, "brokers", "not listed: they are older than Kafka 2.8")
         return
     request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
     (answer,) = connection.ask([request], wire.DescribeClusterResponse, Deadline(timeout_s))

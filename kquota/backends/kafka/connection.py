@@ -103,6 +103,8 @@ class Connection:
         self._correlation_ids = itertools.count(1)
         self._versions = {wire.ApiKey.API_VERSIONS: 3}
         self._offered: dict[int, wire.ApiVersion] = {}
+        self._is_encrypted = False
+        """Whether the TLS handshake is over."""
         self._is_fresh = True
         """Whether nothing but opening has worked so far: how a listener of another kind behaves."""
         self._connected_at = 0.0
@@ -190,6 +192,7 @@ class Connection:
         try:
             self._socket.settimeout(_positive(deadline))
             self._socket = context.wrap_socket(self._socket, server_hostname=self.server.host)
+            self._is_encrypted = True
         except ssl.SSLCertVerificationError as error:
             raise Lost(
                 f"certificate verify failed: {error.verify_message}",
@@ -232,7 +235,7 @@ class Connection:
                 if reply.error_code != NONE:
                     # The broker's own words come first: "Authentication failed: Invalid username or password".
                     said = reply.error_message or error_of(reply.error_code, None).message
-                    raise Unauthorized(without(said, *secrets))
+                    raise Unauthorized(without(said, *secrets), hint=_refused(sasl))
                 token = conversation.send(reply.auth_bytes)
         except StopIteration:
             self._is_fresh = True
@@ -307,31 +310,61 @@ class Connection:
         """The error in a few words, with the usual cause where one is known."""
         security = self.security
         if isinstance(error, TimeoutError):
-            # Until a broker has told its versions, only that of the request that asks for them is known.
-            is_known = len(self._versions) > 1
-            hint = None if is_known else "check the address, and that it is not something else than Kafka"
+            hint = None if self._offered else "check the address, and that it is a Kafka broker"
             return Lost(f"no answer within {deadline.seconds:.3g} s", hint, timed_out=True)
         if security.tls is not None:
             import ssl
 
-            if isinstance(error, ssl.SSLError):
+            # Without an alert, the end of the connection says no more than that of a plain one.
+            if isinstance(error, ssl.SSLEOFError):
+                error = ConnectionResetError("the connection was closed")
+            elif isinstance(error, ssl.SSLError):
                 reason = error.reason or ""
-                why = f"TLS: {(reason or str(error)).replace('_', ' ').lower()}"
+                why = f"TLS: {(reason or _without_line(str(error))).replace('_', ' ').lower()}"
                 if any(word in reason for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
                     blame = "the broker wants a client certificate (ssl.keystore.location)"
                     if security.tls.identity is not None:
                         blame = "the broker refuses the client certificate"
                     return Unauthorized(f"cannot authenticate to Kafka at {self.server}: {why}", hint=blame)
-                return Lost(why, "is that a TLS port?")
+                return Lost(why, None if self._is_encrypted else self._usual_cause())
         if isinstance(error, ConnectionError):
-            hint = None
-            if self._is_fresh and security.tls is not None:
-                hint = "is that a TLS port, and does it ask for a client certificate or SASL?"
-            elif self._is_fresh and security.sasl is None:
-                hint = "a listener for TLS or SASL closes like that: see security.protocol"
             waited = time.monotonic() - self._connected_at > _TURNED_AWAY_S
+            hint = self._usual_cause() if self._is_fresh else None
             return Lost("the connection was closed", hint, closed=True, turned_away=self._is_fresh and waited)
         return Lost(reason_of(error))
+
+    def _usual_cause(self) -> str | None:
+        """Why a listener usually closes a connection at that point of the opening, and what to set then."""
+        security = self.security
+        login = "SASL_" if security.sasl is not None else ""
+        certificate = security.tls is not None and security.tls.identity is None
+        missing = "a client certificate is missing (ssl.keystore.location)"
+        if security.tls is not None and not self._is_encrypted:
+            wrong = f"is that a TLS port? For a plain one set security.protocol={login}PLAINTEXT"
+            return f"{wrong}; or {missing}" if certificate else wrong
+        if self._offered:  # it speaks Kafka, and wants to know who we are
+            if security.sasl is not None:
+                return None
+            protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
+            return f"the listener asks for a login: set security.protocol={protocol} and sasl.mechanism"
+        if security.tls is not None:
+            return f"perhaps {missing}" if certificate else None
+        if security.sasl is None:
+            return "perhaps a TLS port (security.protocol=SSL or SASL_SSL)"
+        return "perhaps a TLS port (security.protocol=SASL_SSL)"
+
+
+def _refused(sasl: Sasl) -> str | None:
+    """What to check after a login that was refused."""
+    user = getattr(sasl, "username", None)
+    if user is None:
+        return None
+    return f"check the password in the file of --command-config, and that the cluster knows the user {user}"
+
+
+def _without_line(text: str) -> str:
+    """OpenSSL's words, without the line of Python's source that each ends with."""
+    return re.sub(r"\s*\(_ssl\.c:\d+\)", "", text)
 
 
 def _connect(server: Server, deadline: Deadline) -> socket.socket:

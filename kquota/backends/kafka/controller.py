@@ -18,6 +18,7 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
+from kquota.backends.schemes import without_scheme
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -48,9 +49,9 @@ class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = _ControllerSession(
-            Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient
+            Servers.parse(bootstrap, "controller"), timeout_s, security or KafkaSecurity(), patient=patient
         )
-        self._bootstrap = bootstrap
+        self._bootstrap = without_scheme(bootstrap, "controller")
         self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ def sasl_of(properties: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
             f"{file}: sasl.mechanism{nearly(mechanism, (*_MODULES, *_OTHERS))} is not supported",
             hint=f"supported: {', '.join(_MODULES)}",
         )
-    options = _options(mechanism, properties.get("sasl.jaas.config"), file)
+    options = _options(mechanism, properties, file)
     if mechanism == "GSSAPI":
         return _kerberos(properties, options, file)
     if mechanism == "AWS_MSK_IAM":
@@ -72,8 +72,9 @@ def _hint(mechanism: str) -> str:
     return f"for example: {_MODULES[mechanism][0]} required{words};"
 
 
-def _options(mechanism: str, text: str | None, file: Path) -> dict[str, str]:
+def _options(mechanism: str, properties: Mapping[str, str], file: Path) -> dict[str, str]:
     """The options of the login module."""
+    text = properties.get("sasl.jaas.config")
     if text is None:
         if mechanism == "GSSAPI":
             return {}  # It is usually in a file of the JVM's then; the tickets are those of the system in any case.
@@ -83,7 +84,13 @@ def _options(mechanism: str, text: str | None, file: Path) -> dict[str, str]:
     except ValueError:
         raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_hint(mechanism)) from None
     if login.module not in _MODULES[mechanism]:
+        from difflib import get_close_matches
+
         module = java_class(login.module)
+        if "sasl.mechanism" not in properties:
+            near = get_close_matches("sasl.mechanism", properties, n=1, cutoff=0.8)
+            slip = f"did you mean sasl.mechanism by {near[0]}?" if near else f"for login module{module} set it"
+            raise InputError(f"{file}: sasl.mechanism is not set, so {mechanism} holds", hint=slip)
         raise InputError(f"{file}: login module{module} is not supported for {mechanism}", hint=_hint(mechanism))
     return login.options
 

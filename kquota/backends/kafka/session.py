@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from kquota.backends import wire
+from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
@@ -35,6 +36,7 @@ class Session:
     """
 
     def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity, *, patient: bool = False) -> None:
+        servers.check(security)
         self._servers = servers.servers
         self._timeout_s = timeout_s
         self._security = security
@@ -112,7 +114,15 @@ class Session:
             if self._patient:
                 pause = min(2 * pause, _LONGEST_BACK_OFF_S)
         last, cause = failures[-1]
+        hint = (another_product(last, deadline.left) if cause.closed and not cause.turned_away else "") or cause.hint
         if len(failures) == 1:
-            raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=cause.hint)
+            raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=hint)
         each = "; ".join(f"{server}: {failure.why}" for server, failure in failures)
-        raise Unreachable(f"cannot reach Kafka at any of {len(failures)} servers: {each}", hint=cause.hint)
+        raise Unreachable(f"cannot reach Kafka at any of {len(failures)} servers: {each}", hint=hint)
+
+
+def another_product(server: Server, timeout_s: float) -> str:
+    """The option for a ZooKeeper, where one answers instead of a broker; else nothing."""
+    if not speaks_zookeeper(server.host, server.port, timeout_s):
+        return ""
+    return f"port {server.port} speaks ZooKeeper: use --zookeeper {server}"

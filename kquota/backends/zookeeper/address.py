@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kquota.backends import secrets
+from kquota.backends.schemes import without_scheme
 from kquota.errors import InputError
 
 DEFAULT_PORT: Final = 2181
@@ -21,7 +22,11 @@ class Address:
 
     @classmethod
     def parse(cls, connect: str) -> Address:
-        """Reads `host:port[,host:port][/chroot]`; the port defaults to 2181. Raises InputError for anything else."""
+        """Reads `host:port[,host:port][/chroot]`, also after `zookeeper://`; the port defaults to 2181.
+
+        Raises InputError for anything else.
+        """
+        connect = without_scheme(connect, "zookeeper")
         text, slash, chroot = connect.strip().partition("/")
         hosts = []
         for part in text.split(","):

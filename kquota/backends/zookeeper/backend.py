@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kquota.backends import ClosesOnExit, QuotaBackend, znode
+from kquota.backends.schemes import without_scheme
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
@@ -39,7 +40,7 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._address = Address.parse(connect)
-        self._connect = connect
+        self._connect = without_scheme(connect, "zookeeper")
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
         self._patient = patient

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kquota.backends.greeting import speaks_kafka
 from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.client import Trouble, quiet_client
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
+_USUAL_S = 1.0
+"""A ZooKeeper that serves nearly always answers sooner."""
 
 
 class Lost(Exception):
@@ -96,7 +99,7 @@ class Session:
         self._client.add_listener(self._on_state)
         try:
             self._client.start_async()
-            self._await_connection(deadline, patient=self._patient)
+            self._await_first_connection(deadline)
             if self.address.chroot and self.read([(GET_DATA, "/")]) == [None]:
                 raise InputError(
                     f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",
@@ -123,6 +126,23 @@ class Session:
         if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
             self._auth_failed = True
         self._trouble.wake.set()
+
+    def _await_first_connection(self, deadline: float) -> None:
+        """As `_await_connection`; a broker in the place of a ZooKeeper is named soon, rather than tried to the end."""
+        try:
+            self._await_connection(min(deadline, time.monotonic() + _USUAL_S), patient=self._patient)
+        except Unreachable:
+            failed = bool(self._trouble.cause) and not self._patient
+            if failed or time.monotonic() >= deadline:
+                raise
+            for host, port in self.address.hosts:
+                if self._security.tls is None and speaks_kafka(host, port, deadline - time.monotonic()):
+                    server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                    raise Unreachable(
+                        f"cannot reach ZooKeeper at {self.address}: a broker answers there",
+                        hint=f"port {port} speaks Kafka: use --bootstrap-server {server}",
+                    ) from None
+            self._await_connection(deadline, patient=self._patient)
 
     def _await_connection(self, deadline: float, *, patient: bool = True) -> None:
         """Waits until requests can be sent. Without patience, a round of all hosts that fail is enough."""
@@ -170,7 +190,7 @@ class Session:
         why = self._trouble.cause or f"no answer within {self._timeout_s:g} s"
         hint = "check the address, and that ZooKeeper runs there"
         if not self._trouble.cause and self._security.tls is None:
-            hint = "check the address, and that it is neither a TLS port nor something else than ZooKeeper"
+            hint = "check the address: it may be a TLS port (--zk-tls-config-file), or no ZooKeeper"
         return Unreachable(f"cannot reach ZooKeeper at {self.address}: {why}", hint=hint)
 
     def _unauthorized(self) -> Unauthorized:

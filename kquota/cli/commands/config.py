@@ -110,7 +110,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     """Create a context, or change settings of one.
 
     Settings that are not given stay as they are. An empty value ('--comment ""') removes a setting. The file keeps its
-    comments. Paths are stored relative to the working directory of this command, as absolute paths.
+    comments. A relative path is taken from the working directory, and stored as an absolute one.
 
     \b
     Examples:
@@ -124,6 +124,8 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
         if value is not None:
             key = option.replace("_", "-")
             is_file = key.endswith(("-config", "-file"))
+            if value and option in contexts.ADDRESSES:
+                value = _checked(option, str(value))
             settings[key] = os.path.abspath(os.path.expanduser(str(value))) if is_file and value else value or None
     seconds = settings.get("timeout")
     if isinstance(seconds, float) and seconds.is_integer():
@@ -131,10 +133,33 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     path = config_path()
     new = set_context(path, name, settings, current=use)
     note(f"{'created' if new else 'changed'} context {name} in {path}")
+    addresses = load_config().context(name).addresses
+    others = [each for each in addresses if not settings.get(each)]
+    if len(addresses) > 1 and len(others) == 1:  # whoever gives two at once means it
+        warn(
+            f"{name} has two addresses now, {' and '.join(addresses)}: to remove {others[0]},"
+            f" kquota config set-context {name} --{others[0]} ''"
+        )
     if use:
         _warn_of_the_environment(name)
     elif new:
         note(f"'kquota config use-context {name}' makes it the current one")
+
+
+def _checked(option: str, address: str) -> str:
+    """The address as the file keeps it, without kquota's own scheme. Raises InputError for a malformed one."""
+    from kquota.backends.schemes import without_scheme
+
+    if option == "zookeeper":
+        from kquota.backends.zookeeper.address import Address
+
+        Address.parse(address)
+        return without_scheme(address, "zookeeper")
+    from kquota.backends.kafka.address import Servers
+
+    own = "kafka" if option == "bootstrap_server" else "controller"
+    Servers.parse(address, own)
+    return without_scheme(address, own)
 
 
 @command.command("delete-context")

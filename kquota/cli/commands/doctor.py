@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def command(fail_on: str | None, journal: Path, given: Given, output: str) -> int:
     """Check the installation, the settings, and the login to the cluster.
 
-    Each line is ok, warn or fail, and a remedy follows where there is one. The checks begin with the extras, Java, and
-    the configuration file. They go on with host names, addresses, TLS, the login, and the permissions of the login.
+    Each line is ok, warn or fail, and a remedy follows where there is one. The checks begin with the configuration
+    file. They go on with host names, addresses, TLS, the login, and its permissions. The installation comes last:
+    Java, the extras that are there, and a line with the others, which is no warning.
     Nothing is written. A trial with validate_only, or the ACLs of ZooKeeper, show whether the login may alter quotas.
 
     The exit code is 0 without a failure, and otherwise the code of the first failure. It is 3 for a wrong setting, 4
@@ -72,16 +73,26 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
 
 
 def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
-    """Every check, with the cluster that is meant once that is known."""
+    """Every check, with the cluster that is meant once that is known: first what people ask about."""
+    from kquota import doctor
+
+    yield from _of_the_cluster(given, journal)
+    for check in doctor.check_installation():
+        yield check, None
+
+
+def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
+    """The settings, and the cluster that they name."""
     from kquota import doctor
     from kquota.access import config_path
+    from kquota.changes import now
     from kquota.cli.security import ask
     from kquota.core.check import failure, ok, warning
     from kquota.errors import InputError, KquotaError
 
-    for check in doctor.check_installation():
-        yield check, None
     yield doctor.check_journal(journal), None
+    for check in doctor.check_leases(journal, now()):
+        yield check, None
     path = config_path()
     try:
         from kquota.access import load_config

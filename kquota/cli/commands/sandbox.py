@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ def command() -> None:
     Examples:
       export KQUOTA_ZOOKEEPER=$(kquota sandbox start)
       kquota alter --user alice --add-config producer_byte_rate=10MB
+      kquota sandbox start --dir second       # another one beside it
       kquota sandbox stop
     """
 
@@ -53,15 +55,25 @@ def command() -> None:
 @_directory
 @shown_as("text", "json")
 def start(port: int | None, directory: Path) -> View:
-    """Start the sandbox and print its connect string; a sandbox that runs already goes on running."""
+    """Start the sandbox and print its connect string; a sandbox that runs already goes on running.
+
+    It serves on the port that it had before, where that is free.
+    """
     from kquota import sandbox
 
+    last = sandbox.last_port(directory)
     running = sandbox.status(directory)
     if running is not None and port in (None, running.port):
         note(f"the sandbox in {running.directory} runs already")
         state = running
     else:
         state = sandbox.start(directory, port)
+        if last is not None and state.port != last:
+            note(f"its address is new: it was {sandbox.HOST}:{last}")
+    if sys.stdout is not None and sys.stdout.isatty():
+        where = "" if directory == _default_directory() else f" --dir {directory}"
+        note(f"use it: export KQUOTA_ZOOKEEPER={state.connect}")
+        note(f"'kquota sandbox stop{where}' ends it, and keeps its data")
     return _running(state)
 
 

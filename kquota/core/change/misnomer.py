@@ -60,8 +60,20 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
     if part is not None:
         meant = meant_type(part["word"])
         return f"the name {name!r} seems to hold another part: that is {meant.value}=NAME of an entity of its own"
-    if entity_type is not EntityType.IP and re.search("[,;]", name) and not _ATTRIBUTE.match(name):
+    if entity_type is EntityType.IP:
+        return _doubtful_address(name)
+    if re.search("[,;]", name) and not _ATTRIBUTE.match(name):
         return f"the name {name!r} looks like a list: give each name by itself"
+    return None
+
+
+def _doubtful_address(name: str) -> str | None:
+    """Why no client connects from an ip of that name."""
+    if re.fullmatch(r"[0-9A-Fa-f.:]+/[0-9]+", name):
+        return f"{name!r} is a network, and quotas are for single addresses"
+    parts = name.split(".")
+    if len(parts) == 4 and all(part.isdecimal() for part in parts) and any(int(part) > 255 for part in parts):
+        return f"{name!r} is no address: a part of it is above 255"
     return None
 
 

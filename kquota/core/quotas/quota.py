@@ -9,6 +9,7 @@ import enum
 import math
 import re
 import sys
+from collections.abc import Sequence
 from decimal import Context, Decimal
 from typing import NamedTuple, TypeAlias
 
@@ -255,16 +256,37 @@ def format_value(key: QuotaKey, value: Value) -> str:
 def humanize(key: QuotaKey, value: Value) -> str:
     """The value with a unit for people, and exact: `10 MiB/s`, `1500 B/s`, `50 %`.
 
-    A byte rate is shown in a larger unit only where at most two decimals say it without rounding.
+    A byte rate is shown in a larger unit only where at most two decimals say it without rounding. Three digits suffice
+    for kB, MB and so on. Whole KiB are shown in KiB, MiB and so on where that is shorter.
     """
     if key.unit == "bytes/s" and math.isfinite(value):
-        for prefix in ("Ti", "T", "Gi", "G", "Mi", "M", "Ki", "k"):
-            scaled = Decimal(int(value)) / _BYTE_UNITS[prefix]
-            if abs(scaled) >= 1 and scaled == round(scaled, 2):
-                return f"{format_number(scaled)} {prefix}B/s"
-        return f"{int(value)} B/s"
+        number = int(value)
+        forms = [form for prefixes in _SYSTEMS if (form := _scaled(number, prefixes)) is not None]
+        # Decimal units come first, and win where they are as short.
+        _, text = min(forms, key=lambda form: max(form[0], _SHORT), default=(0, f"{number} B"))
+        return f"{text}/s"
     unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else key.unit
     return f"{format_value(key, value)} {unit}"
+
+
+_SYSTEMS = (("T", "G", "M", "k"), ("Ti", "Gi", "Mi", "Ki"))
+_SHORT = 3
+"""People read so many digits at a glance: 160 kB is better than 156.25 KiB, and 10 KiB better than 10.24 kB."""
+
+
+def _scaled(number: int, prefixes: Sequence[str]) -> tuple[int, str] | None:
+    """(significant digits, text) in the largest unit that at most two decimals say exactly; None where there is none.
+
+    A number that is not a whole one of the smallest binary unit has no binary form.
+    """
+    if prefixes[-1] == "Ki" and number % _BYTE_UNITS["Ki"]:
+        return None
+    for prefix in prefixes:
+        scaled = Decimal(number) / _BYTE_UNITS[prefix]
+        if abs(scaled) >= 1 and scaled == round(scaled, 2):
+            text = format_number(scaled)
+            return len(text.replace(".", "").strip("-0")), f"{text} {prefix}B"
+    return None
 
 
 def share_of_limit(rate: float, limit: Value) -> float | None:
