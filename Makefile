@@ -106,6 +106,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.request_log
 	$(BIN)/python -m benchmarks.follow
 	$(BIN)/python -m benchmarks.stream
+	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.kernel
 	$(BIN)/python -m benchmarks.simulate
 	$(BIN)/python -m benchmarks.documents

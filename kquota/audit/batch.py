@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
+from kquota.core.findings.answers import Answered, Answers, AnswersOf, add_up
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -185,6 +186,8 @@ class Tally:
     last_ms: int | None = None
     noted: dict[str, set[str]] = field(default_factory=dict)
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
+    answers: dict[Answered, Answers] = field(default_factory=dict)
+    """What the brokers themselves answered: the throttled requests of each client."""
 
     def note(self, dialect: str, *shown: str) -> None:
         """Notes that a source was read, and what it shows."""
@@ -206,6 +209,11 @@ class Tally:
         self.reject(path, place, reason, "")
         self.rejected += records - 1
         self.unread.setdefault(path, UnreadFile(path, reason))
+
+    def heard(self, answers: AnswersOf) -> None:
+        """Adds what brokers answered."""
+        if answers:
+            self.answers = add_up([self.answers, answers])
 
     def saw(self, times_ms: Int64s, requests: int) -> None:
         """Counts requests, or samples, and widens the time range."""

@@ -126,16 +126,19 @@ class Findings(Sequence[Finding]):
                 yield _finding(row, entities, prediction)
 
     def ranked(self) -> Findings:
-        """The same in the order of `kquota.core.findings.finding.ranked`."""
+        """Throttled counters first, then undetermined counters; each group by harm, then by name."""
         table = self._table.take(self._order)
         verdicts = pc.index_in(table.column("verdict"), pa.array([verdict.value for verdict in ORDER]))
+        # Undetermined counters go by the brokers' own throttle times first.
+        undetermined = pc.equal(table.column("verdict"), Verdict.UNDETERMINED.value)
+        logged = pc.if_else(undetermined, pc.fill_null(table.column("logged_throttle_time_max_ms"), 0), 0)
         limits, peaks = (table.column(name).to_numpy() for name in ("limit", "peak_rate"))
         shares = np.divide(peaks, limits, out=np.zeros(len(table)), where=limits > 0)
         harms = np.fromiter((part for harm in self._harms(table) for part in harm), np.float64, 3 * len(table))
         columns = [*(-harms).reshape(-1, 3).T, -shares]
         keys = pa.table(
-            [verdicts, *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
-            ["verdict", "undelivered", "muted", "longest", "share", "broker", "key", "sensor"],
+            [verdicts, pc.negate(logged), *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
+            ["verdict", "logged", "undelivered", "muted", "longest", "share", "broker", "key", "sensor"],
         )
         order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
         return Findings(self._table, self._predictions, self._order[order.to_numpy()])

@@ -15,9 +15,10 @@ is no more traffic than there was. Where the quotas in question were in force, t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -55,6 +56,7 @@ _COUNTS: Final[Mapping[Verdict, Mapping[str, Any]]] = {
 """What a counter has in the findings table whose verdict is not that of the replay."""
 _COUNTERS_OF_THEIR_OWN = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE.value, QuotaKey.CONNECTION_CREATION_RATE.value})
 """Quotas that hold back other requests than those of bytes and thread time."""
+_TIME: Final = QuotaKey.REQUEST_PERCENTAGE.value
 
 
 def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings) -> AuditResult:
@@ -131,9 +133,16 @@ class _Settling:
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
-        self._held = held
+        self._held: dict[tuple[str, str], Sensors] = defaultdict(Sensors)
+        """By broker and group of keys, the counters whose clients were held back."""
+        for each in held:
+            self._held[each.broker, _group(each.key)].add(each.sensor)
         self._in_force = in_force
-        self._counters = _Counters.of(table)
+        self._given = table
+
+    @cached_property
+    def _counters(self) -> _Counters:
+        return _Counters.of(self._given)
 
     def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
@@ -179,7 +188,7 @@ class _Settling:
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
             return self._happened(row, verdict, prediction)
-        held = bool(row["logged_throttled_events"]) or any(_met(each, row) for each in self._held)
+        held = bool(row["logged_throttled_events"]) or self._was_held(row)
         reason = row["reason"]
         if held and not self._in_force and verdict is not Verdict.UNDETERMINED:
             shown = _shown(prediction, verdict)
@@ -191,6 +200,11 @@ class _Settling:
                 under = replace(prediction.recorded_under, held_back=True)
                 prediction = replace(prediction, recorded_under=under)
         return _Settled(verdict, reason, _agreeing(prediction, verdict, reason))
+
+    def _was_held(self, row: Mapping[str, Any]) -> bool:
+        """Whether a client of the counter in a row can be one that was held back."""
+        held = self._held.get((row["broker"], _group(row["key"])), _NO_SENSORS)
+        return held.meet(*_tags(row["sensor"]))
 
     def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
         """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
@@ -307,63 +321,81 @@ def _tags(sensor: str) -> tuple[str, str]:
     return user, client_id
 
 
-def _met(held: Held, row: Mapping[str, Any]) -> bool:
-    """Whether a client of that counter can be one that was held back: the tags of both fit."""
-    apart = not _COUNTERS_OF_THEIR_OWN.isdisjoint((held.key, row["key"]))
-    if held.broker != row["broker"] or (apart and held.key != row["key"]):
-        return False
-    pairs = zip(_tags(held.sensor), _tags(row["sensor"]), strict=True)
-    return all(not one or not other or one == other for one, other in pairs)
+def _group(key: str) -> str:
+    """The same for keys whose counters are charged for the same requests."""
+    return key if key in _COUNTERS_OF_THEIR_OWN else ""
+
+
+class Sensors:
+    """Some counters of one broker, found by the tags of their sensors: an empty tag is that of all."""
+
+    def __init__(self) -> None:
+        self._sensors: set[str] = set()
+        self._users: set[str] = set()
+        self._clients: set[str] = set()
+
+    def add(self, sensor: str) -> None:
+        """Adds a counter."""
+        user, client_id = _tags(sensor)
+        self._sensors.add(sensor)
+        self._users.add(user)
+        self._clients.add(client_id)
+
+    def hold(self, user: str, client_id: str) -> bool:
+        """Whether one of them is that of all clients with these tags."""
+        return any(f"{one}:{other}" in self._sensors for one in (user, "") for other in (client_id, ""))
+
+    def meet(self, user: str, client_id: str) -> bool:
+        """Whether one of them may have a client with these tags, of which an empty one says nothing."""
+        if user and client_id:
+            return self.hold(user, client_id)
+        if user:
+            return not self._users.isdisjoint((user, ""))
+        if client_id:
+            return not self._clients.isdisjoint((client_id, ""))
+        return bool(self._sensors)
+
+
+_NO_SENSORS: Final = Sensors()
 
 
 class _Counters(NamedTuple):
-    """The counters of a table that throttle, by broker, as their tags and keys say."""
+    """The counters of a table that throttle, but those of their own."""
 
-    strict: dict[str, list[tuple[str, str]]]
-    """(key, sensor) of those that throttle their clients as much as these were throttled."""
-    possible: dict[str, list[tuple[str, str]]]
-    """Those that throttle, or may."""
+    strict: Mapping[str, Sensors]
+    """By broker, those that throttle their clients as much as these were throttled."""
+    possible: Mapping[tuple[str, bool], Sensors]
+    """By broker, and whether they count thread time, those that throttle, or may."""
 
     @classmethod
     def of(cls, table: pa.Table) -> _Counters:
-        strict: dict[str, list[tuple[str, str]]] = {}
-        possible: dict[str, list[tuple[str, str]]] = {}
-        calm = pc.equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
+        strict: dict[str, Sensors] = defaultdict(Sensors)
+        possible: dict[tuple[str, bool], Sensors] = defaultdict(Sensors)
         names = ["broker", "key", "sensor", "verdict", "throttle_time_ms", "logged_throttle_time_ms"]
-        for row in table.filter(pc.invert(calm)).select(names).to_pylist():
-            if row["key"] in _COUNTERS_OF_THEIR_OWN:
-                continue
-            logged, predicted = row["logged_throttle_time_ms"], row["throttle_time_ms"]
-            counter = (row["key"], row["sensor"])
-            possible.setdefault(row["broker"], []).append(counter)
-            throttled = row["verdict"] == Verdict.THROTTLED.value
-            if throttled and logged and predicted is not None and predicted >= AS_MUCH * logged:
-                strict.setdefault(row["broker"], []).append(counter)
+        open_ = pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
+        for rows in table.filter(open_).select(names).to_batches(ROWS_AT_ONCE):
+            for broker, key, sensor, verdict, predicted, logged in zip(
+                *(column.to_pylist() for column in rows.columns), strict=True
+            ):
+                if key in _COUNTERS_OF_THEIR_OWN:
+                    continue
+                possible[broker, key == _TIME].add(sensor)
+                throttled = verdict == Verdict.THROTTLED.value
+                if throttled and logged and predicted is not None and predicted >= AS_MUCH * logged:
+                    strict[broker].add(sensor)
         return cls(strict, possible)
 
     def hold(self, row: Mapping[str, Any]) -> bool:
         """Whether one of the strict counters is that of all clients of the row."""
-        mine = _tags(row["sensor"])
-        return row["key"] not in _COUNTERS_OF_THEIR_OWN and any(
-            all(not tag or tag == own for tag, own in zip(_tags(sensor), mine, strict=True))
-            for _, sensor in self.strict.get(row["broker"], ())
-        )
+        strict = self.strict.get(row["broker"], _NO_SENSORS)
+        return row["key"] not in _COUNTERS_OF_THEIR_OWN and strict.hold(*_tags(row["sensor"]))
 
     def shared(self, row: Mapping[str, Any]) -> bool:
         """Whether another counter that throttles, or may, is charged for the same requests: one of bytes and time."""
-        key, mine = row["key"], _tags(row["sensor"])
-        time = QuotaKey.REQUEST_PERCENTAGE.value
-        if key in _COUNTERS_OF_THEIR_OWN:
+        if row["key"] in _COUNTERS_OF_THEIR_OWN:
             return False
-        whose = [mine]
+        whose = [_tags(row["sensor"])]
         if len(row["clients"]) == row["client_count"]:
             whose = [(encode_user(client["user"]), client["client_id"]) for client in row["clients"]]
-        return any(
-            time in (key, other)
-            and other != key
-            and any(
-                all(not one or not two or one == two for one, two in zip(_tags(sensor), each, strict=True))
-                for each in whose
-            )
-            for other, sensor in self.possible.get(row["broker"], ())
-        )
+        others = self.possible.get((row["broker"], row["key"] != _TIME), _NO_SENSORS)
+        return any(others.meet(*each) for each in whose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from kquota.core.enforcement.kernel import jit
 def _compiled() -> Any:
     """The compiled loops, or None without numba."""
     try:
-        loops = (_dense_codes, _sort_by_rank, _member_totals, _place, _unsorted, _client_keys)
+        loops = (_dense_codes, _scatter, _member_totals, _place, _unsorted, _client_keys)
         return tuple(jit(loop, nogil=True) for loop in loops)
     except ImportError:
         return None
@@ -81,74 +82,77 @@ def _dense_codes(keys, codes, table_size):  # type: ignore[no-untyped-def]
     return distinct[:found], True
 
 
-def sort_by_rank(codes: Any, rank_of: Int64s, ranks: int) -> tuple[Int64s, Int64s]:
-    """(row numbers sorted by `rank_of[codes]`, stable; rows per rank)."""
+def scatter(codes: Any, rank_of: Int64s, starts: Int64s, columns: Sequence[tuple[Any, Any, Any]]) -> None:
+    """Sorts columns by `rank_of[codes]`, stable: each is (values, what each rank takes off them, the result).
+
+    The rows of a rank begin at `starts[rank]` of the result; rows of ranks without a start are left out.
+    """
     loops = _compiled()
-    if loops is None:
-        ranked = rank_of[codes]
-        return np.argsort(ranked, kind="stable"), np.bincount(ranked, minlength=ranks)
-    rows, counts = loops[1](codes, rank_of, ranks)
-    return rows, counts
+    if loops is not None:
+        for values, bases, out in columns:
+            loops[1](codes, rank_of, starts.copy(), values, bases, out)
+        return
+    ranked = rank_of[codes]
+    rows = np.argsort(ranked, kind="stable")
+    for values, bases, out in columns:
+        mine = rows[: len(out)]
+        out[:] = values[mine] - bases[ranked[mine]]
 
 
-def _sort_by_rank(codes, rank_of, ranks):  # type: ignore[no-untyped-def]
-    counts = np.zeros(ranks, np.int64)
-    for row in range(len(codes)):
-        counts[rank_of[codes[row]]] += 1
-    cursor = np.zeros(ranks, np.int64)
-    for rank in range(1, ranks):
-        cursor[rank] = cursor[rank - 1] + counts[rank - 1]
-    rows = np.empty(len(codes), np.int64)
+def _scatter(codes, rank_of, cursor, values, bases, out):  # type: ignore[no-untyped-def]
+    ranks = len(cursor)
     for row in range(len(codes)):
         rank = rank_of[codes[row]]
-        rows[cursor[rank]] = row
-        cursor[rank] += 1
-    return rows, counts
+        if rank < ranks:
+            out[cursor[rank]] = values[row] - bases[rank]
+            cursor[rank] += 1
 
 
-def member_totals(codes: Any, values: Int64s, members: int) -> tuple[Int64s, Int64s]:
-    """(events, sum of the known values) per code."""
+def member_totals(codes: Any, times: Int64s, values: Int64s, members: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """(events, sum of the known values, first time, last time) per code; each has a row."""
+    first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    events, sums, firsts, lasts = (np.full(members, value, np.int64) for value in (0, 0, first, last))
     loops = _compiled()
     if loops is None:
-        events = np.bincount(codes, minlength=members)
-        sums = np.zeros(members, np.int64)
+        np.add.at(events, codes, 1)
         np.add.at(sums, codes, np.maximum(values, 0))
-        return events, sums
-    events, sums = loops[2](codes, values, members)
-    return events, sums
+        np.minimum.at(firsts, codes, times)
+        np.maximum.at(lasts, codes, times)
+    else:
+        loops[2](codes, times, values, events, sums, firsts, lasts)
+    return events, sums, firsts, lasts
 
 
-def _member_totals(codes, values, members):  # type: ignore[no-untyped-def]
-    events = np.zeros(members, np.int64)
-    sums = np.zeros(members, np.int64)
+def _member_totals(codes, times, values, events, sums, firsts, lasts):  # type: ignore[no-untyped-def]
     for row in range(len(codes)):
         code = codes[row]
         events[code] += 1
         if values[row] > 0:
             sums[code] += values[row]
-    return events, sums
+        firsts[code] = min(firsts[code], times[row])
+        lasts[code] = max(lasts[code], times[row])
 
 
-def place(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, out: Any) -> None:
-    """Copies runs: the next `counts[i]` values of `source` go to `out` at `cursor[target[i]]`."""
+def place(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, base: int, out: Any) -> None:
+    """Copies runs, and adds the base: the next `counts[i]` values of `source` go to `out` at `cursor[target[i]]`."""
     loops = _compiled()
-    (loops[3] if loops is not None else _place_runs)(counts, target, cursor, source, out)
+    (loops[3] if loops is not None else _place_runs)(counts, target, cursor, source, base, out)
 
 
-def _place(counts, target, cursor, source, out):  # type: ignore[no-untyped-def]
+def _place(counts, target, cursor, source, base, out):  # type: ignore[no-untyped-def]
     read = 0
     for run in range(len(counts)):
         write = cursor[target[run]]
         for _ in range(counts[run]):
-            out[write] = source[read]
+            out[write] = source[read] + base
             write += 1
             read += 1
 
 
-def _place_runs(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, out: Any) -> None:
+def _place_runs(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, base: int, out: Any) -> None:
     read = 0
     for count, write in zip(counts.tolist(), cursor[target].tolist(), strict=True):
-        out[write : write + count] = source[read : read + count]
+        out[write : write + count] = np.add(source[read : read + count], base, dtype=out.dtype)
         read += count
 
 

@@ -43,13 +43,14 @@ SPOOL_BYTES = 256 << 20
 
 
 class _Place(NamedTuple):
-    """Where a blob lies in a file."""
+    """Where a blob is: in memory, or in a file."""
 
     bucket: int
     start_ms: int
     path: str
     offset: int
     length: int
+    data: bytes | None = None
 
 
 def audit(
@@ -95,8 +96,8 @@ def _in_this_process(
             progress(split[0], known)
             yield split
 
-    with tempfile.SpooledTemporaryFile(SPOOL_BYTES, prefix="kquota-audit-") as file:
-        packed = _by_bucket(_write(told(), settings, buckets, file, ""))
+    with tempfile.TemporaryFile(prefix="kquota-audit-") as file:
+        packed = _by_bucket(_write(told(), settings, buckets, file, "", SPOOL_BYTES))
         known_sizes = [
             place
             for data in packed
@@ -229,20 +230,25 @@ def _rebuild(blobs: Iterable[bytes], settings: AuditSettings, buckets: int, file
     return _put(list(stages.rebuild_blobs(blobs, settings, buckets)), file, path)
 
 
-def _put(blobs: Iterable[stages.Blob], file: IO[bytes], path: str) -> list[_Place]:
-    """Writes blobs to the end of a file."""
+def _put(blobs: Iterable[stages.Blob], file: IO[bytes], path: str, room: int = 0) -> list[_Place]:
+    """Keeps blobs: so many bytes of them in memory, and the others at the end of a file."""
     places = []
-    file.seek(0, os.SEEK_END)
+    end = file.seek(0, os.SEEK_END)
     for blob in blobs:
-        places.append(_Place(blob.bucket, blob.start_ms, path, file.tell(), len(blob.data)))
-        file.write(blob.data)
+        length = len(blob.data)
+        if length <= room:
+            room -= length
+            places.append(_Place(blob.bucket, blob.start_ms, "", 0, length, blob.data))
+            continue
+        places.append(_Place(blob.bucket, blob.start_ms, path, end, length))
+        end += file.write(blob.data)
     return places
 
 
 def _write(
-    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str
+    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str, room: int = 0
 ) -> list[_Place]:
-    return _put(stages.pack_splits(task, stages.Packers(settings, buckets)), file, path)
+    return _put(stages.pack_splits(task, stages.Packers(settings, buckets)), file, path, room)
 
 
 def _replay(places: list[_Place], settings: AuditSettings) -> list[bytes]:
@@ -257,5 +263,7 @@ def _open_and_read(places: list[_Place]) -> Iterator[bytes]:
 
 
 def _read(file: IO[bytes], place: _Place) -> bytes:
+    if place.data is not None:
+        return place.data
     file.seek(place.offset)
     return file.read(place.length)

@@ -10,6 +10,7 @@ import math
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,17 @@ import numpy as np
 from kquota.audit import kernels
 from kquota.audit.batch import UNKNOWN, Batch, Bools, Int64s
 from kquota.audit.lookup import Interner, Memo, Seen, fingerprint
-from kquota.audit.segment import CHARGED_KEYS, KEYS, NEVER, CounterRef, Governing, Introduction, Segment, compact
+from kquota.audit.segment import (
+    CHARGED_KEYS,
+    KEYS,
+    NEVER,
+    CounterRef,
+    Governing,
+    Introduction,
+    Segment,
+    compact,
+    fitting,
+)
 from kquota.audit.settings import Together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
@@ -177,8 +188,9 @@ class Packer:
             # An export without thread times still names the clients whose request quota cannot be judged.
             nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
             complete = False if batch.request_ns is None else batch.request_complete
-            # Of its counters of bytes and of thread time the kind says which requests are the same.
-            timed = replace(batch, detail=batch.kind.astype(np.int64))
+            # Of its counters of bytes and of thread time the kind says which requests are the same. Without
+            # connections nobody asks.
+            timed = replace(batch, detail=None if batch.connection is None else batch.kind.astype(np.int64))
             yield from self._segments(timed, codes, members, charged[:, 1], nanos, period, ordinal, complete=complete)
         complete = batch.bytes_complete
         yield from self._segments(batch, codes, members, charged[:, 0], batch.bytes, period, ordinal, complete=complete)
@@ -254,33 +266,49 @@ class Packer:
         rank_of = np.full(len(self.counters) + 1, len(numbers), np.int64)
         rank_of[numbers] = np.arange(len(numbers))
         member_rank = rank_of[charged]
-        rows, counts = kernels.sort_by_rank(codes, member_rank, len(numbers) + 1)
-        counts = counts[:-1]
+        events, sums, firsts, lasts = kernels.member_totals(codes, batch.time_ms, values, len(members))
+        counts = np.bincount(member_rank, events, len(numbers) + 1)[: len(numbers)].astype(np.int64)
         ends = np.cumsum(counts)
-        rows = rows[: ends[-1]]
-        events, sums = kernels.member_totals(codes, values, len(members))
         member_ids = self._member_ids(members)
-        times, values = batch.time_ms[rows], values[rows]
-        throttle, connection, detail = (
-            None if column is None else column[rows] for column in (batch.throttle_ms, batch.connection, batch.detail)
-        )
         told: bool | Bools = False if batch.throttle_ms is None else batch.throttle_ms >= 0
-        incomplete = _first_of(np.where(complete, NEVER, batch.time_ms), codes, len(members))
+        incomplete = firsts
+        if complete is not False:
+            incomplete = _first_of(np.where(complete, NEVER, batch.time_ms), codes, len(members))
         answered = _any_of(np.asarray(told), codes, members)
-        shared = self.per_client and len(np.flatnonzero(governed)) > len(numbers)
-        member_of = codes[rows] if shared else None
 
-        cuts = np.flatnonzero(np.diff(buckets)) + 1
-        for first, last in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
-            begin = int(ends[first - 1]) if first else 0
-            end = int(ends[last - 1])
-            mine = np.flatnonzero((member_rank >= first) & (member_rank < last))
-            base, latest = int(times[begin:end].min()), int(times[begin:end].max())
-            local = None
-            if member_of is not None:
+        cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(numbers)]
+        owners = [np.flatnonzero((member_rank >= first) & (member_rank < last)) for first, last in pairwise(cuts)]
+        bases = np.array([firsts[mine].min() for mine in owners])
+        latest = np.array([lasts[mine].max() for mine in owners])
+        columns: dict[str, Any] = {
+            "times": batch.time_ms,
+            "values": values,
+            "throttle_ms": batch.throttle_ms,
+            "connection": batch.connection,
+            "detail": batch.detail,
+            "member": codes if self.per_client and np.count_nonzero(governed) > len(numbers) else None,
+        }
+        columns = {name: column for name, column in columns.items() if column is not None}
+        types = {name: column.dtype for name, column in columns.items()}
+        types |= {"times": fitting(0, int((latest - bases).max())), "values": fitting(values.min(), values.max())}
+        placed = {name: np.empty(ends[-1], types[name]) for name in columns}
+        from_base, as_it_is = np.repeat(bases, np.diff(cuts)), np.zeros(len(numbers), np.int64)
+        kernels.scatter(
+            codes,
+            member_rank,
+            ends - counts,
+            [(columns[name], from_base if name == "times" else as_it_is, placed[name]) for name in columns],
+        )
+
+        for (first, last), mine, base, end_ms in zip(
+            pairwise(cuts), owners, bases.tolist(), latest.tolist(), strict=True
+        ):
+            rows = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
+            its_columns = {name: column[rows] for name, column in placed.items()}
+            if "member" in its_columns:
                 place = np.zeros(len(members), np.int32)
                 place[mine] = np.arange(len(mine))
-                local = place[member_of[begin:end]]
+                its_columns["member"] = place[its_columns["member"]]
             bucket, its = int(buckets[first]), numbers[first:last]
             yield (
                 bucket,
@@ -292,17 +320,17 @@ class Packer:
                     limits=counters.limits[its],
                     counts=counts[first:last],
                     base_ms=base,
-                    last_ms=latest,
-                    times=compact(times[begin:end] - base),
-                    values=compact(values[begin:end]),
-                    throttle_ms=None if throttle is None else compact(throttle[begin:end]),
-                    connection=None if connection is None else connection[begin:end],
-                    detail=None if detail is None else detail[begin:end],
-                    member=local,
+                    last_ms=end_ms,
+                    times=its_columns["times"],
+                    values=compact(its_columns["values"]),
+                    throttle_ms=compact(its_columns["throttle_ms"]) if "throttle_ms" in its_columns else None,
+                    connection=its_columns.get("connection"),
+                    detail=its_columns.get("detail"),
+                    member=its_columns.get("member"),
                     incomplete_ms=_first_of(incomplete[mine], member_rank[mine] - first, len(its)),
                     answered=_any_of(answered[mine], member_rank[mine] - first, its),
                     shows_outcome=batch.shows_outcome,
-                    unsized=bool((values[begin:end] == UNKNOWN).any()),
+                    unsized=types["values"] == np.int64 and bool((its_columns["values"] == UNKNOWN).any()),
                     member_ids=member_ids[mine],
                     member_counter=member_rank[mine] - first,
                     member_events=events[mine],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
@@ -19,6 +20,7 @@ NO_DELAY: Final = "no request is throttled, so that all come as they were record
 """The basis of a prediction for such clients."""
 
 _FIELDS: Final = tuple(field.name for field in fields(Prediction))
+_values_of: Final = attrgetter(*_FIELDS)
 _VERDICT: Final = _FIELDS.index("verdict")
 _TEXTS: Final = (AS_RECORDED, NO_DELAY, *(verdict.value for verdict in Verdict))
 """Texts of most predictions, which are packed as their numbers."""
@@ -78,7 +80,7 @@ def _name(text: str) -> CounterName:
 
 
 def _pack(prediction: Prediction) -> bytes:
-    return pickle.dumps([_short(getattr(prediction, name)) for name in _FIELDS], protocol=5)
+    return pickle.dumps([_short(value) for value in _values_of(prediction)], protocol=5)
 
 
 def _unpack(packed: bytes) -> Prediction:
@@ -91,14 +93,17 @@ def _values(packed: bytes) -> Any:
 
 def _short(value: Any) -> Any:
     """A value in few bytes. The length of a tuple says what it stands for."""
-    if isinstance(value, Interval):
+    kind = type(value)
+    if kind is Interval:
         low, estimate, high = value.low, value.estimate, value.high
         # Equal numbers of two types would be two numbers in a document.
         return (low,) if low is estimate is high else (low, estimate, high)
-    if isinstance(value, RecordedUnder):
+    if kind is str:
+        number = _NUMBERS.get(value)
+        return value if number is None else (number, None)
+    if kind is RecordedUnder:
         return (value.source.value, value.limit, value.held_back, None)
-    number = _NUMBERS.get(value) if isinstance(value, str) else None
-    return value if number is None else (number, None)
+    return value
 
 
 def _whole(value: Any) -> Any:

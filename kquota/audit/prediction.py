@@ -1,7 +1,7 @@
 """Predictions: the recorded clients of each counter that would be throttled, run through the simulator.
 
-While the reduce side replays the events, their rows are kept beside it: some 30 bytes a request, in memory up to
-KEPT_BYTES and then on the disk. At the end the rows of one counter at a time are read back: those of counters that the
+While the reduce side replays the events, it leaves their columns here: some 16 to 40 bytes a request, in memory up to
+KEPT_BYTES and then on the disk. At the end the rows of one counter at a time are taken: those of counters that the
 replay throttles, or that the brokers held back. They become clients, of each kind that fits, and the simulator runs
 them. For all other counters the clients meet what was recorded, and under quotas that were in force as well
 (`kquota.audit.in_force`). The verdicts on these and on the findings are made one by `kquota.audit.held_back`.
@@ -13,7 +13,7 @@ import enum
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from kquota.audit.clients import (
     CONSUMER,
     MESSAGE_BYTES,
     PACED,
+    SATURATING,
     SOCKET_MS,
+    SYNCHRONOUS,
     Guess,
     Requests,
     Seen,
@@ -36,6 +38,7 @@ from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.retries import keys_of
 from kquota.audit.settings import Together
+from kquota.audit.spread import MOST_REQUESTS, SeveralBrokers, put_together, run_waiting
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
 
 KEPT_BYTES: Final = 128 << 20
-"""So much of the rows stays in memory; the rest goes to the disk."""
+"""So much of the columns stays in memory; the rest goes to the disk."""
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
@@ -90,13 +93,14 @@ _RAISED: Final = 1.02
 
 
 class Pieces:
-    """Where the rows of each counter lie in a file, and what they come to: a row of numbers for each piece."""
+    """Where the rows of each counter are, and what they come to: a row of numbers for each piece."""
 
     def __init__(self) -> None:
         self._added: list[Int64s] = []
-        self._table = np.zeros((0, 7), np.int64)
-        """(counter, first row in the file, rows, first time, last time, sum, rows without connection) of each piece."""
-        self._ends = np.zeros(0, np.int64)
+        self._table = np.zeros((0, 8), np.int64)
+        """(counter, part, first row in it, rows, first time, last time, sum, rows without connection) of each piece."""
+        self._ends = self._rows = self._totals = self._lacking = np.zeros(0, np.int64)
+        """Of each counter where its pieces end in the table, and what they add up to."""
 
     def add(self, pieces: Int64s) -> None:
         """Adds pieces of different counters; those of one counter come in the order of time."""
@@ -108,74 +112,105 @@ class Pieces:
             table = np.concatenate(self._added)
             self._table = table[np.argsort(table[:, 0], kind="stable")]
             self._ends = np.cumsum(np.bincount(self._table[:, 0]))
+            self._rows, self._totals, self._lacking = (np.zeros_like(self._ends) for _ in range(3))
+            for sums, column in ((self._rows, 3), (self._totals, 6), (self._lacking, 7)):
+                np.add.at(sums, self._table[:, 0], self._table[:, column])
         self._added = []
 
-    def _of(self, counter: int) -> Int64s:
-        if counter >= len(self._ends):
-            return self._table[:0]
-        return self._table[self._ends[counter - 1] if counter else 0 : self._ends[counter]]
+    def _first(self, counter: int) -> int:
+        return int(self._ends[counter - 1]) if counter else 0
 
     def rows(self, counter: int) -> int:
         """How many rows a counter has."""
-        return int(self._of(counter)[:, 2].sum())
+        return int(self._rows[counter]) if counter < len(self._rows) else 0
 
-    def places(self, counter: int) -> list[tuple[int, int]]:
-        """(first row in the file, rows) of each piece of a counter."""
-        return [(start, count) for start, count in self._of(counter)[:, 1:3].tolist()]
+    def places(self, counter: int) -> list[tuple[int, int, int]]:
+        """(part, first row in it, rows) of each piece of a counter."""
+        mine = self._table[self._first(counter) : self._ends[counter], 1:4]
+        return [(part, start, count) for part, start, count in mine.tolist()]
 
     def length(self, counter: int) -> int:
         """From the first row of a counter to the last one (ms)."""
-        mine = self._of(counter)
-        return int(mine[-1, 4] - mine[0, 3])
+        return int(self._table[self._ends[counter] - 1, 5] - self._table[self._first(counter), 4])
 
     def lacks_connections(self, counter: int) -> bool:
         """Whether a row of a counter has no connection."""
-        return bool(self._of(counter)[:, 6].any())
+        return bool(self._lacking[counter] > 0)
 
     def total(self, counter: int) -> int:
         """The sum of the rows of a counter."""
-        return int(self._of(counter)[:, 5].sum())
+        return int(self._totals[counter])
+
+
+class _Kept(NamedTuple):
+    """The columns of a part, None for one that it lacks."""
+
+    times: Int64s
+    values: Int64s
+    connection: Int64s | None
+    throttle_ms: Int64s | None
+    detail: Int64s | None
+
+    @classmethod
+    def of(cls, part: Part) -> _Kept:
+        detail = part.detail
+        if detail is not None:
+            told = np.repeat(np.isin(part.kinds, _DETAILED), np.diff(part.offsets))
+            detail = detail * (told & (detail >= 0) & (detail < 2 * UNANSWERED))
+        return cls(part.times, part.values, part.connection, part.throttle_ms, detail)
+
+    def rows(self, rows: slice) -> Any:
+        """Some of the rows, as an array of _ROW."""
+        times, values, connection, throttle, detail = (None if each is None else each[rows] for each in self)
+        assert times is not None
+        found = np.zeros(len(times), _ROW)
+        found["time"], found["size"] = times, values
+        found["connection"] = NO_CONNECTION if connection is None else connection
+        found["throttle"] = -1 if throttle is None else np.minimum(throttle, (1 << 31) - 1)
+        found["detail"] = 0 if detail is None else detail
+        return found
 
 
 class Recorder:
     """Keeps the rows of the counters while these are replayed: of all keys but connections."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES, prefix="kquota-audit-")  # noqa: SIM115 - kept open
+        self._parts: list[_Kept | int] = []
+        """The rows of each part, or where they begin in the file."""
+        self._bytes = 0
+        """How much of them is in memory."""
+        self._file: IO[bytes] | None = None
         self._pieces = Pieces()
-        self._rows = 0
         self.feeds: dict[str, Feeds] = {}
         """Of each broker who reads whose data, where the recording shows that."""
-        self.links = Links({}, [])
+        self.links = Links({}, [], [])
         """What concerns the clients of other tasks; known when it is finished."""
 
     def part(self, part: Part) -> None:
-        """Keeps the rows of a part, of the counters that can be predicted."""
-        kept = np.isin(part.kinds, _KINDS)
-        counts = np.where(kept, np.diff(part.offsets), 0)
+        """Keeps the rows of a part, which must not change any more."""
+        counts = np.diff(part.offsets)
         places = np.flatnonzero(counts)
-        if not len(places):
+        starts, counts, ends = part.offsets[places], counts[places], part.offsets[places + 1]
+        mine = np.isin(part.kinds[places], _KINDS)
+        if not mine.any():
             return
-        mine = slice(None) if kept.all() else np.repeat(kept, np.diff(part.offsets))
-        rows = np.zeros(int(counts.sum()), _ROW)
-        rows["time"], rows["size"] = part.times[mine], part.values[mine]
-        rows["connection"] = NO_CONNECTION if part.connection is None else part.connection[mine]
-        rows["throttle"] = -1 if part.throttle_ms is None else np.minimum(part.throttle_ms[mine], (1 << 31) - 1)
-        if part.detail is not None:
-            told = np.repeat(np.isin(part.kinds, _DETAILED), np.diff(part.offsets))
-            details = part.detail * (told & (part.detail >= 0) & (part.detail < 2 * UNANSWERED))
-            rows["detail"] = details[mine]
-        self._file.seek(0, 2)
-        self._file.write(rows.tobytes())
-        counts = counts[places]
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        sums = np.add.reduceat(rows["size"], starts)
-        times = rows["time"]
-        lacking = np.add.reduceat((rows["connection"] == NO_CONNECTION).astype(np.int64), starts)
-        columns = (part.counters[places], starts + self._rows, counts, times[starts], times[ends - 1], sums, lacking)
-        self._pieces.add(np.column_stack(columns))
-        self._rows += len(rows)
+        lacking = counts
+        if part.connection is not None:
+            lacking = np.add.reduceat(part.connection == NO_CONNECTION, starts, dtype=np.int64)
+        number = np.full(len(places), len(self._parts))
+        sums, firsts, lasts = np.add.reduceat(part.values, starts), part.times[starts], part.times[ends - 1]
+        columns = (part.counters[places], number, starts, counts, firsts, lasts, sums, lacking)
+        self._pieces.add(np.column_stack(columns)[mine])
+        kept = _Kept.of(part)
+        size = sum(column.nbytes for column in kept if column is not None)
+        if self._bytes + size <= KEPT_BYTES:
+            self._bytes += size
+            self._parts.append(kept)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="kquota-audit-")  # noqa: SIM115 - `finish` closes it
+        self._parts.append(self._file.seek(0, 2))
+        self._file.write(kept.rows(slice(None)).data)
 
     def finish(
         self, refs: Sequence[CounterRef | None], judged: Callable[[int], Judged], settings: AuditSettings
@@ -205,7 +240,9 @@ class Recorder:
         for group in self._groups(alone, timed, settings.kept):
             simulated = self._simulate(group, settings, using)
             found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+        self._parts = []
         return found
 
     def _predict(
@@ -303,6 +340,8 @@ class Recorder:
         Returns why consumers are not coupled to their producers, where these may matter.
         """
         ref = group[0].judged.ref
+        if (alone := _alone(group, models, rows)) is not None:
+            self.links.alone.append(alone)
         feeds = self.feeds.get(ref.broker)
         if feeds is None:
             return None
@@ -325,8 +364,13 @@ class Recorder:
 
     def _read(self, counter: int) -> Any:
         pieces = []
-        for start, count in self._pieces.places(counter):
-            self._file.seek(start * _ROW.itemsize)
+        for number, start, count in self._pieces.places(counter):
+            kept = self._parts[number]
+            if isinstance(kept, _Kept):
+                pieces.append(kept.rows(slice(start, start + count)))
+                continue
+            assert self._file is not None
+            self._file.seek(kept + start * _ROW.itemsize)
             pieces.append(np.frombuffer(self._file.read(count * _ROW.itemsize), _ROW))
         return np.concatenate(pieces)
 
@@ -485,6 +529,18 @@ def _simulated(
 
     Also returns when the producers among them come to deliver, by connection, as far as it is later than recorded.
     """
+    runs, plain = _runs(group, models, settings, using)
+    found = {}
+    for place, counter in enumerate(group):
+        mine = [model for model in models if place in model.charged]
+        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs], plain.met[place])
+    return found, _curves(models, plain.charged_ms)
+
+
+def _runs(
+    group: Sequence[_Counter], models: Sequence[_Model], settings: AuditSettings, using: Kernel
+) -> tuple[list[Ran], Ran]:
+    """The runs, the most probable one first; and the first one in which nobody gives up a connection."""
     limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
     shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
     runs: list[Ran] = []
@@ -499,11 +555,7 @@ def _simulated(
                 runs.append(_run(group, models, again, share, settings, using))
             runs.append(ran)
     assert plain is not None
-    found = {}
-    for place, counter in enumerate(group):
-        mine = [model for model in models if place in model.charged]
-        found[counter.judged.ref] = _prediction(counter, mine, [run.met[place] for run in runs], plain.met[place])
-    return found, _curves(models, plain.charged_ms)
+    return runs, plain
 
 
 def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] | None:
@@ -541,11 +593,124 @@ class Fed(NamedTuple):
     """By the consumer's connection."""
 
 
+class Alone(NamedTuple):
+    """A counter of one producer's connection, which may be a client's that has others to other brokers."""
+
+    counter: _Counter
+    rows: Any
+
+
 class Links(NamedTuple):
     """What the counters of one task need of those of another one."""
 
     curves: dict[Place, Curve]
     fed: list[Fed]
+    alone: list[Alone]
+
+
+def _alone(group: Sequence[_Counter], models: Sequence[_Model], rows: Mapping[int, Any]) -> Alone | None:
+    """The counter, where another broker's counter may tell more of its only client; else None."""
+    (counter, *others), (model, *more) = group, models
+    if others or more or model.api != PRODUCE_API or len(rows[counter.number]) > MOST_REQUESTS:
+        return None
+    if not model.seen.held_back and all(guess.kind == PACED for guess in model.seen.guesses):
+        return None  # it keeps its times at this broker, whatever it does at others
+    return Alone(counter, rows[counter.number])
+
+
+def _spread(
+    every: Sequence[Alone], curves: dict[Place, Curve], settings: AuditSettings
+) -> dict[CounterRef, Prediction]:
+    """The predictions of clients that wait at several brokers; puts when they deliver into `curves`."""
+    clients: dict[tuple[int, str], list[Alone]] = {}
+    for alone in every:
+        ref = alone.counter.judged.ref
+        clients.setdefault((ref.variant, ref.sensor), []).append(alone)
+    found: dict[CounterRef, Prediction] = {}
+    for mine in clients.values():
+        mine.sort(key=lambda alone: alone.counter.judged.ref.broker)
+        if len(mine) > 1:
+            found |= _waiting(mine, curves, settings)
+    return found
+
+
+def _waiting(
+    mine: Sequence[Alone], curves: dict[Place, Curve], settings: AuditSettings
+) -> dict[CounterRef, Prediction]:
+    """The predictions of one client with these counters, where it may wait for its answers."""
+    together = put_together([alone.rows for alone in mine])
+    kinds = list(dict.fromkeys(guess.kind for guess in together.seen.guesses))
+    models = [_models([alone.counter], {alone.counter.number: alone.rows})[0] for alone in mine]
+    using = kernel(Mode.PLAIN if len(together.times) <= PLAIN_ROWS else Mode.AUTO)
+    # Who sends nothing to one broker may wait at another one: that is no rest.
+    drained = together.seen.drained and all(model.seen.drained for model in models)
+    if kinds == [PACED]:
+        return {}
+    runs: dict[str, list[list[Met]]] = {kind: [] for kind in kinds}
+    """By kind, what each counter meets in each run."""
+    for guess in together.seen.guesses:
+        if guess.kind == SYNCHRONOUS:
+            counters = [
+                Counted(alone.counter.judged.limits, int(times[0]), int(times[0]) + alone.counter.recorded_ms)
+                for alone, times in ((alone, alone.rows["time"]) for alone in mine)
+            ]
+            met, charged = run_waiting(
+                together, guess, counters, windows=settings.windows, generation=settings.generation, using=using
+            )
+            if guess is together.seen.guesses[0]:
+                _deliver(mine, models, together, charged, curves)
+            runs[SYNCHRONOUS].append(met)
+    plain: list[Met] | None = None
+    for kind in kinds:
+        if kind != SYNCHRONOUS:
+            each = [
+                _runs([alone.counter], [_of_kind(model, kind)], settings, using)
+                for alone, model in zip(mine, models, strict=True)
+            ]
+            longest = max(len(ran) for ran, _ in each)
+            runs[kind] = [[ran[min(number, len(ran) - 1)].met[0] for ran, _ in each] for number in range(longest)]
+            if kind == kinds[0]:
+                plain = [ran.met[0] for _, ran in each]
+    found = {}
+    for place, (alone, model) in enumerate(zip(mine, models, strict=True)):
+        own = model.seen.guesses[0]
+        guesses = [
+            own._replace(kind=guess.kind, why=f"{guess.why}, at {len(mine)} brokers") for guess in together.seen.guesses
+        ]
+        seen = together.seen._replace(guesses=guesses, drained=drained)
+        met = [run[place] for kind in kinds for run in runs[kind]]
+        found[alone.counter.judged.ref] = _prediction(
+            alone.counter, [model._replace(seen=seen)], met, met[0] if plain is None else plain[place]
+        )
+    return found
+
+
+def _of_kind(model: _Model, kind: str) -> _Model:
+    """The client of one broker as one of a kind that its requests to all brokers show."""
+    guesses = [guess for guess in model.seen.guesses if guess.kind == kind]
+    if not guesses:
+        (paced,) = [guess for guess in model.seen.guesses if guess.kind == PACED][:1] or model.seen.guesses[:1]
+        thinks = np.zeros(len(paced.times), np.int64)
+        thinks[0] = -1
+        guesses = [paced._replace(kind=kind, thinks=thinks) if kind == SATURATING else paced]
+    return model._replace(seen=model.seen._replace(guesses=guesses))
+
+
+def _deliver(
+    mine: Sequence[Alone],
+    models: Sequence[_Model],
+    together: SeveralBrokers,
+    charged: Int64s,
+    curves: dict[Place, Curve],
+) -> None:
+    """Keeps when the client delivers at each broker, where consumers read it there."""
+    for place, (alone, model) in enumerate(zip(mine, models, strict=True)):
+        ref = alone.counter.judged.ref
+        name = ref.variant, ref.broker, model.connection
+        if name in curves:
+            rows = together.brokers == place
+            late = np.where(charged[rows] < 0, LOST, charged[rows])
+            curves[name] = Curve(together.times[rows], late)
 
 
 def _kernel_for(rows: int) -> Kernel:
@@ -556,7 +721,7 @@ def _kernel_for(rows: int) -> Kernel:
 def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, Prediction]:
     """The predictions of consumers whose producers are throttled: with what these deliver."""
     curves = {place: curve for each in links for place, curve in each.curves.items()}
-    found: dict[CounterRef, Prediction] = {}
+    found = _spread([alone for each in links for alone in each.alone], curves, settings)
     every = [fed for each in links for fed in each.fed]
     using = _kernel_for(sum(len(rows) for fed in every for rows in fed.rows.values()))
     for fed in every:

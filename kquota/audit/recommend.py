@@ -34,6 +34,7 @@ from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
 MEASURABLE = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
@@ -88,8 +89,8 @@ def recommendations(
     left_out = Counter(QuotaKey(key) for _, key, _ in undetermined)
     if not usages:
         raise InputError(
-            f"nothing to recommend: none of {measured.quality.events} requests counts for the quotas in question",
-            hint="see --for, --only and --key",
+            f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question",
+            hint=_why_nothing(wanted),
         )
     throttling = tuple(
         quota
@@ -97,11 +98,26 @@ def recommendations(
         if quota.verdict is Verdict.THROTTLED
         and (quota.key not in wanted.keys or quota.entity.types != wanted.scope.default.types)
     )
-    recommended = _all(usages, settings.quotas.latest, wanted)
+    governing = _governing(rows, settings.quotas.latest, wanted)
+    recommended = [
+        quota.beside(governing.get((quota.key, quota.entity), {}), policy)
+        for quota in _all(usages, settings.quotas.latest, wanted)
+    ]
+    order = {key: place for place, key in enumerate(QuotaKey)}
+    recommended.sort(key=lambda quota: (quota.entity.sort_key, order[quota.key]))
     found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
     return replace(found, quotas=_predicted(found, checked, _held_back(usages))), measured
+
+
+def _why_nothing(wanted: Wanted) -> str:
+    """What to change where nothing is left to recommend."""
+    if not wanted.only:
+        return "see --entities and --key"
+    kind, other = ("client-id", "users") if wanted.scope is Scope.CLIENTS else ("user", "clients")
+    patterns = " or ".join(repr(pattern) for pattern in wanted.only)
+    return f"--only {patterns} is matched with the name of a {kind}; --entities {other} matches it otherwise"
 
 
 def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:
@@ -115,7 +131,7 @@ _Name = tuple[str, str, str]
 
 def _rows(table: Any) -> dict[_Name, dict[str, Any]]:
     """The findings by broker, key and sensor."""
-    wanted = ["broker", "key", "sensor", "entity", "verdict", "basis", "events"]
+    wanted = ["broker", "key", "sensor", "entity", "verdict", "basis", "events", "clients"]
     rows: list[dict[str, Any]] = table.select(wanted).to_pylist()
     return {(row["broker"], row["key"], row["sensor"]): row for row in rows}
 
@@ -143,6 +159,23 @@ def _usages(
     return usages
 
 
+def _governing(
+    rows: Mapping[_Name, Mapping[str, Any]], quotas: QuotaSnapshot, wanted: Wanted
+) -> dict[tuple[QuotaKey, Entity], dict[Entity, Value]]:
+    """The quotas that limit the clients of each entity of the scope, of its loudest clients where it has many."""
+    resolvers = {key: Resolver.of(quotas, key) for key in wanted.keys}
+    found: dict[tuple[QuotaKey, Entity], dict[Entity, Value]] = defaultdict(dict)
+    for (_, name, sensor), row in rows.items():
+        key = QuotaKey(name)
+        if key not in resolvers or Entity.parse(row["entity"]).types != wanted.scope.default.types:
+            continue
+        for client in row["clients"]:
+            governing = resolvers[key].resolve(client["user"], client["client_id"])
+            if governing.entity is not None and governing.limit is not None:
+                found[key, wanted.scope.entity(sensor)][governing.entity] = governing.limit
+    return found
+
+
 def _all(
     usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]], current: QuotaSnapshot, wanted: Wanted
 ) -> list[Recommendation]:
@@ -163,9 +196,7 @@ def _all(
         found += [
             recommend(some, entity, key, scope.current(current, entity, key), policy) for entity, some in mine.items()
         ]
-    found = [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in found]
-    order = {key: place for place, key in enumerate(QuotaKey)}
-    return sorted(found, key=lambda quota: (quota.entity.sort_key, order[quota.key]))
+    return [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in found]
 
 
 def _held_back(usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]]) -> set[tuple[QuotaKey, Entity]]:

@@ -227,12 +227,14 @@ class Replay:
             self._hold(segment)
 
     def _numbers(self, segment: Segment) -> Int64s:
-        index = self._index
-        numbers = np.array([index.setdefault(key, len(index)) for key in segment.counter_ids.tolist()], np.int64)
-        if len(index) > self._room:
-            self._make_room(len(index) * 5 // 4)
-        self.refs += [None] * (len(index) - len(self.refs))
-        return numbers
+        index, ids = self._index, segment.counter_ids.tolist()
+        new = [key for key in ids if key not in index]
+        if new:
+            index.update(zip(new, range(len(index), len(index) + len(new)), strict=True))
+            if len(index) > self._room:
+                self._make_room(len(index) * 5 // 4)
+            self.refs += [None] * len(new)
+        return np.fromiter(map(index.__getitem__, ids), np.int64, len(ids))
 
     def _replay(self, before: int | None) -> None:
         """Replays the events before that time, all of them for None; the others stay."""
@@ -296,7 +298,8 @@ class Replay:
             for name in names:
                 source = _column(segment, name)
                 if source is not None:
-                    kernels.place(segment.counts, target, cursor, source, columns[name])
+                    base = segment.base_ms if name == "times" else 0
+                    kernels.place(segment.counts, target, cursor, source, base, columns[name])
             cursor[target] += segment.counts
         for counter in kernels.unsorted(offsets, columns["times"]).tolist():
             rows = slice(offsets[counter], offsets[counter + 1])
@@ -388,7 +391,10 @@ class Replay:
             return pa.array(np.asarray(column), pa.int64(), mask=~mask)
 
         self._tell_governing(refs, verdicts.tolist(), summaries)
-        clients, client_counts = self._clients(np.flatnonzero((throttled > 0) | ~known | (totals["hits"] > 0)), count)
+        # A recommendation asks what limits the clients of each measured counter.
+        asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
+        named = np.flatnonzero((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
+        clients, client_counts = self._clients(named, count)
         table = pa.table(
             [
                 pa.array([ref.broker for ref in refs], pa.string()),
@@ -470,8 +476,10 @@ class Replay:
                 guilty = {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
             for entity in sorted(entities):
                 found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
-                governed = self.governing[ref.variant].setdefault((ref.key.value, entity), Governed())
-                governed.add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
+                governing, quota = self.governing[ref.variant], (ref.key.value, entity)
+                if quota not in governing:
+                    governing[quota] = Governed()
+                governing[quota].add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
 
     def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
         """The busiest clients of the named counters, and how many share each of all."""
@@ -509,10 +517,8 @@ def find(segments: Iterable[Segment], settings: AuditSettings) -> list[pa.Table]
 
 
 def _column(segment: Segment, name: str) -> Any:
-    """A column of a segment as the part has it."""
+    """A column of a segment as the part has it; times count from the segment's `base_ms`."""
     match name:
-        case "times":
-            return segment.times.astype(np.int64) + segment.base_ms
         case "event_limits":
             return np.repeat(segment.limits, segment.counts)
         case "member":

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
 from kquota.audit.findings import Findings, naming
+from kquota.core.findings.answers import Answered, Answers, add_up
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -43,6 +44,9 @@ class DataQuality:
     """Files that were not read to their ends, in the order of their paths: the audit lacks what is in the rest."""
     exemptions: Mapping[str, Exemption] = field(default_factory=dict)
     """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
+    answers: Mapping[Answered, Answers] = field(default_factory=dict)
+    """What the brokers themselves answered: the throttled requests of each client, of all clients, also of those
+    without a limit. With `ReadSettings.by_client` all requests whose throttle time is known."""
 
     @classmethod
     def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
@@ -56,6 +60,7 @@ class DataQuality:
             tally.last_ms,
             tuple(tally.unread.values()),
             tally.exemptions,
+            tally.answers,
         )
 
     def __add__(self, other: DataQuality) -> DataQuality:
@@ -77,6 +82,7 @@ class DataQuality:
                 reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
                 for reason in sorted({*self.exemptions, *other.exemptions})
             },
+            add_up([self.answers, other.answers]),
         )
 
 

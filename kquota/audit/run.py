@@ -112,7 +112,7 @@ def auditor(
     if usage.topic is not None:
         from kquota.audit.sources.usage_topic import plan_topic
 
-        splits = plan_topic(usage.topic, settings.read.kafka or {})
+        splits = plan_topic(usage.topic, settings.read.kafka or {}, settings.read.timeout_s)
         with _audits(splits, f"topic {usage.topic}", usage, progress) as audit:
             yield audit
         return

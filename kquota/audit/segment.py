@@ -171,8 +171,13 @@ class Segment:
         return segment
 
 
-def compact(array: Int64s) -> Any:
+def fitting(least: int, most: int) -> Any:
+    """The type of an array with values from one to the other: of four bytes a value where they fit."""
+    return np.dtype(np.uint32 if least >= 0 and most < 1 << 32 else np.int64)
+
+
+def compact(array: Any) -> Any:
     """The array in four bytes a value where they fit."""
-    if len(array) and array.min() >= 0 and array.max() < 1 << 32:
-        return array.astype(np.uint32)
-    return array
+    if len(array) == 0 or array.dtype == np.uint32:
+        return array
+    return array.astype(fitting(array.min(), array.max()), copy=False)

@@ -38,6 +38,7 @@ from kquota.audit.sources.connections import ConnectionLog, judge_connections, l
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
+from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey
@@ -331,7 +332,7 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
     if recorder is not None:
         predictions = recorder.finish(replayed.refs, replayed.judged, settings)
         yield _PREDICTED, predictions
-        if recorder.links.curves or recorder.links.fed:
+        if any(recorder.links):
             yield _LINKED, recorder.links
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
@@ -362,6 +363,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     Raises InputError when there was nothing to audit: not one record, or not one that can be read.
     """
     quality = DataQuality()
+    answers: list[AnswersOf] = []
     rejects: list[Reject] = []
     measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
@@ -372,7 +374,9 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     links: list[Links] = []
     for head, tail in outputs:
         if isinstance(head, DataQuality):
-            quality += head
+            # Answers are many where each client's requests are counted: they are added up once, at the end.
+            answers.append(head.answers)
+            quality += replace(head, answers={})
             rejects += tail
         elif head is None:
             timelines |= tail
@@ -393,6 +397,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
             tables[head].append(tail)
     for ref, prediction in linked(links, settings).items():
         predictions[ref.variant].update({ref.name: prediction})
+    quality = replace(quality, answers=add_up(answers))
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:

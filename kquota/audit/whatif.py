@@ -75,6 +75,8 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
         what = outcome(before, after)
         if what is not Outcome.SAME:
             before, after = old.limited(client, before), new.limited(client, after)
+            worst = next((side.clients[client].worst for side in (new, old) if client in side.clients), None)
+            before, after = old.delivering(client, before, worst), new.delivering(client, after, worst)
         key, user, client_id = client
         counted = None if client in unnamed else sum(requests.values())
         if key == _CONNECTIONS:
@@ -110,6 +112,9 @@ class _Fate:
     unknown: set[Hashable] = field(default_factory=set)
     wanted: float | None = None
     predicted: Prediction | None = None
+    worst: str | None = None
+    """The broker of that prediction; of several without one any."""
+    sharing: int = 1
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,9 @@ class _Side:
                     fate.unknown |= unknown or {object()}
                 fate.brokers.append(row["broker"])
                 told = predictions.get((row["broker"], row["key"], row["sensor"]))
+                fate.sharing = max(fate.sharing, row["client_count"])
                 if fate.predicted is None or Harm.predicted(told) > Harm.predicted(fate.predicted):
-                    fate.predicted = told
+                    fate.predicted, fate.worst = told, row["broker"]
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
         return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed, predictions)
@@ -198,7 +204,7 @@ class _Side:
             return Standing()
         unknown = frozenset(fate.unknown)
         if not fate.brokers:
-            return Standing("undetermined", None, None, unknown=unknown, wanted=fate.wanted)
+            return Standing("undetermined", None, None, unknown=unknown, wanted=fate.wanted, clients=fate.sharing)
         brokers = tuple(sorted(set(fate.brokers)))
         return Standing(
             "throttled",
@@ -208,6 +214,7 @@ class _Side:
             unknown=unknown,
             wanted=fate.wanted,
             predicted=fate.predicted,
+            clients=fate.sharing,
         )
 
     def limited(self, client: _Client, standing: Standing) -> Standing:
@@ -226,9 +233,17 @@ class _Side:
             return standing
         return replace(standing, sensor=row["sensor"], entity=_entity(row["entity"]), limit=row["limit"])
 
+    def delivering(self, client: _Client, standing: Standing, broker: str | None) -> Standing:
+        """The same with what its counter delivers on that broker."""
+        if broker is None or standing.sensor is None:
+            return standing
+        told = self.predictions.get((broker, client[0], standing.sensor))
+        return standing if told is None else replace(standing, delivered=told.delivered_per_s)
+
     def counter_standing(self, row: dict[str, Any]) -> Standing:
         """How the counter of that row fares."""
         verdict: whatif.Verdict = row["verdict"]
+        told = self.predictions.get((row["broker"], row["key"], row["sensor"]))
         return Standing(
             verdict,
             row["throttled_events"],
@@ -239,7 +254,8 @@ class _Side:
             row["limit"],
             self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
             row["peak_rate"] if row["reason"] == HELD_BACK else None,
-            self.predictions.get((row["broker"], row["key"], row["sensor"])) if verdict == "throttled" else None,
+            told if verdict == "throttled" else None,
+            None if told is None else told.delivered_per_s,
         )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
@@ -28,12 +30,17 @@ def audit_document(
     closed_loop: Sequence[ClosedLoop] = (),
     quotas: Sequence[QuotaVerdict] = (),
     recorded_under: Mapping[str, Any] | None = None,
+    answers: AnswersOf = MappingProxyType({}),
+    *,
+    counted: bool = False,
 ) -> Document:
     """The findings, the account of the data, the enforcement assumed, and what ran it.
 
     Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
     those others), where it was replayed; what became of each of the `quotas` that are set; and which quotas were in
-    force while the usage was recorded, as far as that is known. The document of a finding is made when it is written.
+    force while the usage was recorded, as far as that is known. `answers` are what the brokers themselves answered;
+    `counted` says that they count all requests, and not only throttled ones. The document of a finding is made when it
+    is written.
     """
     recorded = {"source": "unknown", "quotas": None, "throttled": None} if recorded_under is None else recorded_under
     source = Source(recorded["source"])
@@ -52,8 +59,24 @@ def audit_document(
         "recorded_under": dict(recorded),
         "quotas": verdicts_document(quotas),
         "findings": Each(findings, finding),
+        "logged": [_answered(name, told, counted=counted) for name, told in by_harm(answers)],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
+    }
+
+
+def _answered(name: Answered, told: Answers, *, counted: bool) -> Document:
+    return {
+        "broker": name.broker,
+        "user": name.user,
+        "client-id": name.client_id,
+        "requests": name.requests,
+        "events": told.events if counted else None,
+        "throttled_events": told.throttled_events,
+        "throttled_share": told.throttled_events / max(told.events, 1) if counted else None,
+        "throttle_time_max_ms": told.throttle_time_max_ms,
+        "first_throttled_ms": told.first_throttled_ms,
+        "last_throttled_ms": told.last_throttled_ms,
     }
 
 

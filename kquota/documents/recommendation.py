@@ -50,7 +50,8 @@ def _recommendation(quota: Recommendation) -> Document:
         "key": quota.key.value,
         "unit": quota.key.unit,
         "current": None if quota.current is None else value_document(quota.current),
-        "own": quota.own,
+        "own": quota.own and not quota.governed_by,
+        "governed_by": [entity_document(entity) for entity in quota.governed_by],
         "value": value_document(quota.value),
         "change": quota.change.value,
         "basis": quota.basis.value,
@@ -84,7 +85,7 @@ def recommendation_text(found: Recommendations) -> str:
     lines = [*FILE_HEAD, *_preface(found), "kind: kquota.quotas", "version: 1"]
     entries: dict[Any, list[Recommendation]] = {}
     for quota in found.quotas:
-        if quota.change is not Change.KEEP or (quota.own and quota.current is not None):
+        if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):
             entries.setdefault(quota.entity, []).append(quota)
     lines.append("quotas:" if entries else "quotas: []")
     for entity, quotas in entries.items():
@@ -122,8 +123,7 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
             " the need is unknown, measure again"
         )
     else:
-        need = [] if told.value is None or quota.entities is not None else [rough(key, told.value)]
-        lines.append(f"  needs {' '.join([*need, f'({interval(quota)})'])}")
+        lines.append(f"  needs {' '.join(needed(quota))}")
     if quota.predicted is not None:
         lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
     elif quota.held_back:
@@ -133,6 +133,8 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
 
 def _change(quota: Recommendation) -> str:
     now = None if quota.current is None else humanize(quota.key, quota.current)
+    if quota.governed_by and quota.change is not Change.KEEP:
+        return f"{'new' if quota.change is Change.NEW else 'lower'}, in place of {now} by {governed_text(quota)}"
     match quota.change:
         case Change.KEEP:
             return f"{now} stays" if quota.basis is Basis.CENSORED else f"{now} is enough"
@@ -142,6 +144,12 @@ def _change(quota: Recommendation) -> str:
             return f"raised, {now} is not enough"
         case Change.LOWER:
             return f"lowered, {now} is more than needed"
+
+
+def governed_text(quota: Recommendation) -> str:
+    """`client-id=feeder`: the quotas at other levels that limit it now."""
+    first, *more = map(str, quota.governed_by)
+    return f"{first} and {len(more)} more" if more else first
 
 
 def percent(share: float) -> str:
@@ -163,11 +171,27 @@ def _three(number: float) -> str:
     return format(Decimal(f"{number:.3g}"), "f")
 
 
-def interval(quota: Recommendation) -> str:
-    """The confidence interval of the need. The interval is open where the data do not bound it."""
+def needed(quota: Recommendation) -> tuple[str, str]:
+    """What is needed, and its confidence interval in parentheses: `7.85 MB/s` and `(≥ 66.9 kB/s)`.
+
+    The interval is open where the data do not bound it.
+    """
+    need = quota.usage.estimate.value
     low, high = (None if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
     if low is None and high is None:
-        return "too little data for an interval"
-    if low is None:
-        return f"at most {high}"
-    return f"at least {low}" if high is None else f"{low} to {high}"
+        sure = "too little data to be sure"
+    elif low is None:
+        sure = f"≤ {high}"
+    else:
+        sure = f"≥ {low}" if high is None else f"{low} to {high}"
+    return "?" if need is None else rough(quota.key, need), f"({sure})"
+
+
+def predicted(quota: Recommendation) -> str:
+    """The share of the time that is throttled under the recommendation; `not known` where no recording shows it.
+
+    `as now` where a quota at another level stays.
+    """
+    if quota.predicted is not None:
+        return percent(quota.predicted)
+    return "as now" if quota.governed_by and quota.change is Change.KEEP else NOT_KNOWN

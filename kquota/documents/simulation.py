@@ -30,6 +30,7 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
         },
         "ranges": result.ranges,
         **({"notes": [*result.notes]} if result.notes else {}),
+        **({"unlimited": [*result.unlimited]} if result.unlimited else {}),
         "clients": [_client(client) for client in result.clients],
         "counters": [_counter(counter) for counter in result.counters],
         "acceptors": [
@@ -89,6 +90,7 @@ def _client(client: ClientResult) -> Document:
         "delivered_rate": client.delivered_rate,
         "delivering_ms": client.delivering_ms,
         "delivered_range": list(client.delivered_range),
+        "delivered_until_ms": client.delivered_until_ms,
         "rejections": client.rejections,
         "throttled_requests": client.throttled,
         "throttle_time_ms": client.throttle_ms,

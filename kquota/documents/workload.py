@@ -15,9 +15,11 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.version import NEWEST
+from kquota.core.simulation.apis import CONNECT_API, api_named
 from kquota.core.simulation.workload import (
     FETCH_API,
     PRODUCE_API,
+    TOPIC_APIS,
     Brokers,
     Burst,
     Change,
@@ -98,7 +100,10 @@ def _at(place: str, read: Any) -> Any:
 
 
 def _client(entry: Document) -> Client:
-    api = _api(entry["api"])
+    api = api_named(entry["api"])
+    idle = next((key for key, apis in _ONLY.items() if key in entry and api not in apis), None)
+    if idle is not None:
+        raise InputError(f"{idle}: has no meaning for {api}", hint=f"a key of {' and '.join(_ONLY[idle])}")
     name = entry.get("name") or entry.get("client-id") or entry.get("user") or api
     size, pace = _load(api, entry)
     fields: dict[str, Any] = {field: read(entry[key], key) for key, (field, read) in _FIELDS.items() if key in entry}
@@ -118,11 +123,6 @@ def _client(entry: Document) -> Client:
         acks=-1 if acks == "all" else acks,
         **fields,
     )
-
-
-def _api(text: str) -> str:
-    """Kafka's name of an API, as `CreateTopics` or `create-topics`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", text).lower()
 
 
 def _load(api: str, entry: Document) -> tuple[int, float | None]:
@@ -169,7 +169,8 @@ def _change(entry: Document) -> Change:
     return Change(_ms(entry["at"], "at"), entity, values)
 
 
-def _brokers(entry: Document) -> Brokers:
+def _brokers(entry: Document | int) -> Brokers:
+    entry = {"count": entry} if isinstance(entry, int) else entry
     names = tuple(entry.get("names") or (f"broker-{number}" for number in range(entry.get("count", 1))))
     if len(set(names)) < len(names):
         raise InputError("names: a broker is named twice")
@@ -252,6 +253,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "count": ("count", _as_it_is),
     "connections": ("connections", _as_it_is),
     "listener": ("listener", _as_it_is),
+    "requests": ("requests", _as_it_is),
     "start": ("start_ms", _ms),
     "stop": ("stop_ms", _ms),
     "ramp": ("ramp_ms", _ms),
@@ -274,3 +276,11 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "api_timeout": ("api_timeout_ms", _timeout),
 }
 """The keys of a client that stand for one field each, and how they are read."""
+
+_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("topics", "partitions", "strict", "api_timeout"), TOPIC_APIS),
+    **dict.fromkeys(("backlog", "max_bytes", "max_wait"), (FETCH_API,)),
+    "acks": (PRODUCE_API,),
+    "backoff": (CONNECT_API,),
+}
+"""The keys of a client that only these requests have."""

@@ -150,8 +150,8 @@ def lift_command(use: Use, address: Sequence[str]) -> str:
 
 
 def undo_command(address: Sequence[str]) -> str:
-    """The command line that takes it back at once."""
-    return f"kquota undo --yes{_words(address)}"
+    """The command line that takes it back at once, by the ID that the write printed: others may have written since."""
+    return f"kquota undo ID{_words(address)}"
 
 
 def _words(address: Sequence[str]) -> str:

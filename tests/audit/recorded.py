@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from kquota.audit import local
+from kquota.audit.batch import UNKNOWN, Batch, Tally
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.history import read_history
 from tests.brokers import accuracy
@@ -66,6 +68,34 @@ def findings_of(recording: Recording) -> pa.Table:
 def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> pa.Table:
     """What the audit finds in the request log of broker 1, in one process."""
     return _audit([log], AuditSettings(read_history(quotas), generation, read=ReadSettings("1")))
+
+
+def usage_of(recording: Recording) -> pa.Table:
+    """The requests of a recording as rows of a usage table, log by log, as the lines are."""
+    names = {PRODUCE: "produce", FETCH: "fetch", REQUEST: "other"}
+    logs = [str(log) for log in accuracy.logs_of(recording.folder).values()]
+    read_settings = ReadSettings("1" if len(logs) == 1 else None, num_partitions=accuracy.NUM_PARTITIONS)
+    tables = []
+    for split in plan_splits(logs, "request-log"):
+        for piece in read(split, read_settings, Tally()):
+            if not isinstance(piece, Batch) or not len(piece) or piece.only is not None:
+                continue
+            assert piece.request_ns is not None
+            assert piece.throttle_ms is not None
+            assert piece.connection is not None
+            table = {
+                "time_ms": piece.time_ms,
+                "broker": piece.broker.texts(),
+                "user": piece.user.texts(),
+                "client_id": piece.client_id.texts(),
+                "api": [names[kind] for kind in piece.kind.tolist()],
+                "bytes": pa.array(piece.bytes, mask=piece.bytes == UNKNOWN),
+                "request_time_ns": piece.request_ns,
+                "throttle_time_ms": pa.array(piece.throttle_ms, mask=piece.throttle_ms < 0),
+                "connection": piece.connection.astype(str).tolist(),
+            }
+            tables.append(pa.table(table))
+    return pa.concat_tables(tables)
 
 
 def _audit(logs: Sequence[Path], settings: AuditSettings) -> pa.Table:

@@ -1,45 +1,51 @@
-"""A driver that loses an executor in the middle of a stream on a cluster.
+"""A driver that loses an executor in the middle of each of some streams on a cluster.
 
-    python -m tests.audit.stream_killing MASTER FOLDER CHECKPOINT
+    python -m tests.audit.stream_killing MASTER CHECKPOINTS FOLDER...
 
-Prints as JSON whether one was killed, how many batches there were, and whether the findings are those of the batch
-audit.
+The folders are those of `tests.audit.streamed`. Prints as JSON, by the name of each folder, whether an executor was
+killed, how many batches and throttles there were, and whether the findings are those of the batch audit.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from kquota.audit import spark as job
-from kquota.audit.stream.frames import audit_frames
+from tests.audit import streamed
 from tests.audit.killing import executors
-from tests.audit.test_stream import NOW, SETTINGS
+
+
+def kill_once(session: Any, killed: list[psutil.Process], _: object) -> None:
+    """Kills an executor of the session, unless one was killed."""
+    if not killed:
+        killed += executors(session.sparkContext.applicationId)[:1]
+        killed[0].kill()
 
 
 def main() -> None:
     """Streams, kills, compares."""
-    master, folder, checkpoint = sys.argv[1:]
+    master, checkpoints, *folders = sys.argv[1:]
     session = job.open_session(master)
-    session.conf.set("spark.sql.shuffle.partitions", 2)
-    batch = session.read.parquet(folder)
-    killed: list[int] = []
-
-    def kill_once(_: object) -> None:
-        if not killed:
-            victim = executors(session.sparkContext.applicationId)[0]
-            victim.kill()
-            killed.append(victim.pid)
-
-    frame = session.readStream.schema(batch.schema).option("maxFilesPerTrigger", 1).parquet(folder)
-    stream = audit_frames(frame, SETTINGS, Path(checkpoint), trigger=NOW, on_episodes=kill_once)
-    stream.query.awaitTermination()
-    found, expected = stream.findings(), job.audit_dataframe(batch, SETTINGS)
-    equal = found.findings.equals(expected.findings) and found.quality == expected.quality
-    batches = len(list((Path(checkpoint) / "kquota" / "packed").glob("*/_SUCCESS")))
+    stories = {}
+    for usage in map(Path, folders):
+        killed: list[psutil.Process] = []
+        kept = Path(checkpoints) / usage.name
+        found = streamed.stream(session, usage, kept, 1, on_episodes=partial(kill_once, session, killed)).findings()
+        expected = job.audit_dataframe(session.read.parquet(str(usage)), streamed.SETTINGS[usage.name])
+        stories[usage.name] = {
+            "killed": bool(killed),
+            "equal": found.findings.equals(expected.findings) and found.quality == expected.quality,
+            "batches": len(list((kept / "kquota" / "packed").glob("*/_SUCCESS"))),
+            "throttled": found.throttled,
+        }
     session.stop()
-    print(json.dumps({"killed": bool(killed), "equal": equal, "batches": batches}))
+    print(json.dumps(stories))
 
 
 if __name__ == "__main__":

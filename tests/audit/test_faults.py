@@ -24,7 +24,7 @@ from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, MissingDependency, Unreachable
-from tests.audit import oracle
+from tests.audit import oracle, streamed
 from tests.audit.cluster import SparkCluster
 from tests.audit.test_cluster import QUOTAS, ROOT
 from tests.audit.test_job import many_events, write_json_lines
@@ -75,6 +75,25 @@ def test_an_executor_is_killed_in_the_middle(
         assert (story["killed"] in before) == (what == "executor")
         assert story["killed"] not in after
         assert pq.read_table(tmp_path / f"{what}.parquet").equals(expected.findings)
+
+
+def test_an_executor_is_killed_in_the_middle_of_a_stream(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Of generated usage, and of what two brokers and a controller logged: the findings are those of one go."""
+    names = (streamed.GENERATED, "4.4.0")
+    folders = [streamed.write(name, tmp_path) for name in names]
+    (tmp_path / "kept").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.audit.stream_killing", cluster.master, tmp_path / "kept", *folders],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=cluster.environment | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    stories = json.loads(done.stdout.splitlines()[-1])
+    assert all(story.pop("throttled") > 0 for story in stories.values())
+    assert stories == {name: {"killed": True, "equal": True, "batches": streamed.FILES} for name in names}
 
 
 def test_a_process_of_the_local_engine_is_killed(usage: Path, audit_settings: AuditSettings) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kquota.audit.findings import SCHEMA, Findings
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.prediction import Pieces
-from kquota.core.findings.finding import ranked
+from kquota.core.findings.finding import ORDER, Finding
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 from kquota.documents.encoding import to_json
@@ -102,14 +102,20 @@ ROWS = st.builds(
 )
 
 
+def rank(found: Finding) -> tuple[object, ...]:
+    """What the order of findings goes by."""
+    harm = (-part for part in found.harm)
+    return ORDER.index(found.verdict), *harm, -(found.peak_share or 0.0), found.name
+
+
 @settings(max_examples=60)
 @given(st.lists(ROWS, max_size=8, unique_by=lambda each: each["sensor"]), st.lists(PREDICTIONS, max_size=4))
-def test_findings_have_the_order_of_ranked(rows: list[dict[str, Any]], predictions: list[Prediction]) -> None:
+def test_findings_are_ranked_by_harm(rows: list[dict[str, Any]], predictions: list[Prediction]) -> None:
     """The table is ranked as the values are, and gives each of them by its place."""
     table = pa.Table.from_pylist(rows, SCHEMA)
     names = [("1", "producer_byte_rate", each["sensor"]) for each in rows]
     findings = Findings(table, dict(zip(names, predictions, strict=False)))
-    expected = [repr(each) for each in ranked(findings)]
+    expected = [repr(each) for each in sorted(findings, key=rank)]
 
     found = findings.ranked()
 
@@ -123,12 +129,12 @@ def test_findings_have_the_order_of_ranked(rows: list[dict[str, Any]], predictio
 def test_pieces_know_the_rows_of_each_counter() -> None:
     """Counters come in any order and with gaps; one that never came has no rows."""
     pieces = Pieces()
-    pieces.add(np.array([[3, 0, 2, 10, 20, 5, 0], [1, 2, 1, 12, 12, 7, 1]]))
-    pieces.add(np.array([[1, 3, 4, 30, 45, 8, 0]]))
+    pieces.add(np.array([[3, 0, 0, 2, 10, 20, 5, 0], [1, 0, 2, 1, 12, 12, 7, 1]]))
+    pieces.add(np.array([[1, 1, 3, 4, 30, 45, 8, 0]]))
     pieces.close()
 
     assert [pieces.rows(counter) for counter in range(5)] == [0, 5, 0, 2, 0]
-    assert pieces.places(1) == [(2, 1), (3, 4)]
+    assert pieces.places(1) == [(0, 2, 1), (1, 3, 4)]
     assert (pieces.length(1), pieces.total(1)) == (33, 15)
-    assert (pieces.places(3), pieces.length(3), pieces.total(3)) == ([(0, 2)], 10, 5)
+    assert (pieces.places(3), pieces.length(3), pieces.total(3)) == ([(0, 0, 2)], 10, 5)
     assert (pieces.lacks_connections(1), pieces.lacks_connections(3)) == (True, False)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
@@ -18,6 +19,7 @@ from jsonschema import Draft202012Validator
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.stream.follow import SETTLE_MS
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
@@ -70,6 +72,22 @@ def test_single_throttles(recording: str, broker: str, key: str, sensor: str) ->
     assert single.notable_recall >= 0.95
     assert single.notable_precision >= 0.95
     assert (single.predicted_count, single.predicted_ms) == (row["throttled_events"], row["throttle_time_ms"])
+
+
+def test_lines_are_a_little_out_of_order() -> None:
+    """By less than half of the time that a follower waits for a line."""
+    pairs = recorded.DATA / "pairs"
+    others = [Recording(each.name, each, "") for each in sorted(pairs.iterdir()) if each.is_dir()]
+    lags = []
+    for recording in (*recorded.RECORDINGS, *others):
+        usage = recorded.usage_of(recording)
+        brokers = usage.column("broker").to_numpy(zero_copy_only=False)
+        times = usage.column("time_ms").to_numpy()
+        for broker in np.unique(brokers):
+            own = times[brokers == broker]
+            lags.append(int((np.maximum.accumulate(own) - own).max()))
+
+    assert 0 < max(lags) < SETTLE_MS / 2
 
 
 def test_the_log_is_worth_auditing() -> None:

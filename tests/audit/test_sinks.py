@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 from kquota.documents.episode import episode_document
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 from tests.cli.conftest import Kquota
 
 
@@ -150,6 +151,28 @@ def test_a_disk_that_is_full() -> None:
         sink.put([episode(State.BEGAN)])
     with pytest.raises(InputError, match="No space left"):
         sink.close()
+
+
+@pytest.mark.parametrize("target", ["folder/", "/dev/full"])
+def test_what_is_raised_before_a_sink_closes(tmp_path: Path, target: str) -> None:
+    """A target that cannot take what is left when it is closed does not hide the error that ended the command."""
+
+    def follow(*, fails: bool) -> None:
+        folder = tmp_path / "folder"
+        with contextlib.ExitStack() as stack:
+            sink = sinks.open_sink(target if target.startswith("/") else f"{folder}/", pytest.fail)
+            stack.callback(sink.close)
+            with contextlib.suppress(InputError):
+                sink.put([episode(State.BEGAN)])
+            if folder.exists():
+                folder.rmdir()
+            if fails:
+                raise Unreachable("the brokers are gone")
+
+    with pytest.raises(Unreachable, match="the brokers are gone"):
+        follow(fails=True)
+    with pytest.raises(InputError, match="cannot write episodes there"):
+        follow(fails=False)
 
 
 def test_parquet_is_written_before_a_checkpoint(tmp_path: Path) -> None:

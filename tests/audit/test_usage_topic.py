@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_what_a_topic_holds(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
     client = broker.client("alice")
     settings = AuditSettings(QuotaHistory.of(QUOTAS), read=ReadSettings(kafka=client))
 
-    splits = usage_topic.plan_topic("usage", client)
+    splits = usage_topic.plan_topic("usage", client, 30)
     result = local.audit(splits, settings, "topic usage", processes=processes)
 
     assert len(splits) >= 6
@@ -150,7 +151,7 @@ def test_a_topic_that_is_followed(broker: KafkaBroker, tmp_path: Path) -> None:
     following.end()
     found = following.result("topic followed")
     following.close()
-    expected = local.audit(usage_topic.plan_topic("followed", client), settings, "topic followed", processes=1)
+    expected = local.audit(usage_topic.plan_topic("followed", client, 30), settings, "topic followed", processes=1)
 
     assert found.findings.equals(expected.findings)
     assert (found.quality, found.quotas, found.predictions) == (expected.quality, expected.quotas, expected.predictions)
@@ -163,7 +164,7 @@ def test_a_topic_that_is_followed(broker: KafkaBroker, tmp_path: Path) -> None:
 )
 def test_nothing_to_read(broker: KafkaBroker, topic: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        usage_topic.plan_topic(topic, broker.client("alice"))
+        usage_topic.plan_topic(topic, broker.client("alice"), 30)
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def throttled(tmp_path: Path) -> tuple[str, ...]:
 def written(broker: KafkaBroker, topic: str) -> list[tuple[int, str, dict[str, Any]]]:
     """(partition, key, document) of all records of a topic, each partition in its order."""
     with usage_topic.consuming({**broker.client("alice"), "isolation.level": "read_uncommitted"}) as (consumer, kafka):
-        ends = usage_topic.ends(topic, consumer, kafka)
+        ends = usage_topic.ends(topic, consumer, kafka, 30)
         consumer.assign([kafka.TopicPartition(topic, partition, first) for partition, (first, _) in ends.items()])
         many, found = sum(end - first for first, end in ends.values()), list[tuple[int, str, dict[str, Any]]]()
         while len(found) < many:
@@ -307,6 +308,24 @@ def test_a_login_that_the_topic_refuses(
     assert done.code == 5
     assert "topic usage: " in done.complaint
     assert "wrong" not in done.err
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",), ("--follow", "--until-idle", "1s", "--episodes", "topic:t")])
+def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, follow: tuple[str, ...]) -> None:
+    """It is given up after --timeout."""
+    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 2000}}]
+    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    (tmp_path / "usage.jsonl").touch()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = ("--bootstrap-server", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.5")
+        what = ("usage.jsonl",) if "--episodes" in follow else ("--topic", "t")
+        begun = time.monotonic()
+        done = kquota("audit", *what, *where, "--quotas", "quotas.json", *follow)
+        took = time.monotonic() - begun
+
+    assert done.code == 4
+    assert "topic t: " in done.complaint
+    assert took < usage_topic.PATIENCE_S / 2
 
 
 def test_a_password_is_not_shown() -> None:

@@ -32,6 +32,7 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "".join(rows))
     (tmp_path / "high.json").write_text(quotas(alice=20_000))
     (tmp_path / "low.json").write_text(quotas(alice=5000))
+    (tmp_path / "lower.json").write_text(quotas(alice=2500))
     shifted = "kind: kquota.quotas\nversion: 1\nquotas:\n" + "".join(
         f"  - {{entity: {entity}, values: {{producer_byte_rate: {rate}}}}}\n"
         for entity, rate in (("{user: alice}", 20_000), ("{user: alice, client-id: app1}", 4000))
@@ -114,7 +115,7 @@ def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output
     said = [
         "1 client newly throttled",
         "300 requests read (local engine)",
-        "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
+        "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
     ]
     assert done.err.splitlines() == (said if output == "table" else [])
     if output == "json":
@@ -128,11 +129,18 @@ def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output
         ("high.json", "low.json", set()),
         ("low.json", "low.json", {"throttled"}),
         ("low.json", "high.json", {"throttled", "newly-throttled"}),
+        ("lower.json", "low.json", {"throttled", "throttled-more"}),
     ],
 )
 def test_fail_on(kquota: Kquota, quotas: str, against: str, answers: set[str]) -> None:
     """Each by itself, and any of several."""
-    for asked in (["throttled"], ["newly-throttled"], ["undetermined"], ["undetermined", "throttled"]):
+    for asked in (
+        ["throttled"],
+        ["newly-throttled"],
+        ["throttled-more"],
+        ["undetermined"],
+        ["undetermined", "throttled"],
+    ):
         options = [word for answer in asked for word in ("--fail-on", answer)]
         done = kquota("audit", "usage.csv", "--quotas", quotas, "--against", against, *options)
         assert done.code == (1 if answers & set(asked) else 0)
@@ -166,6 +174,7 @@ def test_names_are_names_in_a_comment(kquota: Kquota, tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         ("--quotas low.json --fail-on newly-throttled", 2, "--against live|FILE only"),
+        ("--quotas low.json --fail-on throttled-more", 2, "--against live|FILE only"),
         ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
         ("--quotas low.json --against none.json", 3, "none.json: no such file"),
         ("--quotas low.json --against live", 2, "no quotas: give"),

@@ -13,7 +13,7 @@ from kquota.core.findings.recommendation import Policy, Recommendations, Scope, 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import interval, percent, reasons, recommendation_document, rough
+from kquota.documents.recommendation import needed, percent, reasons, recommendation_document, rough
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -69,12 +69,13 @@ def test_what_is_kept_unknowing_is_not_called_enough() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (1e5, 2e5, "100 kB/s to 200 kB/s"),
-        (1e5, None, "at least 100 kB/s"),
-        (None, 2e5, "at most 200 kB/s"),
-        (None, None, "too little data for an interval"),
+        (1e5, 2e5, "(100 kB/s to 200 kB/s)"),
+        (1e5, None, "(≥ 100 kB/s)"),
+        (None, 2e5, "(≤ 200 kB/s)"),
+        (None, None, "(too little data to be sure)"),
     ],
 )
 def test_an_open_interval_is_said_in_words(low: float | None, high: float | None, text: str) -> None:
     usage = Usage("1", 60, 60, 0, 2.0, Estimate(1.5e5, 1.5e5, low, high, 60, 0, 1.0, 2.0))
-    assert interval(recommend([usage], Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE, None, Policy())) == text
+    found = recommend([usage], Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE, None, Policy())
+    assert needed(found) == ("150 kB/s", text)

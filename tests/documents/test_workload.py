@@ -102,6 +102,16 @@ clients:
             "duration: 1h\nclients: [{api: produce}]\nquotas: [{entity: {user: a}, values: {controller_mutation: 1}}]",
             "unknown quota key 'controller_mutation'",
         ),
+        ("duration: 1h\nclients: [{api: create-topic}]", "clients[0]: api: Kafka has no request 'create-topic'"),
+        ("duration: 1h\nclients: [{api: prodcue, pace: 1}]", "api: Kafka has no request 'prodcue'"),
+        ("duration: 1h\nclients: [{api: produce, topics: 3}]", "topics: has no meaning for produce"),
+        ("duration: 1h\nclients: [{api: metadata, partitions: 3}]", "partitions: has no meaning for metadata"),
+        ("duration: 1h\nclients: [{api: fetch, acks: 0}]", "acks: has no meaning for fetch"),
+        ("duration: 1h\nclients: [{api: create-topics, api_timeout: soon}]", "api_timeout: cannot read 'soon'"),
+        ("duration: 1h\nbrokers: 0\nclients: [{api: produce}]", "brokers: 0 is less than the minimum of 1"),
+        ("duration: 1h\nbrokers: many\nclients: [{api: produce}]", "brokers: expected object or integer, found string"),
+        ("duration: 1h\nclients: [{api: produce, pace: 1, requests: 3, arrivals: random}]", "have no number"),
+        ("duration: 1h\nclients: [{api: produce, requests: 0}]", "clients[0].requests: 0 is less than the minimum"),
         ("duration: 1h\nclients: [{api: produce, bursts: [{length: 5, every: 2, factor: 2}]}]", "over before the next"),
     ],
 )
@@ -114,6 +124,57 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None
 
     assert caught.value.message.startswith(str(path))
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("create-topic", "create-topics"), ("make-topics", "create-topics"), ("prodcue", "produce"), ("Meta", "metadata")],
+)
+def test_a_request_that_kafka_does_not_have(tmp_path: Path, typo: str, meant: str) -> None:
+    """A slip gives no clean bill: it is refused, with the name that was meant."""
+    path = written(tmp_path, f"duration: 1h\nclients: [{{api: {typo}, pace: 1}}]")
+
+    with pytest.raises(InputError) as caught:
+        read_workload(path)
+
+    assert caught.value.hint == f"did you mean {meant}?"
+
+
+def test_an_api_timeout_without_end(tmp_path: Path) -> None:
+    """As the schema describes it."""
+    body = "duration: 1h\nclients: [{name: a, api: create-topics, api_timeout: %s}]"
+
+    timeouts = [
+        read_workload(written(tmp_path, body % text)).workload.clients[0].api_timeout_ms
+        for text in ("never", "2min", "90")
+    ]
+
+    assert timeouts == [None, 120_000, 90_000]
+
+
+def test_a_number_of_brokers(tmp_path: Path) -> None:
+    """Short for an object that has nothing else."""
+    short = read_workload(written(tmp_path, "duration: 1h\nbrokers: 3\nclients: [{api: produce}]"))
+    long = read_workload(written(tmp_path, "duration: 1h\nbrokers: {count: 3}\nclients: [{api: produce}]"))
+
+    assert short.workload.brokers == long.workload.brokers
+    assert short.workload.brokers.names == ("broker-0", "broker-1", "broker-2")
+
+
+def test_so_many_requests_and_no_more(tmp_path: Path) -> None:
+    """At the pace, whatever its segments; without a pace they are all there at the start."""
+    body = (
+        "duration: 1h\nclients:\n"
+        "  - {name: once, api: create-topics, requests: 1, topics: 30, partitions: 10, start: 5s}\n"
+        "  - {name: paced, api: produce, pace: 10, requests: 55, ramp: 2s, bursts: [{at: 3s, length: 1s, factor: 3}]}\n"
+    )
+    workload = read_workload(written(tmp_path, body)).workload
+
+    once, paced = (plan(client, workload.stop_of(client)) for client in workload.clients)
+
+    assert [(segment.start, segment.end, segment.after) for segment in once] == [(5000.0, 5001.0, 1.0)]
+    assert [segment.after for segment in paced] == pytest.approx([10, 20, 50, 55])
+    assert [segment.rate for segment in paced] == pytest.approx([0, 0.01, 0.03, 0.01])
 
 
 @pytest.mark.parametrize("api", ["stop-replica", "ControlledShutdown", "LeaderAndIsr", "update-metadata"])

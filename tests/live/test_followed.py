@@ -102,7 +102,7 @@ def test_a_log_that_grows(watch: Watch, tmp_path: Path) -> None:
     assert (before.state, [str(client) for client in before.clients]) == (State.WITHIN, ["alice:c"])
     assert before.observed.rate == pytest.approx(40, rel=0.1)
     assert (now.state, [str(client) for client in now.clients]) == (State.THROTTLED, ["alice:loud", "alice:c"])
-    assert now.observed.at_ms == oracle.START_MS + 29_500 - 1000 - 1
+    assert now.observed.at_ms == oracle.START_MS + 29_500 - 500 - 1
     assert now.trend is not None
     assert now.trend > 0
     assert sum(loud.rate for loud in explained.loudest) == pytest.approx(now.observed.rate)

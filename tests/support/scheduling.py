@@ -33,6 +33,7 @@ UNITS: Mapping[str, Sequence[str]] = {
     "a Spark cluster": (
         "tests/audit/test_cluster.py",
         "tests/audit/test_faults.py",
+        "tests/audit/test_stream.py",
     ),
     "Spark": (
         "tests/audit/test_cuts.py",
@@ -40,6 +41,7 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_dataframe.py",
         "tests/audit/test_job.py",
         "tests/audit/test_judge.py",
+        "tests/audit/test_stream.py",
         "tests/audit/test_verdicts.py",
     ),
     # No server, but the replays of the recordings, which the first of them keeps; one compares with Spark.

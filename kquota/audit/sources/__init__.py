@@ -19,6 +19,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.connections import ConnectionLog
@@ -126,6 +127,8 @@ class ReadSettings:
     """The controller's `num.partitions`: what a topic gets that is created without a number."""
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     """How a librdkafka client connects to the cluster with a topic of usage records; it may hold a password."""
+    timeout_s: float = field(default=10.0, compare=False)
+    """How long to wait for each of that cluster's first answers."""
     version: Version = NEWEST
     """The brokers' Kafka version: which requests among brokers it does not charge."""
     addresses: bool = False
@@ -135,6 +138,8 @@ class ReadSettings:
     shows_outcome: bool = True
     """Whether request logs are followed in which fetches the broker took back. Beside usage tables, which do not show
     that, they are not: a counter may have events of both."""
+    by_client: bool = False
+    """Whether to count the requests of each client, and not only the throttled ones, for what brokers answered."""
 
     def of(self, splits: Iterable[Split]) -> ReadSettings:
         """The settings for reading these splits together, the whole of one input."""
@@ -199,6 +204,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
                 tally.saw(batch.end_ms, len(batch))
             elif isinstance(batch, Batch):
                 tally.saw(batch.time_ms, batch.records)
+                tally.heard(answers_in(batch, every=settings.by_client))
             elif isinstance(batch, TopicLog) and batch.listeners:
                 tally.note(split.dialect, CONTROLLER)
             yield batch

@@ -19,18 +19,19 @@ from kquota.errors import InputError, MissingDependency, Unreachable
 DIALECT = "usage-topic"
 SIGHT = usage.SIGHT
 SPLIT_RECORDS = 500_000
-_TIMEOUT_S = 30.0
-"""How long nothing may come."""
+PATIENCE_S = 30.0
+"""How long nothing may come of a topic that answered before: brokers restart, and leaders move."""
 
 
-def plan_topic(topic: str, settings: Mapping[str, Any]) -> list[Split]:
+def plan_topic(topic: str, settings: Mapping[str, Any], timeout_s: float) -> list[Split]:
     """Cuts a topic, up to its ends of now, into splits. `settings` configure a librdkafka client.
 
+    It waits at most `timeout_s` for each answer.
     Raises InputError for a topic that is not there or empty, Unreachable when brokers do not answer, MissingDependency.
     """
     splits: list[Split] = []
     with consuming(settings) as (consumer, kafka):
-        for partition, (first, end) in ends(topic, consumer, kafka).items():
+        for partition, (first, end) in ends(topic, consumer, kafka, timeout_s).items():
             splits += pieces(topic, partition, first, end)
     if not splits:
         raise InputError(f"topic {topic}: empty, no usage events in it")
@@ -44,15 +45,18 @@ def pieces(topic: str, partition: int, first: int, end: int) -> Iterator[Split]:
         yield Split(DIALECT, f"{topic}/{partition}", start, stop, stop - start, (stop - start) * 150)
 
 
-def ends(topic: str, consumer: Any, kafka: Any) -> dict[int, tuple[int, int]]:
-    """Partition → (its first offset, its last stable one), in order. Raises InputError, Unreachable, Unauthorized."""
+def ends(topic: str, consumer: Any, kafka: Any, timeout_s: float) -> dict[int, tuple[int, int]]:
+    """Partition → (its first offset, its last stable one), in order. Waits at most `timeout_s` for each answer.
+
+    Raises InputError, Unreachable, Unauthorized.
+    """
     where = f"topic {topic}"
     with librdkafka.errors(where):
-        found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        found = consumer.list_topics(topic, timeout_s).topics[topic]
         if found.error is not None:
             raise librdkafka.error_of(found.error, where)
         return {
-            partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), _TIMEOUT_S)
+            partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), timeout_s)
             for partition in sorted(found.partitions)
         }
 
@@ -91,10 +95,10 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
     with consuming(settings) as (consumer, kafka):
         try:
             consumer.assign([kafka.TopicPartition(topic, int(number), split.start)])
-            deadline = time.monotonic() + _TIMEOUT_S
+            deadline = time.monotonic() + PATIENCE_S
             while True:
                 for message in consumer.consume(min(split.end - split.start, 10_000), 0.5):
-                    deadline = time.monotonic() + _TIMEOUT_S
+                    deadline = time.monotonic() + PATIENCE_S
                     error = message.error()
                     if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
                         return
@@ -108,7 +112,7 @@ def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, b
                         return
                 if time.monotonic() > deadline:
                     raise Unreachable(
-                        f"topic {split.path}: no answer for {_TIMEOUT_S:.0f} s, before offset {split.end}"
+                        f"topic {split.path}: no answer for {PATIENCE_S:.0f} s, before offset {split.end}"
                     )
         except kafka.KafkaException as error:
             raise librdkafka.error_of(error.args[0], f"topic {split.path}") from None

@@ -34,7 +34,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
@@ -45,6 +45,12 @@ _LACKS: Final = (
     "the log lacks the time of network threads, so the rate is a lower bound",
 )
 """Why usage is not complete: of bytes, of thread time."""
+
+
+def _columns(numbers: Mapping[int, int]) -> tuple[Int64s, Int64s]:
+    """The keys and the values of a mapping, which go to bytes as two blocks."""
+    count = len(numbers)
+    return np.fromiter(numbers, np.int64, count), np.fromiter(numbers.values(), np.int64, count)
 
 
 class _LookingBack(Retries):
@@ -280,15 +286,21 @@ class Counters(Replay):
         """All of the state, for `loads` in any process."""
         count = len(self.refs)
         table = self._state._replace(ints=self._state.ints[:count], floats=self._state.floats[:count])
-        # The tables of the replay know nothing but who the counters are, and flags of them.
+        places: dict[int, int] = {}
+        limits = list({id(periods): periods for periods in self._governing.values()}.values())
+        for place, periods in enumerate(limits):
+            places[id(periods)] = place
+        # The tables of the replay know nothing but who the counters are, and flags of them. Most of the time goes to
+        # objects of classes, so there are none of each counter.
         return pickle.dumps(
             (
                 VERSION,
                 to_bytes(table),
-                self.refs,
-                self._index,
-                self._governing,
-                self._names,
+                [None if ref is None else tuple(ref) for ref in self.refs],
+                _columns(self._index),
+                [[tuple(each) for each in periods.values()] for periods in limits],
+                _columns({number: places[id(periods)] for number, periods in self._governing.items()}),
+                (np.fromiter(self._names, np.int64, len(self._names)), list(self._names.values())),
                 {name: self._totals[name][:count] for name in ("incomplete", "follows")},
                 self._incomplete_ms,
                 self._held,
@@ -312,11 +324,15 @@ class Counters(Replay):
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
-        table, refs, self._index, self._governing, self._names, flags, self._incomplete_ms, *values = values
+        table, refs, index, limits, places, (members, names), flags, self._incomplete_ms, *values = values
         self._held, last, going, marks = values
+        self._index = dict(zip(*(column.tolist() for column in index), strict=True))
+        told = [{each.period: each for each in map(Governing._make, periods)} for periods in limits]
+        self._governing = {n: told[place] for n, place in zip(*(column.tolist() for column in places), strict=True)}
+        self._names = dict(zip(members.tolist(), names, strict=True))
         count = len(refs)
         self._make_room(max(64, 2 * count))
-        self.refs = refs
+        self.refs = [None if ref is None else CounterRef._make(ref) for ref in refs]
         self._set_rows(from_bytes(table, self._engine.table), range(count))
         for name, column in flags.items():
             self._totals[name][:count] = column
@@ -329,9 +345,12 @@ class Counters(Replay):
 
     def _set_rows(self, table: Any, rows: Sequence[int]) -> None:
         """Puts those rows of a table of counters in the place of the first ones."""
-        for new, old in enumerate(rows):
-            self._state.ints[new][:] = table.ints[old]
-            self._state.floats[new][:] = table.floats[old]
+        if isinstance(table.ints, list):
+            for new, old in enumerate(rows):
+                self._state.ints[new][:] = table.ints[old]
+                self._state.floats[new][:] = table.floats[old]
+        else:
+            self._state.ints[: len(rows)], self._state.floats[: len(rows)] = table.ints[rows], table.floats[rows]
 
     def forget(self) -> bool:
         """Forgets counters that rested for an hour and clients that are in no episode, once many are known.

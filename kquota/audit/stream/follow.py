@@ -31,8 +31,11 @@ from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
 
-SETTLE_MS: Final = 1000
-"""How far behind the newest line of its broker a line may come and still be in its place."""
+SETTLE_MS: Final = 500
+"""How far behind the newest line of its broker a line may come and still be in its place.
+
+A broker's threads log requests as they complete them. In the recorded logs no line is 200 ms behind an earlier one.
+"""
 SPOOL_BYTES: Final = 20 << 30
 """So much is kept for the findings at the end."""
 
@@ -127,8 +130,9 @@ class Follower:
         """Begins with a saved state, or anew."""
         known = {"order": state.get("order", []), "lost_bytes": state.get("lost", 0)}
         files, kafka = state.get("files", []), dict(self.settings.read.kafka or {})
+        timeout_s = self.settings.read.timeout_s
         self.tail: Tail = (
-            TopicTail(self._paths, usage_topic.DIALECT, files, kafka=kafka, **known)
+            TopicTail(self._paths, usage_topic.DIALECT, files, kafka=kafka, timeout_s=timeout_s, **known)
             if self._topic
             else Tail(self._paths, self._dialect, files, **known)
         )

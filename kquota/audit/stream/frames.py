@@ -3,7 +3,10 @@
     checkpoint/kquota/about                 what the audit is of, compared at a restart
     checkpoint/kquota/packed/<batch>        the packed usage of a batch, for the findings
     checkpoint/kquota/state/<broker>/<batch>  the counters of a broker after a batch
-    checkpoint/kquota/episodes/<batch>.jsonl  the episodes that began or ended in a batch
+    checkpoint/kquota/episodes/<batch>.jsonl  the episodes that began or ended in a batch, if any did
+
+Most of what a small batch costs is the price of a Spark job, so a batch is one job. Its map tasks pack; its reduce
+tasks write what was packed and take the counters on. What is the same for each batch goes to a process once.
 
 Spark may run a batch again after a kill. It begins with the newest state before the batch, and writes the same files
 anew, whole or not at all. So a repetition changes nothing. Episodes are passed on once more, with the same names.
@@ -11,16 +14,19 @@ anew, whole or not at all. So a repetition changes nothing. Episodes are passed 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kquota.audit import spark, stages
+from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.lookup import fingerprint
 from kquota.audit.result import AuditResult, DataQuality
@@ -28,7 +34,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
 from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters
-from kquota.audit.stream.follow import SETTLE_MS, by_broker
+from kquota.audit.stream.follow import by_broker
 from kquota.core.findings.episode import Episode
 from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
@@ -39,6 +45,8 @@ _PACKED: Final = f"{spark.PACKED}, broker string"
 _SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
 _FOUND: Final = pa.schema([("data", pa.binary())])
 _WHAT: Final = "the stream"
+_SUCCESS: Final = "_SUCCESS"
+"""In the folder of a batch when all of it is there."""
 _BUCKETS: Final = 16
 """So many tasks can make the findings; each costs a segment for every task and broker of a batch."""
 
@@ -56,7 +64,7 @@ class AuditStream:
 
     def findings(self) -> AuditResult:
         """The findings of all batches so far, as `audit_dataframe` finds them in the same rows. Raises InputError."""
-        done = [str(each.parent) for each in sorted((self.folder / "packed").glob("*/_SUCCESS"))]
+        done = [str(each.parent) for each in sorted((self.folder / "packed").glob(f"*/{_SUCCESS}"))]
         if not done:
             raise InputError(f"{_WHAT}: no usage events in it")
         buckets = stages.bucket_count([], 2 * spark.cores_of(self.session))
@@ -76,7 +84,7 @@ def audit_frames(
     settings: AuditSettings,
     folder: Path,
     *,
-    settle_ms: int = SETTLE_MS,
+    settle_ms: int = 1000,
     on_episodes: Callable[[Sequence[Episode]], None] | None = None,
     trigger: dict[str, Any] | None = None,
 ) -> AuditStream:
@@ -97,23 +105,34 @@ def audit_frames(
     columns = [name for name in usage.COLUMNS if name in frame.columns]
     packers = spark.shared(session, stages.Packers(replace(settings, per_client=True), _BUCKETS))
 
+    # A broker's counters are the work of one task; more tasks than cores only cost.
+    tasks = spark.cores_of(session)
+
     def each(batch: Any, number: int) -> None:
+        batch.sparkSession.conf.set(*spark.LARGE_BATCHES)  # the session is the query's own
         place = own / "packed" / f"{number:09d}"
+        place.mkdir(exist_ok=True)
         packed = batch.select(*columns).mapInArrow(_mapper(packers), _PACKED)
-        packed.write.mode("overwrite").parquet(str(place))
-        segments = session.read.schema(_PACKED).parquet(str(place)).where("broker IS NOT NULL")
-        of_brokers = segments.repartition("broker").sortWithinPartitions("broker", "start_ms")
-        rows = spark.collect(
-            of_brokers.mapInArrow(_reducer(packers, settings, settle_ms, own / "state", number), "data binary")
-        )
+        placed = packed.selectExpr("*", f"pmod(hash(broker), {tasks}) AS task")
+        of_brokers = placed.repartitionById(tasks, "task").drop("task")
+        reducer = _reducer(packers, settle_ms, own / "state", place, number)
+        rows = spark.collect(of_brokers.sortWithinPartitions("broker", "start_ms").mapInArrow(reducer, "data binary"))
         found: list[Episode] = []
+        written: set[str] = {_SUCCESS}
         for data in rows.column("data"):
-            broker, episodes, late = pickle.loads(data.as_py())  # noqa: S301 - written by this job's own workers
-            found += episodes
-            stream.late_of[broker] = late
+            name, brokers = pickle.loads(data.as_py())  # noqa: S301 - written by this job's own workers
+            written.add(name)
+            for broker, episodes, late in brokers:
+                found += episodes
+                stream.late_of[broker] = late
+        for stray in place.iterdir():
+            if stray.name not in written:
+                stray.unlink()  # of the batch before a kill, which had other tasks
+        (place / _SUCCESS).touch()
         found.sort(key=lambda episode: (episode.begin_ms, episode.name, episode.state.value))
-        _write(own / "episodes" / f"{number:09d}.jsonl", "".join(
-            to_json_line(episode_document(episode)) + "\n" for episode in found).encode())  # fmt: skip
+        if found:
+            _write(own / "episodes" / f"{number:09d}.jsonl", "".join(
+                to_json_line(episode_document(episode)) + "\n" for episode in found).encode())  # fmt: skip
         if on_episodes is not None and found:
             on_episodes(found)
 
@@ -135,12 +154,18 @@ def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
         raise InputError(f"{own}: cannot use it for checkpoints: {error.strerror or error}") from None
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all."""
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is written whole or not at all."""
     with replacing(path) as aside, open(aside, "wb") as file:
-        file.write(data)
+        yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write(path: Path, data: bytes) -> None:
+    with _writing(path) as file:
+        file.write(data)
 
 
 def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -155,6 +180,7 @@ def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterat
         def seen() -> Iterator[Batch]:
             for batch in rows:
                 tally.saw(batch.time_ms, batch.records)
+                tally.heard(answers_in(batch, every=reading.by_client))
                 yield batch
 
         of, ungoverned = None, 0
@@ -175,16 +201,27 @@ def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
 
 def _reducer(
-    shared: spark.Shared, settings: AuditSettings, settle_ms: int, state: Path, number: int
+    shared: spark.Shared, settle_ms: int, state: Path, packed: Path, number: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Takes the counters of some brokers from their state before the batch to their state after it."""
+    """Takes the counters of some brokers from their state before the batch to their state after it.
+
+    What is packed goes to a file in the folder `packed`, which bears the number of the task.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        assert shared.value is not None  # a process drops what a task does not name: the next batch needs the packers
+        settings: AuditSettings = shared.value.settings
         waiting: dict[str, list[Any]] = {}
-        for batch in batches:
+        taken = list(batches)
+        if not taken:
+            return
+        name = f"part-{spark.partition():05d}.parquet"
+        with _writing(packed / name) as file:
+            pq.write_table(pa.Table.from_batches(taken, _SCHEMA), file, use_dictionary=["broker"])
+        for batch in taken:
             for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
-                waiting.setdefault(broker, []).append(data.as_buffer())
+                if broker is not None:
+                    waiting.setdefault(broker, []).append(data.as_buffer())
+        told: list[tuple[str, list[Episode], int]] = []
         for broker, blobs in waiting.items():
             place = state / str(fingerprint(broker))
             place.mkdir(exist_ok=True)
@@ -200,6 +237,7 @@ def _reducer(
             _write(place / str(number), counters.dumps())
             for version in before[:-1]:
                 (place / str(version)).unlink(missing_ok=True)
-            yield spark.row_of(_FOUND, pickle.dumps((broker, episodes, counters.late), protocol=5))
+            told.append((broker, episodes, counters.late))
+        yield spark.row_of(_FOUND, pickle.dumps((name, told), protocol=5))
 
     return run

@@ -65,14 +65,15 @@ class Sink(Protocol):
         """Passes on what still waits."""
 
 
-def open_sink(target: str, say: Say, kafka: Mapping[str, Any] | None = None) -> Sink:
+def open_sink(target: str, say: Say, kafka: Mapping[str, Any] | None = None, timeout_s: float = 10.0) -> Sink:
     """The sink that a text names: `topic:NAME`, an http address, a folder (it ends with /), else a file.
 
-    `kafka` are the settings of a librdkafka client of the topic's cluster. Raises InputError for a target that cannot
-    be used; of a topic also Unreachable, Unauthorized, Rejected and MissingDependency.
+    `kafka` are the settings of a librdkafka client of the topic's cluster, which has `timeout_s` to answer.
+    Raises InputError for a target that cannot be used; of a topic also Unreachable, Unauthorized, Rejected and
+    MissingDependency.
     """
     if target.startswith(TOPIC):
-        return Topic(target.removeprefix(TOPIC), kafka or {})
+        return Topic(target.removeprefix(TOPIC), kafka or {}, timeout_s)
     if target.startswith(("http://", "https://")):
         return Alertmanager(target, say)
     if target.endswith("/") or Path(target).is_dir():
@@ -87,6 +88,17 @@ def _written(place: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{place}: {error.strerror or error}: cannot write episodes there") from None
+
+
+@contextlib.contextmanager
+def _after_all() -> Iterator[None]:
+    """Raises a KquotaError inside, unless something is raised already: that is the error that counts."""
+    raised = sys.exception()
+    try:
+        yield
+    except KquotaError:
+        if raised is None:
+            raise
 
 
 class JsonLines(Sink):
@@ -109,7 +121,7 @@ class JsonLines(Sink):
 
     def close(self) -> None:
         """Closes the file."""
-        with _written(self._path):
+        with _after_all(), _written(self._path):
             self._file.close()
 
 
@@ -150,7 +162,8 @@ class Parquet(Sink):
 
     def close(self) -> None:
         """Writes what is kept."""
-        self.confirm()
+        with _after_all():
+            self.confirm()
 
     def _write(self) -> None:
         name = f"episodes-{time.time_ns()}-{self._written:06d}.parquet"
@@ -178,7 +191,7 @@ class Topic(Sink):
     The states of one episode are in one partition, in their order. All in-sync replicas acknowledge a record.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], timeout_s: float = 10.0) -> None:
         try:
             from confluent_kafka import Producer, TopicCollection
             from confluent_kafka.admin import AdminClient
@@ -193,7 +206,7 @@ class Topic(Sink):
         # A look at the topic that does not create it.
         with librdkafka.errors(self._where, self._reported):
             admin = AdminClient(quiet)
-            (future,) = admin.describe_topics(TopicCollection([name]), request_timeout=_DELIVERY_S).values()
+            (future,) = admin.describe_topics(TopicCollection([name]), request_timeout=timeout_s).values()
             while not future.done():
                 admin.poll(0.1)
                 # librdkafka tries a login that is refused again and again.
@@ -223,14 +236,11 @@ class Topic(Sink):
         self._reported.clear()  # all is well, so what came before explains nothing later
 
     def close(self) -> None:
-        """Waits for what still waits, unless something failed before or a second signal says not to wait.
-
-        What is raised already is the error that counts.
-        """
+        """Waits for what still waits, unless something failed before or a second signal says not to wait."""
         raised = sys.exception()
         if self._failure is not None or (raised is not None and not isinstance(raised, Exception)):
             return
-        with contextlib.nullcontext() if raised is None else contextlib.suppress(KquotaError):
+        with _after_all():
             self.confirm()
 
     def _send(self, key: bytes, value: bytes) -> None:

@@ -14,16 +14,21 @@ class TopicTail(Tail):
     """The partitions of the topic `paths[0]`, from look to look, by a client of these librdkafka settings.
 
     A partition is a file of records: it grows, and its offsets count in records. Transactions show when they end.
+    The first look waits at most `timeout_s` for each answer. Later looks are more patient: a broker may restart.
     """
 
     kafka: dict[str, Any] = field(default_factory=dict, repr=False)
+    timeout_s: float = 10.0
+    _met: bool = False
 
     def look(self, *, last: bool = False) -> list[Increment]:
         """What came since the last look. Raises InputError for a topic that is not there, Unreachable."""
         (topic,) = self.paths
         known = {each.path: each for each in self.files}
         with usage_topic.consuming(self.kafka) as (consumer, kafka):
-            ends = usage_topic.ends(topic, consumer, kafka)
+            patience_s = max(self.timeout_s, usage_topic.PATIENCE_S) if self._met else self.timeout_s
+            ends = usage_topic.ends(topic, consumer, kafka, patience_s)
+        self._met = True
         increments = []
         for partition, (first, end) in ends.items():
             each = known.get(f"{topic}/{partition}")
@@ -53,7 +58,7 @@ class TopicTail(Tail):
 
     def check(self) -> None:
         """Raises InputError where the topic is not there or empty, and Unreachable."""
-        usage_topic.plan_topic(self.paths[0], self.kafka)
+        usage_topic.plan_topic(self.paths[0], self.kafka, self.timeout_s)
 
     def took(self, increment: Increment) -> None:
         """Notes that an increment was read."""

@@ -10,6 +10,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, MutableSequence, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
@@ -166,9 +167,7 @@ def to_bytes(counters: Counters) -> bytes:
     rows = len(counters.ints)
     slots = len(counters.floats[0]) - 1 if rows else 0
     header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:6]), rows)
-    ints = b"".join(_little(array("q", row)) for row in counters.ints)
-    floats = b"".join(_little(array("d", row)) for row in counters.floats)
-    return header + slots.to_bytes(8, "little") + ints + floats
+    return header + slots.to_bytes(8, "little") + _packed("q", counters.ints) + _packed("d", counters.floats)
 
 
 def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
@@ -191,21 +190,26 @@ def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
     parts = ("q", "int64", widths[0], data[begin:middle]), ("d", "float64", widths[1], data[middle:])
     for code, dtype, width, part in parts:
         made = table(rows, width, dtype)
-        for number, row in enumerate(made):
-            values = array(code, part[8 * width * number : 8 * width * (number + 1)])
-            row[:] = _native(values)
+        values = _native(array(code, part))
+        if isinstance(made, list):
+            for number, row in enumerate(made):
+                row[:] = values[width * number : width * (number + 1)]
+        elif rows:
+            memoryview(made).cast("B")[:] = memoryview(values).cast("B")
         tables.append(made)
     samples, window_ms, by_last, *others = settings
     return Counters(samples, window_ms, bool(by_last), *others, *tables)
 
 
-def _little(values: array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
+def _packed(code: str, rows: Any) -> bytes:
+    """All rows of a table as bytes; a table that is not a list is one block of memory."""
+    if isinstance(rows, list):
+        return _native(array(code, chain.from_iterable(rows))).tobytes()
+    return _native(array(code, memoryview(rows).tobytes())).tobytes()
 
 
-def _native(values: array[Any]) -> list[Any]:
+def _native(values: array[Any]) -> array[Any]:
+    """Values of this machine from such of a machine with the lowest byte first, and the reverse."""
     if sys.byteorder == "big":
         values.byteswap()
-    return values.tolist()
+    return values

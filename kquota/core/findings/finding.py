@@ -8,7 +8,6 @@ measure of harm: the waits of an open loop overlap, and most throttle time falls
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -199,16 +198,3 @@ def subject(key: QuotaKey, sensor: str) -> str:
 
 ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
 """The verdicts of findings, in the order in which findings are shown."""
-
-
-def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Throttled counters first, then those of which nobody can say it; in each the most harm first, then by name."""
-    return sorted(
-        findings,
-        key=lambda found: (
-            ORDER.index(found.verdict),
-            *(-part for part in found.harm),
-            -(found.peak_share or 0.0),
-            found.name,
-        ),
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from statistics import NormalDist
 from typing import NamedTuple
@@ -158,7 +158,7 @@ class Recommendation:
     entity: Entity
     key: QuotaKey
     current: Value | None
-    """The limit of its counter as it is now, be it the entity's own or a default's."""
+    """The limit of its counter as it is now, be it the entity's own, a default's, or that of `governed_by`."""
     value: Value
     basis: Basis
     usage: Usage
@@ -177,6 +177,10 @@ class Recommendation:
     predicted: float | None = None
     """The share of the recorded time that is throttled in a replay under all recommendations, on the worst broker; None
     where no recording shows it."""
+    governed_by: tuple[Entity, ...] = ()
+    """Quotas at other levels that limit its clients now, and that a quota of its own would replace.
+
+    The current limit is the highest of them."""
     held_back: bool = False
     """Whether somebody that it is for was held back while recorded, and may want more than what was seen."""
 
@@ -187,7 +191,24 @@ class Recommendation:
             return Change.NEW
         if self.value == self.current:
             return Change.KEEP
-        return Change.LOWER if self.value < self.current else Change.RAISE
+        if self.value < self.current:
+            return Change.LOWER
+        return Change.NEW if self.governed_by else Change.RAISE
+
+    def beside(self, governing: Mapping[Entity, Value], policy: Policy) -> Recommendation:
+        """The recommendation where these quotas at other levels limit its clients now.
+
+        A quota of its own would replace them. Where they suffice they stay, and no lower limit takes their place unless
+        the policy lowers.
+        """
+        if self.current is not None or not governing:
+            return self
+        most = max(governing.values())
+        usage, need = self.usage, self.usage.estimate.value
+        suffices = need is not None and need <= most and usage.throttled <= policy.max_throttled * usage.seconds
+        stays = self.value <= most or suffices
+        value = most if stays and not (policy.lower and self.value < most) else self.value
+        return replace(self, current=most, value=value, governed_by=tuple(governing))
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ def gather(parts: Iterable[Governing]) -> dict[tuple[str, str], Governed]:
     whole: dict[tuple[str, str], Governed] = {}
     for part in parts:
         for name, governed in part.items():
-            whole.setdefault(name, Governed()).merge(governed)
+            if name not in whole:
+                whole[name] = Governed()
+            whole[name].merge(governed)
     return whole
 
 

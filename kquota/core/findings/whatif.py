@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from kquota.core.findings.finding import Harm
-from kquota.core.findings.prediction import Prediction
+from kquota.core.findings.prediction import Interval, Prediction
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.verdicts import Verdict as Judged
 from kquota.core.quotas.entity import Entity
@@ -55,6 +55,11 @@ class Standing:
     predicted: Prediction | None = None
     """What the clients of its counter will meet, of several counters at the most harmful one; None where nothing is
     predicted."""
+    delivered: Interval | None = None
+    """What all clients of its counter get together, units (handler seconds for thread time) per second: on the broker
+    that is the most harmful one after the change. None where it is not known."""
+    clients: int = 1
+    """How many clients share its counter, the most on one broker."""
 
 
 def outcome(before: Standing, after: Standing) -> Outcome:
@@ -153,6 +158,16 @@ class Comparison:
     def undetermined(self) -> bool:
         """Whether it is open for anybody, or of any quota that is not the same, what changes."""
         return bool(self.unjudged) or self.count(Outcome.UNDETERMINED) > 0
+
+    @property
+    def answers(self) -> frozenset[str]:
+        """What is true of `newly-throttled`, `throttled-more` and `undetermined`, as `--fail-on` names them."""
+        true = {
+            "newly-throttled": self.count(Outcome.NEWLY_THROTTLED) > 0,
+            "throttled-more": self.count(Outcome.MORE) > 0,
+            "undetermined": self.undetermined,
+        }
+        return frozenset(answer for answer, is_true in true.items() if is_true)
 
     def count(self, outcome: Outcome) -> int:
         """How many clients it is so for."""

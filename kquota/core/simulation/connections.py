@@ -14,11 +14,12 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve_ip
+from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Share, Timeline
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
-from kquota.core.simulation.workload import CONNECT_API, Change, Workload
+from kquota.core.simulation.workload import Change, Workload
 
 _KEY = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -295,6 +296,7 @@ class _Broker:
                     throttle_by=by_key,
                     throttle_range_ms=(source.delays.total_ms, source.delays.total_ms),
                     delivered_range=(source.delivered, source.delivered),
+                    delivered_until_ms=self._since(source.delivered_ms if source.delivered else None),
                 )
             )
         return results

@@ -18,6 +18,7 @@ from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import NONE, Sensors, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.connections import run_connections
 from kquota.core.simulation.members import (
     Counter,
@@ -72,6 +73,7 @@ def simulate(
         done += part
     clients, connections, acceptors = run_connections(workload, quotas, generation=generation)
     everyone = [*run.clients, *clients]
+    governed = {member.client.name for member in members if any(any(charged) for charged in member.counters.values())}
     order = {client.name: number for number, client in enumerate(workload.clients)}
     return Simulation(
         workload.duration_ms,
@@ -84,6 +86,9 @@ def simulate(
             for (broker, key), size in sorted(run.queues.items(), key=lambda item: (item[0][0], item[0][1].value))
         ),
         run.ranges,
+        unlimited=tuple(
+            client.name for client in workload.clients if client.api != CONNECT_API and client.name not in governed
+        ),
     )
 
 
@@ -353,6 +358,14 @@ class _Run:
                         1,
                     ),
                     exempt_ns=total(connections.exempt_nanos),
+                    delivered_until_ms=max(
+                        (
+                            int(connections.delivered_ms[row]) - workload.origin_ms
+                            for row in rows
+                            if connections.delivered_ms[row] != NEVER
+                        ),
+                        default=None,
+                    ),
                 )
             )
 

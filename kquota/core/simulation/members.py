@@ -12,8 +12,9 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Resolution, Sensor
+from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.result import CONTROLLER
-from kquota.core.simulation.workload import CONNECT_API, Client, Workload, plan
+from kquota.core.simulation.workload import Client, Workload, plan
 
 _BATCH: Final = 64
 """Connections that run together at least, where groups are smaller: a call of the kernel has its price."""
@@ -24,7 +25,7 @@ def expected_of(workload: Workload, client: Client) -> float:
     stop = workload.stop_of(client)
     if client.given is not None:
         return client.given[1] - client.given[0]
-    if client.pace is not None:
+    if not client.saturates:
         segments = plan(client, stop)
         return segments[-1].after if segments else 0.0
     cycle = client.latency_ms + client.round_trip_ms + client.think_ms

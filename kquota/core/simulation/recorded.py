@@ -166,10 +166,10 @@ class _Account:
 
 def _set_limits(traffic: Traffic, counters: Sequence[Counted], time_ms: int) -> None:
     for number, counter in enumerate(counters):
-        traffic.sensors.bounds[number] = _limit_at(counter.limits, time_ms)
+        traffic.sensors.bounds[number] = limit_at(counter.limits, time_ms)
 
 
-def _limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float:
+def limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float:
     """The limit that holds at a time; the first one before that."""
     found = limits[0][1]
     for since, limit in limits:

@@ -83,6 +83,8 @@ class ClientResult:
     """From its start to its stop, or to its last delivery where that came later."""
     exempt_ns: int = 0
     """Thread time that the request quota did not charge."""
+    delivered_until_ms: int | None = None
+    """When the last unit was delivered, since the start of the workload; None where nothing was."""
 
     @property
     def offered_rate(self) -> float:
@@ -270,6 +272,8 @@ class Simulation(Tabular):
     """Whether the ranges hold more than one outcome."""
     notes: tuple[str, ...] = ()
     """What the result leaves out, a sentence each: records, files, and quotas that the brokers do not enforce."""
+    unlimited: tuple[str, ...] = ()
+    """The clients that no quota governs at any time; those that only open connections are not listed."""
 
     def table(self) -> Rows:
         """A row for each counter with a limit; rates are per second, in the unit of the key."""

@@ -97,7 +97,7 @@ class Rows:
             self._using.column,
             kind=column(_kind),
             closed=column(lambda client: client.closed),
-            saturating=column(lambda client: client.pace is None and client.given is None),
+            saturating=column(lambda client: client.saturates),
             size=column(lambda client: client.partitions if client.mutates else client.size),
             nanos=column(lambda client: client.nanos),
             nanos_per_mib=column(lambda client: client.nanos_per_mib),
@@ -149,7 +149,7 @@ class Rows:
                 # A client's arrivals are dealt to its connections in turns; copies of a client are out of step.
                 link = number * len(workload.brokers_of(client)) + member.broker_number
                 backlog = client.backlog // links + (link < client.backlog % links)
-                if client.pace is None and client.api == FETCH_API and client.given is None:
+                if client.saturates and client.api == FETCH_API:
                     backlog = 0
                 columns["behaviour"].append(behaviours[client.name])
                 columns["target"].append(link + member.number * _GOLDEN % 1.0)

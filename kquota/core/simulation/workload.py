@@ -14,12 +14,13 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored
 from kquota.core.quotas.version import CONNECTION_RATES, KEYS, Version, ignored
+from kquota.core.simulation.apis import CONNECT_API
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
 FETCH_API: Final = "fetch"
-CONNECT_API: Final = "connect"
-"""Not a request: connections that are opened, and closed again."""
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of connections without a login."""
 TOPIC_APIS: Final = ("create-topics", "create-partitions", "delete-topics")
 
 ORIGIN_MS: Final = 1_700_000_000_000
@@ -47,7 +48,7 @@ class Client:
 
     name: str
     api: str
-    user: str = "ANONYMOUS"
+    user: str = ANONYMOUS
     client_id: str = ""
     ip: str = "127.0.0.1"
     count: int = 1
@@ -62,6 +63,8 @@ class Client:
     """Bytes of a request (produce) or of a batch to fetch."""
     random: bool = False
     """Whether arrivals are random (a Poisson process, from the workload's seed) and not evenly spaced."""
+    requests: int | None = None
+    """How many requests (batches, connections) it sends in all; without a pace they are all there at its start."""
     start_ms: int = 0
     stop_ms: int | None = None
     ramp_ms: int = 0
@@ -119,6 +122,8 @@ class Client:
             raise InputError(f"client {self.name!r}: an open loop needs a rate or a pace")
         if self.pace is None and self.api == CONNECT_API:
             raise InputError(f"client {self.name!r}: connections need a pace")
+        if self.requests is not None and self.random:
+            raise InputError(f"client {self.name!r}: random arrivals have no number: give 'stop' instead of 'requests'")
         if self.connections != 1 and self.api == CONNECT_API:
             raise InputError(f"client {self.name!r}: its pace says how many connections it opens")
         if self.stop_ms is not None and self.stop_ms <= self.start_ms:
@@ -126,6 +131,11 @@ class Client:
         cycle = self.latency_ms + self.round_trip_ms + self.think_ms
         if self.closed and cycle < 1 and self.given is None:
             raise InputError(f"client {self.name!r}: latency, round trip and think time cannot all be 0")
+
+    @property
+    def saturates(self) -> bool:
+        """Whether it always has something to send, or to fetch."""
+        return self.pace is None and self.requests is None and self.given is None
 
     @property
     def mutates(self) -> bool:
@@ -278,9 +288,14 @@ class Segment(NamedTuple):
 
 
 def plan(client: Client, stop_ms: int) -> Sequence[Segment]:
-    """The pace of a client from its start until `stop_ms`; nothing for one without a pace."""
-    if client.pace is None or client.start_ms >= stop_ms:
+    """The pace of a client from its start until `stop_ms`; nothing for one that sends as fast as it can."""
+    if client.start_ms >= stop_ms:
         return ()
+    if client.pace is None:
+        if client.requests is None:
+            return ()
+        start, count = float(client.start_ms), float(client.requests)
+        return (Segment(start, start + 1.0, count, count, 0.0, count),)
     bursts = [
         (start, min(end, stop_ms), burst.factor) for burst in client.bursts for start, end in _times(burst, stop_ms)
     ]
@@ -302,7 +317,12 @@ def plan(client: Client, stop_ms: int) -> Sequence[Segment]:
         more = (rate + end_rate) / 2.0 * (end - start)
         segments.append(Segment(float(start), float(end), rate, end_rate, count, count + more))
         count += more
-    return segments
+    return segments if client.requests is None else _first(segments, float(client.requests))
+
+
+def _first(segments: Sequence[Segment], most: float) -> Sequence[Segment]:
+    """The segments until so many requests have arrived; where that is in a segment, its times stay as they are."""
+    return [segment._replace(after=min(segment.after, most)) for segment in segments if segment.before < most]
 
 
 def _base(client: Client, at: int) -> float:

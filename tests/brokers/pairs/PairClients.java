@@ -193,7 +193,9 @@ public class PairClients {
                     break;
                 }
                 byte[] value = value(random);
-                var sent = producer.send(new ProducerRecord<>(option("topic"), value), (metadata, error) -> {
+                Integer partition = number("spread") > 0 ? random.nextInt((int) number("spread")) : null;
+                var record = new ProducerRecord<byte[], byte[]>(option("topic"), partition, null, value);
+                var sent = producer.send(record, (metadata, error) -> {
                     if (error == null) {
                         delivered(value.length);
                     } else {

@@ -64,6 +64,8 @@ class Run:
     """Epoch seconds."""
     seconds: float = 75.0
     """Length of the schedules."""
+    spread: Mapping[str, int] = field(default_factory=dict)
+    """Partitions of a topic, among which producers draw one for each record; else their library chooses."""
     stop: threading.Event = field(default_factory=threading.Event)
     facts: dict[str, Facts] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
@@ -160,8 +162,9 @@ def _acked(run: Run, facts: Facts, size: int) -> Callable[[KafkaError | None, Me
 
 
 def _send(run: Run, producer: Producer, client: Client, facts: Facts, rng: random.Random) -> None:
-    value = _value(client, rng)
-    producer.produce(client.options["topic"], value, on_delivery=_acked(run, facts, len(value)))
+    value, topic = _value(client, rng), client.options["topic"]
+    partition = rng.randrange(run.spread[topic]) if topic in run.spread else -1
+    producer.produce(topic, value, partition=partition, on_delivery=_acked(run, facts, len(value)))
 
 
 def _drain(run: Run, producer: Producer) -> None:

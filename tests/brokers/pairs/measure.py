@@ -63,6 +63,9 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
 )
 """The kind of question, the recording that is audited, and the one whose quotas are asked about."""
 
+SHOWN = ("client_kind", "basis", "verdict", "throttle_time_ms", "throttle_time_max_ms", "delivered_per_s", "done_ms")
+"""What is kept of a prediction."""
+
 Name = tuple[str, str, str]
 """Broker, key and sensor of a counter. Mutations are the cluster's: their broker is empty."""
 
@@ -215,7 +218,8 @@ class Recording:
             wanted = self.facts["clients"][SHARED]["wanted_records"]
         if got < wanted and any(each["done_ms"] is None for each in mine):
             return None
-        if name[1] == QuotaKey.PRODUCER_BYTE_RATE.value:
+        if name[1] == QuotaKey.PRODUCER_BYTE_RATE.value or len(self.logs) > 1:
+            # Of several brokers a client knows when it is done with all; the log knows it of each.
             return met.last_ms - met.begun_ms
         last = max(each["done_ms"] or each["last_ms"] for each in mine)
         return float(self.facts["started_ms"] + last - met.begun_ms)
@@ -282,7 +286,7 @@ def compare(kind: str, before: Recording, after: Recording, again: Recording | N
                 key=name[1],
                 sensor=name[2],
                 limit=float(finding["limit"]),
-                predicted=finding.get("predicted"),
+                predicted=_shown(finding.get("predicted")),
                 open_ms=finding["throttle_time_ms"],
                 total_ms=real.total_ms,
                 longest_ms=real.longest_ms,
@@ -326,6 +330,11 @@ def _cut(finding: Mapping[str, Any], cut: Mapping[str, Any]) -> Mapping[str, flo
     return found
 
 
+def _shown(predicted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What the tables need of a prediction."""
+    return None if predicted is None else {name: predicted[name] for name in SHOWN}
+
+
 def _name(finding: Mapping[str, Any], logs: Sequence[str]) -> Name:
     """The counter of a finding. The audit of a single file has no name for its broker."""
     if finding["key"] == QuotaKey.CONTROLLER_MUTATION_RATE.value:
@@ -349,18 +358,23 @@ def measure(folder: Path, only: str = "", *more: str) -> list[Question]:
     return found
 
 
-def recommend(before: Recording, after: Recording) -> Recommended:
-    """What `kquota recommend` promises from one recording, and what became of it in a run under what it recommends."""
+def recommendations(recording: Recording, form: str) -> str:
+    """What `kquota recommend` prints about a recording: `json`, or `yaml`, which is a file of quotas."""
     from kquota.cli.main import cli
 
-    arguments = ["recommend", *map(str, before.logs.values()), "--quotas", str(before.quotas)]
-    arguments += ["--for", "user-clients", "-o", "json"]
+    arguments = ["recommend", *map(str, recording.logs.values()), "--quotas", str(recording.quotas)]
+    arguments += ["--entities", "user-clients", "-o", form]
     done = CliRunner().invoke(cli, arguments, standalone_mode=False)
     if done.exception is not None:
         raise done.exception
+    return done.stdout
+
+
+def recommend(before: Recording, after: Recording) -> Recommended:
+    """What `kquota recommend` promises from one recording, and what became of it in a run under what it recommends."""
     met = after.met(after.quotas)
     promises = []
-    for found in json.loads(done.stdout)["recommendations"]:
+    for found in json.loads(recommendations(before, "json"))["recommendations"]:
         user, client_id = found["entity"]["user"], found["entity"]["client-id"]
         mine = [each for name, each in met.items() if name[1:] == (found["key"], f"{user}:{client_id}")]
         if not mine:

@@ -4,8 +4,8 @@ The workload of `workload.py` runs on a real broker (or on three) under one of i
 file. Schedules last `--seconds`; then the clients send and read what is left, until all are done or `--until` seconds
 are over. Into the folder go each broker's request log with times in µs (`BROKER/kafka-request.log.gz`), the quotas that
 were in force (`quotas.json`), and what each client met (`facts.json`). One run at a time: two on one machine disturb
-each other. On three brokers, leaders and the clients' choice of partitions differ between runs: there, only the sum of
-a client's counters can be compared.
+each other. On three brokers the leader of each partition is pinned, and producers draw the partition of each record
+from their name, as keys would: so each broker gets the same records in each run.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from tests.brokers.kafka import COORDINATES, VERSION, KafkaBroker
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import MICROSECONDS
 from tests.brokers.pairs.clients import Run, launch, schedule
+from tests.brokers.pairs.measure import Recording, recommendations
 from tests.brokers.pairs.workload import (
     BACKLOG_RECORDS,
     CLIENTS,
     JAVA,
     SETS,
-    TOPICS,
     Client,
     quotas,
+    topics,
 )
 from tests.brokers.recording import keep, statistics
 from tests.support.processes import java
@@ -88,17 +89,21 @@ def logs(broker: KafkaBroker | KafkaCluster) -> Mapping[str, Path]:
 def create_topics(broker: KafkaBroker | KafkaCluster, brokers: int) -> None:
     """The topics of the workload."""
     admin = AdminClient({**broker.client("admin"), "client.id": "setup"})
-    wanted = [NewTopic(name, max(count, brokers), 1) for name, count in TOPICS.items()]
+    ids = [node for node in broker.nodes if node != CONTROLLER] if isinstance(broker, KafkaCluster) else [1]
+    wanted = [
+        NewTopic(name, count, replica_assignment=[[ids[each % len(ids)]] for each in range(count)])
+        for name, count in topics(brokers).items()
+    ]
     for future in admin.create_topics(wanted).values():
         future.result(60)
 
 
-def prefill(broker: KafkaBroker | KafkaCluster) -> None:
+def prefill(broker: KafkaBroker | KafkaCluster, brokers: int) -> None:
     """The backlog; and each kind of line once, for the first of a kind costs the broker some ms of class loading."""
     feeder: dict[str, Any] = {**broker.client("grace"), "client.id": "feeder", "log_level": 0}
     producer = Producer({**feeder, "linger.ms": 20, "batch.size": 30_000})
     for index in range(BACKLOG_RECORDS):
-        producer.produce("history", os.urandom(2_000), partition=index % max(TOPICS["history"], 1))
+        producer.produce("history", os.urandom(2_000), partition=index % topics(brokers)["history"])
         producer.poll(0)
     assert producer.flush(60) == 0
     for settings in ({"acks": "0"}, {"acks": "1"}, {"acks": "all", "compression.type": "gzip"}):
@@ -125,8 +130,14 @@ def set_quotas(broker: KafkaBroker | KafkaCluster, wanted: QuotaSnapshot) -> Non
 class JavaClients:
     """The Java clients in a process of their own, as a context manager."""
 
-    def __init__(self, broker: KafkaBroker | KafkaCluster, clients: Sequence[Client], expected: Mapping[str, int]):
-        self._broker, self._clients, self._expected = broker, clients, expected
+    def __init__(
+        self,
+        broker: KafkaBroker | KafkaCluster,
+        clients: Sequence[Client],
+        expected: Mapping[str, int],
+        spread: Mapping[str, int],
+    ) -> None:
+        self._broker, self._clients, self._expected, self._spread = broker, clients, expected, spread
 
     def __enter__(self) -> JavaClients:
         folder = Path(tempfile.mkdtemp(prefix="java-", dir=self._broker.folder))
@@ -160,6 +171,7 @@ class JavaClients:
 
     def _write(self, folder: Path, client: Client) -> str:
         options = {**client.options, "name": client.name, "does": client.does}
+        options["spread"] = self._spread.get(options.get("topic", ""), 0)
         if "expect" in options:
             options["expected"] = self._expected[options["expect"]]
         settings = {
@@ -191,9 +203,12 @@ def drive(
     """Runs the clients under the quotas. Returns the facts."""
     expected = expected_records(seconds)
     host, port = inside(broker).rsplit(":", 1)
-    run = Run(broker.client, (host, int(port)), expected, seconds=seconds)
+    spread = topics(len(broker.nodes) - 1) if isinstance(broker, KafkaCluster) else {}
+    run = Run(broker.client, (host, int(port)), expected, seconds=seconds, spread=spread)
     mine = [client for client in clients if client.library != JAVA]
-    with JavaClients(broker, [client for client in clients if client.library == JAVA], expected) as java_clients:
+    with JavaClients(
+        broker, [client for client in clients if client.library == JAVA], expected, spread
+    ) as java_clients:
         launch(run, mine)
         set_quotas(broker, wanted)
         run.begin(time.time() + 2)
@@ -227,10 +242,22 @@ def _described(client: Client) -> dict[str, Any]:
     return {"user": client.user, "client_id": client.id, "library": client.library, "does": client.does}
 
 
+def asked_for(options: argparse.Namespace) -> QuotaSnapshot:
+    """The quotas that the command line names."""
+    if options.recommended is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "quotas.yaml")
+            path.write_text(recommendations(Recording(options.recommended), "yaml"), encoding="utf-8")
+            return read_quotas(path)
+    return quotas(options.quotas, options.brokers) if options.quotas in SETS else read_quotas(Path(options.quotas))
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.pairs.record", description=__doc__)
-    parser.add_argument("--quotas", required=True, help=f"{', '.join(SETS)}, or a file of quotas")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--quotas", help=f"{', '.join(SETS)}, or a file of quotas")
+    which.add_argument("--recommended", type=Path, help="a recording: runs under what kquota recommends from it")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--seconds", type=float, default=75, help="length of the schedules")
     parser.add_argument("--until", type=float, default=170, help="when the run ends at the latest, in seconds")
@@ -238,15 +265,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="names of clients, comma-separated; else all")
     options = parser.parse_args(argv)
     chosen = [client for client in CLIENTS if not options.only or client.name in options.only.split(",")]
-    known = options.quotas in SETS
-    wanted = quotas(options.quotas, options.brokers) if known else read_quotas(Path(options.quotas))
+    wanted = asked_for(options)
     with started(options.brokers) as broker:
         create_topics(broker, options.brokers)
-        prefill(broker)
+        prefill(broker, options.brokers)
         facts = drive(broker, chosen, options.seconds, options.until, wanted)
         kept = {name: keep(log, options.out / name) for name, log in logs(broker).items()}
     (options.out / "quotas.json").write_text(json.dumps(quotas_document(wanted), indent=2) + "\n", encoding="utf-8")
-    facts = {"quotas": options.quotas, "brokers": options.brokers, **facts}
+    name = options.quotas or f"recommended-{options.recommended.name}"
+    facts = {"quotas": name, "brokers": options.brokers, **facts}
     (options.out / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     for name, lines in kept.items():
         _, throttled, _ = statistics(lines)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 FIGURES = Path(__file__).parents[2] / "data" / "pairs" / "measured.json"
-"""The figures of full-length pairs, as `measure.py` wrote them."""
+"""The figures of full-length pairs on one broker, as `measure.py` wrote them."""
+FIGURES_OF_THREE = FIGURES.with_name("measured-3.json")
+"""The same of pairs on three brokers."""
 KINDS = ("lowering", "raising", "in force")
 WITHIN_TOTAL, WITHIN_LONGEST, WITHIN_DELIVERED, SLACK = 0.10, 0.15, 0.05, 0.10
 PROMISED = 0.01
@@ -284,7 +286,34 @@ def page(figures: Figures) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def brief_page(figures: Figures) -> str:
+    """All summaries, and the counters of one question: what the recording without quotas says of the tight ones."""
+    parts = []
+    for kind in KINDS:
+        mine = [each for each in figures.questions if each.kind == kind]
+        if mine:
+            parts += [f"**{kind.capitalize()}, three brokers**", _summary_table(mine)]
+    parts += [_promises(each) for each in figures.recommended]
+    parts += [_counter_table(each) for each in figures.questions if (each.before, each.after) == ("none", "tight")]
+    return "\n\n".join(parts) + "\n"
+
+
 def _promise_table(recommended: Recommended) -> str:
+    lines = [
+        _promises(recommended),
+        "",
+        "| user | client-id | quota | recommended | promised | really throttled |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for each in recommended.promises:
+        promise = "nothing" if each.promised is None else f"{each.promised:.1%} of seconds".replace("%", " %")
+        really = f"{each.share:.1%} of {each.active_s} s".replace("%", " %")
+        lines.append(f"| {each.user} | {each.client_id} | {each.key} | {each.limit:g} | {promise} | {really} |")
+    return "\n".join(lines)
+
+
+def _promises(recommended: Recommended) -> str:
+    """How many limits promise something, and what became of them."""
     promised = [each for each in recommended.promises if each.kept is not None]
     kept = sum(bool(each.kept) for each in promised)
     silent = [each for each in recommended.promises if each.kept is None]
@@ -294,14 +323,7 @@ def _promise_table(recommended: Recommended) -> str:
         "",
         f"* {len(promised)} of {len(recommended.promises)} limits promise something. {kept} promises came true.",
         f"* {len(silent)} limits promise nothing. {enough} of them were enough.",
-        "",
-        "| user | client-id | quota | recommended | promised | really throttled |",
-        "|---|---|---|--:|--:|--:|",
     ]
-    for each in recommended.promises:
-        promise = "nothing" if each.promised is None else f"{each.promised:.1%} of seconds".replace("%", " %")
-        really = f"{each.share:.1%} of {each.active_s} s".replace("%", " %")
-        lines.append(f"| {each.user} | {each.client_id} | {each.key} | {each.limit:g} | {promise} | {really} |")
     return "\n".join(lines)
 
 

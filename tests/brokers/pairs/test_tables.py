@@ -14,6 +14,7 @@ from tests.brokers.pairs.tables import (
     Promise,
     Question,
     Recommended,
+    brief_page,
     factor,
     page,
     rank_correlation,
@@ -110,3 +111,14 @@ def test_the_page_shows_all_of_them() -> None:
     assert "| none → tight | 1 | 0 | 100 % | 100 % | 1.05 |" in text
     assert "`alice:app`" in text
     assert "1 of 1 limits promise something. 1 promises came true." in text
+
+
+def test_the_brief_page_has_the_counters_of_one_question() -> None:
+    """Of three brokers there are three times as many counters."""
+    asked = [Question("lowering", "none", after, (counter(105, 100, sensor=after),)) for after in ("moderate", "tight")]
+    text = brief_page(Figures(tuple(asked), (Recommended("none", (Promise("u", "c", "k", 1, 0.0, 0, 100),)),)))
+    assert "| none → moderate | 1 |" in text
+    assert "`tight`" in text
+    assert "`moderate`" not in text
+    assert "1 of 1 limits promise something. 1 promises came true." in text
+    assert "| u | c |" not in text

@@ -175,6 +175,11 @@ TOPICS = {"const": 1, "load": 3, "feed": 1, "feed4": 4, "history": 2, "warm": 1}
 """Partitions on one broker; on several, each topic has one on each at least."""
 
 
+def topics(brokers: int = 1) -> dict[str, int]:
+    """The partitions of each topic."""
+    return {name: max(count, brokers) for name, count in TOPICS.items()}
+
+
 def quotas(name: str, brokers: int = 1) -> QuotaSnapshot:
     """The quotas of a set."""
     if name == "none":

@@ -89,8 +89,9 @@ class Oracle:
         if client.pace is not None:
             k = 0
             while True:
-                at = client.start_ms + Fraction(1000 * (number + k * client.connections)) / Fraction(client.pace)
-                if at >= stop:
+                place = number + k * client.connections
+                at = client.start_ms + Fraction(1000 * place) / Fraction(client.pace)
+                if at >= stop or (client.requests is not None and place >= client.requests):
                     break
                 arrivals.append(origin + int(at))
                 k += 1

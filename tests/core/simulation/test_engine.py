@@ -83,6 +83,7 @@ def clients(draw: st.DrawFn, closed: bool | None = None) -> Client:
         closed=draw(st.booleans()) if closed is None else closed,
         pace=draw(st.sampled_from([0.25, 1.0, 4.0, 20.0])),
         size=draw(st.integers(1, 3_000)) if api in ("produce", "fetch") else 0,
+        requests=draw(st.sampled_from([None, None, 1, 7])),
         start_ms=start,
         stop_ms=draw(st.sampled_from([None, start + 9_000])),
         think_ms=draw(st.sampled_from([0, 0, 30])),
@@ -299,6 +300,20 @@ def test_a_client_of_topics_gives_up_when_its_call_is_over(timeout: int | None, 
     (client,) = run(admin, minutes=10, quota=quota, scrape_ms=0).clients
 
     assert (client.delivered, client.rejected, client.waiting) == (delivered, rejected, 0)
+
+
+@pytest.mark.parametrize("api", ["produce", "fetch", "metadata", "create-topics"])
+@pytest.mark.parametrize("brokers", [("x",), ("x", "y", "z")])
+def test_a_job_without_a_pace_runs_once(api: str, brokers: tuple[str, ...]) -> None:
+    """Its requests are there at the start, are dealt to the brokers, and go out as the answers allow."""
+    job = Client("j", api, "alice", requests=4, size=1_000, topics=3, partitions=5, start_ms=2_000)
+    result = run(job, brokers=Brokers(brokers))
+
+    assert sum(client.offered for client in result.clients) == 4 * job.units
+    assert sum(client.delivered for client in result.clients) == 4 * job.units
+    assert sum(client.waiting for client in result.clients) == 0
+    if api != "fetch":  # a consumer goes on to ask
+        assert sum(client.requests for client in result.clients) == 4
 
 
 def test_the_metrics_at_the_end() -> None:
