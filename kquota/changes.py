@@ -24,6 +24,8 @@ from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
+from kquota.leases import Lease, Leases, read_leases
+from kquota.leases import kept as kept_values
 from kquota.state import journal_folder
 
 _FEW = 2
@@ -127,14 +129,17 @@ def apply(
 def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None = None) -> ApplyReport:
     """Takes back an entry of the journal, by its id or fingerprint; without one, the last of this cluster that stands.
 
-    Raises InputError where there is none, and for a recording of requests (`kquota record`); Conflict where an entity
-    was changed since.
+    Of an entry that is undone already, nothing is done once more. Raises InputError where there is none, and for a
+    recording of requests (`kquota record`); Conflict where an entity was changed since.
 
         undo(cluster, report.entry)
     """
     book = Journal(journal or default_journal())
     here = place_of(cluster)
-    entry = to_undo(book.read(), id, here)
+    pages = book.read()
+    entry = to_undo(pages, id, here)
+    if entry.id in pages.undone:
+        return ApplyReport(already=tuple(change.entity for change in entry.plan.changes))
     if entry.levels:  # it has no quotas, and an undo of none would count as done
         raise InputError(
             f"{entry.id} switched request loggers on, and changed no quotas",
@@ -209,12 +214,22 @@ def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
 class Rehearsal:
     """A dry run of alterations: what each would do, and the plan of the possible ones, with its review.
 
-    `blind`: a controller answered, which does not show what is set; the plan is good for its review alone.
+    `blind`: a controller answered, which does not show what is set; the plan is good for its review alone. `kept` are
+    leases whose value is set once more, which gives them another end or none; `ended` are leases that the plan ends.
     """
 
     results: tuple[AlterResult, ...]
     plan: Plan
     blind: bool = False
+    kept: tuple[Lease, ...] = ()
+    ended: tuple[Lease, ...] = ()
+
+    def among(self, leases: Leases, alterations: Sequence[Alteration], *, expires: int | None) -> Rehearsal:
+        """The rehearsal with what the alterations mean for leases; `expires` is their own end in ms since the epoch."""
+        values = {result.entity: result.after for result in self.results if result.error is None and not result.blind}
+        kept = leases.kept_by(alterations, values)
+        ended = leases.ended_by(self.plan) if expires is None else ()
+        return replace(self, kept=tuple(lease for lease in kept if lease not in ended), ended=ended)
 
 
 def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: Guards | None = None) -> Rehearsal:
@@ -254,7 +269,7 @@ class Altered:
     """What came of alterations: a result per entity in the order of mention, and the journal's entries.
 
     `unverified` were written, but a describe shows other values. `interrupted`: it was stopped before its end.
-    `unfinished` is why the journal does not know what came of it.
+    `unfinished` is why the journal does not know what came of it. `kept` and `ended` are as in `Rehearsal`.
     """
 
     results: tuple[AlterResult, ...]
@@ -263,6 +278,8 @@ class Altered:
     plan: Plan | None = None
     interrupted: bool = False
     unfinished: str | None = None
+    kept: tuple[Lease, ...] = ()
+    ended: tuple[Lease, ...] = ()
 
 
 def alter(
@@ -287,7 +304,7 @@ def alter(
     it is the error of every entity that is left. Through a controller nothing can be planned: it is written at once,
     without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` gets the
     journal's entry, as in `kquota.reconcile.apply`. `expires` is when `kquota reconcile` reverts it, in ms since the
-    epoch; it means nothing through a controller.
+    epoch; it means nothing through a controller. A leased value that is wished again gets this end, or stays for good.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]
@@ -298,6 +315,11 @@ def alter(
     first: Plan | None = None
     interrupted, unfinished = False, None
     attempt = 0
+    leases: Leases | None = None
+    kept: tuple[Lease, ...] = ()
+    owed: tuple[Lease, ...] = ()
+    """Kept by entities that need no write, while the journal does not know it: a write of others may lose its race."""
+    ended: tuple[Lease, ...] = ()
 
     def began(entry: Entry) -> None:
         entries.append(entry.id)
@@ -316,16 +338,23 @@ def alter(
             if rehearsal.blind:
                 consent(rehearsal)
                 return Altered(backend.alter(pending), plan=rehearsal.plan)
+            if leases is None:
+                leases = read_leases(journal, place_of(backend))
+            rehearsal = rehearsal.among(leases, pending, expires=expires)
             planned = rehearsal.plan
             first = first or planned
             answered = {each.entity: each for each in rehearsal.results}
             due = {change.entity for change in planned.changes}
             results.update((entity, each) for entity, each in answered.items() if entity not in due)
             pending = tuple(each for each in pending if each.entity in due)
-            if planned or planned.objections:
+            new = (*owed, *(lease for lease in rehearsal.kept if lease not in kept))
+            owed = tuple(lease for lease in new if lease.entity not in due)
+            if planned or planned.objections or new:
                 consent(rehearsal)
-            if not planned:
+            if not planned and not new:
                 break
+            if planned.cluster is None:  # the ends of leases alone are of this cluster, too
+                planned = replace(planned, cluster=cluster_of(backend))
             with writing() as stop:
                 report = reconcile.apply(
                     planned,
@@ -335,6 +364,7 @@ def alter(
                     clock=now,
                     command=command,
                     expires=expires,
+                    kept=kept_values(new),
                     rollback=False,
                     progress=progress,
                     stop=stop,
@@ -352,6 +382,9 @@ def alter(
                 fail(alteration.entity, error)
             interrupted = stop()
             break
+        if report.entry is not None:
+            kept, owed = (*kept, *new), ()
+        ended = (*ended, *(lease for lease in rehearsal.ended if lease not in ended))
         unverified += report.unverified
         errors = dict(report.failed)
         for entity in report.unknown:
@@ -377,7 +410,7 @@ def alter(
         if pending:
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
-    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished)
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended)
 
 
 def _lost_a_race(error: KquotaError) -> bool:

@@ -20,7 +20,7 @@ from kquota.core.change.report import ApplyReport
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Command, Entry, Journal
+from kquota.documents.journal import Command, Entry, Journal, Kept
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
 
 _BATCH = 1000
@@ -43,6 +43,7 @@ def apply(
     command: Command = "apply",
     expires: int | None = None,
     undoes: str | None = None,
+    kept: Kept = (),
     rollback: bool = True,
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
@@ -55,6 +56,7 @@ def apply(
     entities; what is written by then is taken back as after a failure, or as `take_back` decides. `begun` gets the
     journal's entry before the first write.
 
+    `kept` are leased values that stay: they get another end by this entry, which is made for them alone as well.
     With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
     nothing is left to take back, the journal gets an entry without changes.
 
@@ -78,16 +80,20 @@ def apply(
         if not due:
             if unwritable:
                 raise next(iter(unwritable.values()))
-            if undoes is None:
+            if undoes is None and not kept:
                 return ApplyReport(already=already)
-            # Nothing is left to take back: the journal knows by this entry that it is.
-            entry = journal.begin(due, cluster=cluster, command=command, now=clock(), undoes=undoes)
+            # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
+            entry = journal.begin(
+                due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept
+            )
             return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
         due, refused = _rehearsed(due, backend, undoes is not None)
         unwritable |= refused
         if stop():
             return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
-        entry = journal.begin(due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes)
+        entry = journal.begin(
+            due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept
+        )
         begun(entry)
         run = _Run(due.changes, backend)
         run.write(stop, progress)

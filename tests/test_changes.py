@@ -6,11 +6,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kquota
 from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
+from kquota.backends import KnowsCluster
 from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
 from kquota.core.change.plan import Plan
@@ -20,6 +22,7 @@ from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable
+from kquota.leases import read_leases
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -225,3 +228,50 @@ def test_a_lock_that_another_holds_is_waited_for_once(tmp_path: Path) -> None:
     with pytest.raises(Locked):
         altered(cluster, [Alteration(ALICE, {PRODUCER: MB})], tmp_path)
     assert cluster.waits == 1
+
+
+class At(MemoryBackend, seam=KnowsCluster):
+    """A cluster by one of its addresses."""
+
+    def __init__(self, snapshot: QuotaSnapshot, address: str) -> None:
+        super().__init__(snapshot)
+        self.cluster_address = address
+
+    def cluster_id(self) -> str:
+        return "lkc"
+
+
+def kept_at(cluster: At, folder: Path, wishes: list[Alteration], **more: Any) -> Altered:
+    return alter(
+        cluster,
+        wishes,
+        consent=lambda rehearsal: None,
+        journal=Journal(folder),
+        cluster=cluster.cluster_address,
+        **more,
+    )
+
+
+def test_a_lease_is_made_permanent_by_any_address_of_its_cluster(tmp_path: Path) -> None:
+    here = At(QuotaSnapshot(), "zookeeper://zk1:2181")
+    kept_at(here, tmp_path, [Alteration(ALICE, {PRODUCER: MB})], expires=1)
+    there = At(here.describe(), "kafka://broker1:9092")
+    assert len(kept_at(there, tmp_path, [Alteration(ALICE, {PRODUCER: MB})]).kept) == 1
+    assert read_leases(Journal(tmp_path), changes.place_of(here)).on == ()
+
+
+def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) -> None:
+    cluster = At(QuotaSnapshot(), "zookeeper://zk1:2181")
+    kept_at(cluster, tmp_path, [Alteration(ALICE, {PRODUCER: MB})], expires=1)
+
+    rivals = [{CONSUMER: 7 * MB}]
+
+    def consent(rehearsal: Rehearsal) -> None:
+        for values in rivals:  # another writer of the same key, between the plan and its write
+            MemoryBackend.alter(cluster, [Alteration(BOB, values)])
+        rivals.clear()
+
+    wishes = [Alteration(ALICE, {PRODUCER: MB}), Alteration(BOB, {CONSUMER: 2 * MB})]
+    done = alter(cluster, wishes, consent=consent, journal=Journal(tmp_path), cluster=cluster.cluster_address)
+    assert (len(done.kept), cluster.describe()[BOB]) == (1, {CONSUMER: 2 * MB})
+    assert read_leases(Journal(tmp_path), changes.place_of(cluster)).on == ()

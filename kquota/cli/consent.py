@@ -90,6 +90,28 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
         ask(question, done=done, yes="does it")
 
 
+def will_ask(objections: Sequence[Objection], *, yes: bool, force: bool) -> bool:
+    """Whether `heed` is about to ask somebody, and not to refuse."""
+    from kquota.core.change.review import standing
+
+    refused = standing(objections, yes=True, force=force)
+    return on_terminal() and not refused and bool(standing(objections, yes=yes, force=force))
+
+
+def rehearse(objections: Sequence[Objection], *, yes: bool, force: bool) -> None:
+    """Says of a dry run what speaks against it, and what the run itself would ask. Raises Refused for a refusal."""
+    from kquota.core.change.review import standing
+
+    refuse(objections, force=force)
+    asked = standing(objections, yes=yes, force=force)
+    announce(
+        replace(each, message=f"{each.message}; the run asks about this, and a script needs --yes [{each.name}]")
+        if each in asked
+        else each
+        for each in objections
+    )
+
+
 def on_terminal() -> bool:
     """Whether somebody can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()

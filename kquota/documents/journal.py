@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import re
 import socket
 import stat
@@ -19,12 +20,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from kquota.core.change.plan import Cluster, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.documents.encoding import Document, Located, to_json, write_text
 from kquota.documents.plan import plan_document, plan_of
 from kquota.documents.quotas import entity_document as plain_entity
@@ -35,6 +37,8 @@ from kquota.lock import locked
 KIND = "kquota.journal"
 VERSION = 1
 Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs", "record"]
+Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
+"""Values that a run leaves as they are: the keys of each entity."""
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -44,6 +48,9 @@ _SPARE_BYTES = 4096
 """What the outcome and the error may add to an entry, beside the entities that were left alone."""
 _LONGEST_ERROR = 1000
 _OLD_S = 24 * 3600
+_HEAD_BYTES = 2048
+"""An entry's address and its end are in the beginning of its file."""
+_HAS_END = re.compile(rb'"expires":\s*(null|\d)')
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,10 @@ class Entry:
     untouched: tuple[Entity, ...] = ()
     levels: tuple[LevelChange, ...] = ()
     """The request loggers that are switched on; such an entry changes no quotas."""
+    by: str | None = None
+    """Who did it, as `user@host`; entries of the time before do not say."""
+    kept: Kept = ()
+    """Leased values that were set already: from now on they end at `expires`, or with None never (`kquota.leases`)."""
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -82,13 +93,18 @@ class Entry:
     @property
     def may_have_changed(self) -> bool:
         """Whether there may be something to take back."""
-        return self.outcome != "rolled back"
+        return self.outcome != "rolled back" and (bool(self.plan.changes or self.levels) or self.undoes is not None)
 
     @property
     def number(self) -> int:
         """Its place in the journal; 0 for entries of the time before they had one."""
         numbered = _NUMBERED.fullmatch(self.id)
         return int(numbered["number"]) if numbered else 0
+
+    @property
+    def name(self) -> str:
+        """What people call it, and commands take: its number in the journal, else its id."""
+        return str(self.number) if self.number else self.id
 
     @property
     def fingerprint(self) -> str:
@@ -131,6 +147,23 @@ class Pages:
             if entry.undoes is not None and entry.outcome == "applied" and entry.id not in undone:
                 undone.add(entry.undoes)
         return frozenset(undone)
+
+    def undone_by(self, entry: Entry) -> Entry | None:
+        """The entry that took it back, if it is undone."""
+        if entry.id not in self.undone:
+            return None
+        found = (each for each in reversed(self.entries) if each.undoes == entry.id and each.id not in self.undone)
+        return next((each for each in found if each.outcome == "applied"), None)
+
+    def setter(self, entity: Entity, key: QuotaKey, value: Value | None, since: Entry) -> Entry | None:
+        """The last entry after `since` that gave an entity this value, if the last one that touched it did."""
+        for entry in reversed(self.of(since.place)):
+            if entry.id == since.id:
+                return None
+            for change in entry.made.changes if entry.may_have_changed else ():
+                if change.entity == entity and key in change.keys:
+                    return None if differ(change.after.get(key), value) else entry
+        return None
 
     def can_be_undone(self, entry: Entry) -> bool:
         """Whether it may have changed something that was not taken back since."""
@@ -184,8 +217,9 @@ class Journal:
         expires: int | None = None,
         undoes: str | None = None,
         levels: tuple[LevelChange, ...] = (),
+        kept: Kept = (),
     ) -> Entry:
-        """Writes down what is about to be done, and keeps the room for what will come of it.
+        """Writes down what is about to be done and by whom, and keeps the room for what will come of it.
 
         Raises InputError when the folder cannot be written.
         """
@@ -197,7 +231,18 @@ class Journal:
                 number = max((_number(name) for name in os.listdir(self.folder)), default=0) + 1
                 while True:
                     id = f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}"
-                    entry = Entry(id, cluster, command, now, plan, expires=expires, undoes=undoes, levels=levels)
+                    entry = Entry(
+                        id,
+                        cluster,
+                        command,
+                        now,
+                        plan,
+                        expires=expires,
+                        undoes=undoes,
+                        levels=levels,
+                        by=_author(),
+                        kept=kept,
+                    )
                     text = to_json(entry_document(entry))
                     try:
                         write_text(self._file(id), text, mode=0o600, new=True)
@@ -275,14 +320,39 @@ class Journal:
             return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
         return ()
 
-    def read(self) -> Pages:
-        """All that is there; a file that is no entry is among the unreadable. Raises InputError for the folder only."""
+    def first_with_end(self) -> int | None:
+        """The number of the first entry with an end, by a look at the beginnings of the files; None without one."""
+        found: list[int] = []
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder):
+                if _ID.fullmatch(name.removesuffix(".json")) and (not found or _number(name) < min(found)):
+                    with contextlib.suppress(OSError):
+                        if self._has_end(self.folder / name):
+                            found.append(_number(name))
+        return min(found, default=None)
+
+    @staticmethod
+    def _has_end(file: Path) -> bool:
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return False
+            found = _HAS_END.search(stream.read(_HEAD_BYTES))
+            if found is None:  # a long address
+                stream.seek(0)
+                found = _HAS_END.search(stream.read())
+        return found is not None and found[1] != b"null"
+
+    def read(self, first: int = 0) -> Pages:
+        """All that is there from that number on; a file that is no entry is among the unreadable.
+
+        Raises InputError for the folder only.
+        """
         entries: list[Entry] = []
         unreadable: list[Unreadable] = []
         with self._complaints("read"):
             names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         for name in names:
-            if name.startswith(".") or not name.endswith(".json"):
+            if name.startswith(".") or not name.endswith(".json") or (first and _number(name) < first):
                 continue
             try:
                 entries.append(_entry(self.folder / name))
@@ -379,6 +449,15 @@ class Journal:
             ) from None
 
 
+def _author() -> str:
+    """Who runs this process, and where: `user@host`. The environment has no say, as it could name anybody."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # containers may run as a number
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
 def cluster_digest(cluster: str) -> str:
     """Four hexadecimal digits of a cluster's name, as they are in the ids of its entries."""
     return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
@@ -407,12 +486,18 @@ def entry_document(entry: Entry) -> Document:
         "finished": entry.finished,
         "expires": entry.expires,
         "undoes": entry.undoes,
+        **({} if entry.by is None else {"by": entry.by}),
         "outcome": entry.outcome,
         "error": entry.error,
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
+        **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
         "plan": plan_document(entry.plan),
     }
+
+
+def _kept_document(kept: tuple[Entity, tuple[QuotaKey, ...]]) -> Document:
+    return {"entity": plain_entity(kept[0]), "keys": [*map(str, kept[1])]}
 
 
 def _level_document(change: LevelChange) -> Document:
@@ -448,6 +533,10 @@ def _entry(file: Path) -> Entry:
         document.get("error"),
         tuple(map(read_entity, document.get("untouched", ()))),
         tuple(map(_level, document.get("levels", ()))),
+        document.get("by"),
+        tuple(
+            (read_entity(kept["entity"]), tuple(map(QuotaKey.parse, kept["keys"]))) for kept in document.get("kept", ())
+        ),
     )
 
 

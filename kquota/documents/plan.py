@@ -29,11 +29,12 @@ def plan_document(
     findings: Sequence[Finding] | None = None,
     comparison: Comparison | None = None,
     unnamed: int | None = None,
+    sides: tuple[str, str] | None = None,
 ) -> Document:
     """The plan with each change's values before and after, and the labels of its entity.
 
-    For readers also how many brokers there are, what lint finds, and what changes for the clients of recorded usage;
-    `read_plan` has no use for these.
+    For readers also which `sides` a diff compared, how many brokers there are, what lint finds, and what changes for
+    the clients of recorded usage; `read_plan` has no use for these.
     """
     labels = labels or {}
     return {
@@ -58,6 +59,7 @@ def plan_document(
         "ignored": [entity_document(entity) for entity in plan.ignored],
         "objections": [objection_document(each) for each in plan.objections],
         "cluster": None if plan.cluster is None else {"address": plan.cluster.address, "id": plan.cluster.id},
+        **({} if sides is None else {"a": sides[0], "b": sides[1]}),
         **({} if unnamed is None else {"unnamed": unnamed}),
         **({} if brokers is None else {"brokers": brokers}),
         **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),

@@ -342,7 +342,7 @@ def test_one_broken_entry_hides_no_other(command: str, kquota: Kquota, chroot: s
     done = kquota(command, *(["--yes"] if command == "undo" else []), **there)
     if command == "history":
         rows = done.out.splitlines()
-        assert [row.split()[0] for row in rows[1:]] == [second.id, first.id, "pipe"]
+        assert [row.split()[0] for row in rows[1:]] == ["2", first.id, "pipe"]
         assert ["unreadable" in row for row in rows[1:]] == [False, True, True]
         assert done.code == 3
     else:

@@ -14,7 +14,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
-from kquota.cli.views import Csv, Document, Note, Part, View, changes_table, check_sorting, show
+from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
@@ -77,9 +77,13 @@ def command(
     as a whole or not at all. The exit code is 9 when some entities were altered and others were not.
 
     Every alter is reviewed first, as a plan is ('kquota help review'). The review warns, asks or refuses: for example
-    about a name that nobody has, or a limit so low that busy clients are blocked. The journal then keeps the way back:
-    'kquota undo' reverts the alter. With --for TIME, 'kquota reconcile' reverts it when the time is over. Controllers
+    about the name User:alice, or a limit so low that busy clients are blocked. It does not compare a new name with the
+    names of other quotas. The journal then keeps the way back: 'kquota undo' reverts the alter. Controllers
     (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
+
+    With --for TIME, 'kquota reconcile' reverts the alter when the time is over. It has to read the same journal. The
+    same alter with another --for moves the end, and without --for it makes the value permanent. Another value without
+    --for ends the lease as well ('kquota help temporary').
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
     with --entity.
@@ -147,9 +151,9 @@ def carry_out(
 
     With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
     """
-    from kquota.changes import Altered, Rehearsal, alter, now, rehearse
-    from kquota.cli import consent
-    from kquota.cli.commands.apply import note_lease, says_what_may_be_written
+    from kquota.changes import Altered, Rehearsal, alter, now, place_of, rehearse
+    from kquota.cli import consent, leases
+    from kquota.cli.commands.apply import says_what_may_be_written
     from kquota.documents.journal import Journal
 
     check_sorting(COLUMNS)
@@ -163,8 +167,14 @@ def carry_out(
     agreed: set[Objection] = set()
     rounds: list[Rehearsal] = []
 
+    shown: list[tuple[AlterResult, ...]] = []
+
     def agree(rehearsal: Rehearsal) -> None:
         new = [each for each in rehearsal.plan.objections if each not in agreed]
+        if writing.output == "table" and consent.will_ask(new, yes=writing.yes, force=writing.force):
+            # Who is asked sees first what it is about.
+            show(altered_view(Altered(rehearsal.results, kept=rehearsal.kept), dry_run=False), writing.output)
+            shown[:] = [rehearsal.results]
         consent.heed(
             new,
             yes=writing.yes,
@@ -190,9 +200,11 @@ def carry_out(
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            consent.heed(rehearsal.plan.objections, yes=True, force=writing.force)
+            known = leases.known_leases(Journal(writing.journal), place_of(backend))
+            rehearsal = rehearsal.among(known, alterations, expires=expires)
+            consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
             consent.name_cluster(named)
-            altered = Altered(rehearsal.results, plan=rehearsal.plan)
+            altered = Altered(rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended)
         else:
             with says_what_may_be_written(begun):
                 altered = alter(
@@ -215,16 +227,25 @@ def carry_out(
         if isinstance(results[0].error, Uncertain):
             _note_way_back(altered)
         raise results[0].error
-    show(altered_view(altered, dry_run=dry_run), writing.output)
+    if results not in shown:
+        show(altered_view(altered, dry_run=dry_run), writing.output)
+    leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
         if others is not None and entity not in others:
             session.note_slips(others, dict(entity.parts))
-    if not dry_run:
+    changed = [result for result in results if result.error is None and result.changed]
+    if not dry_run and changed:
         _note_way_back(altered)
-        if expires is not None and altered.entries:
-            note_lease(expires)
+    if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
+        then = [
+            f"{leases.shown(key, result.before.get(key))} again"
+            for result in changed
+            for key in QuotaKey
+            if result.before.get(key) != result.after.get(key)
+        ]
+        leases.note_end(expires, then, access, writing.journal, dry_run=dry_run)
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
@@ -428,7 +449,10 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
             for entity, key, before, after in changes
             if before != after
         ]
-        yield from changes_table(COLUMNS, rows, dry_run=dry_run)
+        if rows or not altered.kept:
+            yield from changes_table(COLUMNS, rows, dry_run=dry_run)
+        elif dry_run:
+            yield Note(DRY_RUN, by=say)
 
     return View(screen=screen, document=document, csv=csv)
 

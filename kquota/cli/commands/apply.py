@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kquota.cli.progress import Bar
     from kquota.core.change.plan import Plan
     from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Command, Entry
+    from kquota.documents.journal import Command, Entry, Kept
     from kquota.documents.quotas import QuotaFile
 
 
@@ -122,6 +122,7 @@ def command(
                 force=force,
                 rollback=not no_rollback,
                 expires=None if duration is None else now() + duration,
+                access=access,
             ),
             quota_file.labels if quota_file is not None else {},
         )
@@ -132,7 +133,8 @@ class Terms:
     """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
     `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
-    entry that is taken back, and `expires` when this one is, in ms since the epoch.
+    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` is as in
+    `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
     """
 
     cluster: str
@@ -145,12 +147,14 @@ class Terms:
     command: Command = "apply"
     expires: int | None = None
     undoes: str | None = None
+    kept: Kept = ()
+    access: Access | None = None
 
 
 def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels) -> int:
     """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
-    from kquota.changes import now
-    from kquota.cli import consent
+    from kquota.changes import now, place_of
+    from kquota.cli import consent, leases
     from kquota.cli.commands.plan import plan_view, summary
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
@@ -164,6 +168,9 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
+    if terms.expires is None and terms.undoes is None and terms.command != "reconcile":
+        known = leases.known_leases(Journal(terms.journal), place_of(backend))
+        leases.note_kept_and_ended((), known.ended_by(planned), None, dry_run=False)
     if not terms.yes:
         ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
@@ -178,6 +185,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             command=terms.command,
             expires=terms.expires,
             undoes=terms.undoes,
+            kept=terms.kept,
             rollback=terms.rollback,
             progress=bar,
             stop=stop,
@@ -186,7 +194,10 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
         )
     if terms.output == "json":
         show(_view(report, planned), "json")
-    return _conclude(report, stop.exit_code, terms.expires)
+    code = _conclude(report, stop.exit_code)
+    if report.outcome == "applied" and terms.expires is not None and report.applied:
+        leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
+    return code
 
 
 @contextlib.contextmanager
@@ -214,7 +225,7 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, expires: int | None = None) -> int:
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
 
@@ -243,8 +254,6 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":
         note(f"{text}{entry}")
-        if expires is not None and report.applied:
-            note_lease(expires)
         return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
     say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
     if report.interrupted:
@@ -252,16 +261,6 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, exp
     if report.outcome == "rolled back" and report.failed:
         return exit_code_of(report.failed[0][1])
     return ExitCode.PARTIAL
-
-
-def note_lease(expires: int) -> None:
-    """Says until when a write holds, in ms since the epoch, and which command ends it."""
-    from kquota.cli.text import moment
-
-    note(
-        f"until {moment(expires)} UTC: 'kquota reconcile' takes it back when it runs after that, from cron or a systemd"
-        " timer; without it, it stays"
-    )
 
 
 _MOST_COMPLAINTS = 20

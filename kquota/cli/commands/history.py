@@ -13,42 +13,88 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from kquota.core.change.plan import Change
     from kquota.documents.journal import Entry, Pages
+    from kquota.leases import Lease
 
 
 @click.command("history")
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
+@click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Only writes about this user; repeat it for more.")
+@click.option("--client", "clients", multiple=True, metavar="NAME", help="Only writes about this client-id.")
+@click.option("--ip", "ips", multiple=True, metavar="ADDRESS", help="Only writes about this ip.")
+@click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
 @shown_as("table", "json")
-def command(id: str | None, journal: Path) -> View:
+def command(
+    id: str | None,
+    since: int | None,
+    users: tuple[str, ...],
+    clients: tuple[str, ...],
+    ips: tuple[str, ...],
+    leases: bool,
+    journal: Path,
+) -> View:
     """Show the writes of kquota and kafka-configs, and what became of each.
 
-    With an ID (or a fingerprint), what that one changed. A file of the journal that cannot be read is shown as
-    such, and hides no other; the exit code is 3 then.
+    The newest write comes first; -o json has the oldest first. With an ID, what that one changed: its number in the
+    first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is shown as such, and
+    hides no other; the exit code is 3 then.
 
     \b
     Examples:
       kquota history
-      kquota history 3f2a91c0d4e5
+      kquota history 24
+      kquota history --since 1h --user alice
+      kquota history --leases
       kquota history -o json
     """
+    from kquota.changes import now
     from kquota.documents.journal import Journal, entry_document
+    from kquota.leases import by_place
 
-    pages = Journal(journal).read()
+    book = Journal(journal)
+    pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
+    names = {"user": users, "client-id": clients, "ip": ips}
+    narrowed = leases or since is not None or any(names.values())
+    if id is not None and narrowed:
+        raise click.UsageError("an ID is one entry: no --since, --user, --client, --ip or --leases beside it")
+    by_entry: dict[str, list[Lease]] = {}
+    for _, found in by_place(pages.entries):
+        for lease in found.found:
+            by_entry.setdefault(lease.entry.id, []).append(lease)
+    if since is not None:
+        entries = tuple(entry for entry in entries if entry.started >= time - since)
+    if any(names.values()):
+        entries = tuple(entry for entry in entries if _is_about(entry, names))
+    if leases:
+        entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
 
     def document() -> Document:
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
-        found = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
-        return found | ({"unreadable": unreadable} if unreadable else {})
+        written = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
+        told = [_lease(lease, time) for entry in entries for lease in by_entry.get(entry.id, ())]
+        return written | ({"leases": told} if told else {}) | ({"unreadable": unreadable} if unreadable else {})
 
     def screen() -> Iterator[Part]:
-        if entries or pages.unreadable:
-            yield _table(entries, pages, with_unreadable=id is None)
+        if leases:
+            on = [lease for entry in entries for lease in by_entry[entry.id] if lease.is_on]
+            yield _leases(sorted(on, key=lambda lease: lease.ends), time) if on else Note(f"no lease in {journal}")
+            return
+        unreadable = pages if id is None and not narrowed else None
+        if entries or (unreadable and pages.unreadable):
+            yield _table(entries, pages, by_entry, time, unreadable=unreadable)
+        elif pages.entries:
+            yield Note(f"no entry of the journal {journal} is like that")
         else:
-            yield Note("nothing was done yet")
+            yield Note(
+                f"no entries in the journal {journal}; journals of other people are not seen (KQUOTA_JOURNAL shares"
+                " one)"
+            )
         if id is not None:
             from kquota.cli.commands.plan import plan_view
 
@@ -63,6 +109,18 @@ def command(id: str | None, journal: Path) -> View:
     return View(screen=screen, document=document, code=code)
 
 
+def _is_about(entry: Entry, names: Mapping[str, Sequence[str]]) -> bool:
+    """Whether one of its entities has all the parts that are asked for, by one of the names of each."""
+    entities = [change.entity for change in entry.plan.changes] + [entity for entity, _ in entry.kept]
+    return any(
+        all(
+            not wanted or any(part.value == kind and name in wanted for part, name in entity.parts)
+            for kind, wanted in names.items()
+        )
+        for entity in entities
+    )
+
+
 def _levels(entry: Entry) -> Table:
     """The request loggers that a recording switched."""
     from kquota.cli.text import Column
@@ -73,40 +131,151 @@ def _levels(entry: Entry) -> Table:
     )
 
 
-def _table(entries: Sequence[Entry], pages: Pages, *, with_unreadable: bool) -> Table:
-    from kquota.cli.text import Column, moment, safe
-    from kquota.core.change.plan import Action
+def _lease(lease: Lease, now: int) -> Document:
+    """A lease as history's JSON has it; `by` is the entry that ended it."""
+    from kquota.documents.quotas import entity_document
 
-    def outcome(entry: Entry) -> str:
-        word = "undone" if entry.id in pages.undone else entry.outcome or "unfinished"
-        if entry.levels and word == "rolled back":
-            return "switched back"
-        return f"{word}, until {moment(entry.expires)}" if entry.expires is not None and word == "applied" else word
+    return {
+        "entry": lease.entry.id,
+        "entity": entity_document(lease.entity),
+        "key": str(lease.key),
+        "value": lease.value,
+        "then": lease.back,
+        "ends": lease.ends,
+        "state": "overdue" if lease.is_overdue(now) else lease.fate.value,
+        "by": None if lease.by is None else lease.by.id,
+    }
+
+
+def _leases(leases: Sequence[Lease], now: int) -> Table:
+    """The values that have still to end, the first to end first."""
+    from kquota.cli.leases import shown
+    from kquota.cli.text import Column, entity_text, moment, safe
+
+    def state(lease: Lease) -> str:
+        word = "overdue" if lease.is_overdue(now) else "on"
+        return f"{word}, below another lease" if lease.covered else word
 
     return Table(
         [
-            Column("ID", whole=True),
-            Column("STARTED (UTC)", whole=True),
-            Column("COMMAND", spare=1),
+            Column("ENDS (UTC)", whole=True),
+            Column("ENTITY", style="cyan"),
+            Column("KEY", whole=True),
+            Column("VALUE", number=True),
+            Column("THEN", number=True),
+            Column("STATE"),
+            Column("ENTRY", spare=1),
+            Column("BY", spare=2),
             Column("CLUSTER", spare=3),
-            Column("CHANGES", whole=True, spare=2),
-            Column("OUTCOME"),
         ],
         [
             (
-                entry.id,
-                moment(entry.started),
-                entry.command,
-                entry.cluster,
-                f"{len(entry.levels)} loggers"
-                if entry.levels
-                else " ".join(f"{mark}{entry.plan.count(action)}" for mark, action in zip("+~-", Action, strict=True)),
-                outcome(entry),
+                moment(lease.ends),
+                entity_text(lease.entity),
+                lease.key,
+                shown(lease.key, lease.value),
+                shown(lease.key, lease.back),
+                state(lease),
+                lease.entry.name,
+                safe(lease.entry.by or "-"),
+                lease.entry.cluster,
             )
-            for entry in entries
-        ]
-        + [
-            (safe(name.removesuffix(".json")), "", "", "", "", safe(f"unreadable: {why}"))
-            for name, why in (pages.unreadable if with_unreadable else ())
+            for lease in leases
         ],
     )
+
+
+def _table(
+    entries: Sequence[Entry],
+    pages: Pages,
+    leases: Mapping[str, Sequence[Lease]],
+    now: int,
+    *,
+    unreadable: Pages | None,
+) -> Table:
+    from kquota.cli.text import Column, moment, safe
+
+    return Table(
+        [
+            Column("ENTRY", whole=True),
+            Column("STARTED (UTC)", whole=True),
+            Column("COMMAND", spare=1),
+            Column("WHAT"),
+            Column("OUTCOME"),
+            Column("BY", spare=2),
+            Column("CLUSTER", spare=3),
+            Column("ID", whole=True, spare=4),
+        ],
+        [
+            (
+                entry.name,
+                moment(entry.started),
+                entry.command,
+                _what(entry, leases),
+                _outcome(entry, pages, leases.get(entry.id, ()), now),
+                safe(entry.by or "-"),
+                entry.cluster,
+                entry.id,
+            )
+            for entry in reversed(entries)
+        ]
+        + [
+            (safe(name.removesuffix(".json")), "", "", "", safe(f"unreadable: {why}"), "", "", "")
+            for name, why in (unreadable.unreadable if unreadable else ())
+        ],
+    )
+
+
+def _what(entry: Entry, leases: Mapping[str, Sequence[Lease]]) -> str:
+    """The first value that it changed, and how many more there are."""
+    from kquota.cli.leases import shown
+    from kquota.cli.text import entity_text, many, moment
+
+    if entry.levels:
+        return f"{len(entry.levels)} loggers"
+    values = [(change, key) for change in entry.plan.changes for key in change.keys]
+    texts = []
+
+    def said(change: Change) -> str:
+        key = change.keys[0]
+        before, after = (shown(key, each.get(key)) for each in (change.before, change.after))
+        return f"{entity_text(change.entity)} {key} {before} → {after}"
+
+    if values:
+        texts.append(said(values[0][0]) + (f", +{len(values) - 1} more" if len(values) > 1 else ""))
+    if entry.kept and entry.command != "reconcile":
+        entity, keys = entry.kept[0]
+        count = sum(len(keys) for _, keys in entry.kept)
+        end = "permanent" if entry.expires is None else f"until {moment(entry.expires)}"
+        texts.append(f"{entity_text(entity)} {keys[0]} {end}" + (f", +{count - 1} more" if count > 1 else ""))
+    elif entry.kept:
+        texts.append(f"{many(sum(len(keys) for _, keys in entry.kept), 'conflict')}")
+    return "; ".join(texts) or "nothing"
+
+
+def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> str:
+    """What became of it: of a lease, whether and how it ended."""
+    from kquota.cli.text import moment
+    from kquota.leases import Fate
+
+    if entry.outcome == "rolled back":
+        return "switched back" if entry.levels else "rolled back"
+    word = entry.outcome or "unfinished"
+    on = [lease for lease in leases if lease.is_on]
+    if on:
+        end = min(lease.ends for lease in on)
+        said = f"overdue since {moment(end)}" if end <= now else f"until {moment(end)}"
+        return said if word == "applied" else f"{word}, {said}"
+    by = pages.undone_by(entry)
+    ended = next((lease for lease in leases if lease.by is not None), None)
+    if ended is not None and ended.by is not None:
+        fates = [lease for lease in leases if lease.fate is Fate.CONFLICT] or [ended]
+        fate, last = fates[0].fate, fates[0].by or ended.by
+        at = f" {moment(last.started)}" if fate in (Fate.ENDED, Fate.CONFLICT) else ""
+        undone = f", undone by {by.name}" if by is not None and fate in (Fate.PERMANENT, Fate.OVERTAKEN) else ""
+        return f"{fate.value}{at} by {last.name}{undone}"
+    if by is not None:
+        return f"undone by {by.name}"
+    if entry.expires is not None and entry.levels and word == "applied":
+        return f"{word}, until {moment(entry.expires)}"
+    return word

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,16 @@ import click
 from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import note, say
-from kquota.cli.text import moment
+from kquota.cli.text import moment, safe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kquota.access import Access
+    from kquota.backends import QuotaBackend
+    from kquota.documents.journal import Entry
+    from kquota.errors import KquotaError
+    from kquota.leases import Lease, Leases
 
 
 @click.command("reconcile")
@@ -23,54 +28,134 @@ if TYPE_CHECKING:
 def command(journal: Path, access: Access) -> int:
     """Revert writes with --for when their time is over, and recordings that were killed.
 
-    Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. A change stays when
-    somebody else changed the entity since: reconcile reports it at each run, and reverts the others. A killed
-    'kquota record' has its request loggers switched back: at once on the host of the recording, and elsewhere when its
-    time is over.
+    Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. It reads the journal that
+    the writes were made with. Another user has another journal, unless --journal or KQUOTA_JOURNAL name the same one.
+    With --quiet, it says nothing as long as nothing is due ('kquota help temporary').
+
+    A value stays when somebody else changed it since. Reconcile reports that once, with exit code 7, and ends the
+    lease; it reverts the other values. A killed 'kquota record' has its request loggers switched back: at once on the
+    host of the recording, and elsewhere when its time is over.
 
     \b
     Examples:
       kquota reconcile --bootstrap-server localhost:9092
-      */5 * * * *  kquota reconcile --context prod
+      */5 * * * *  kquota reconcile --quiet --context prod
     """
     from kquota.changes import now, place_of
-    from kquota.cli.commands.undo import switch_back, take_back, warn_unreadable
+    from kquota.cli.commands.undo import switch_back, warn_unreadable
     from kquota.documents.journal import Journal
-    from kquota.errors import KquotaError, Unauthorized, Unreachable
+    from kquota.errors import KquotaError
+    from kquota.leases import by_place, read_leases
     from kquota.recorder import is_due
 
     named = session.label(access)
     book = Journal(journal)
     pages, time = book.read(), now()
     warn_unreadable(pages)
-    due = [entry for entry in pages.entries if is_due(entry, book, time) and pages.can_be_undone(entry)]
+    recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
+    over = [entry for entry in recordings if is_due(entry, book, time)]
+    leased = [leases for _, leases in by_place(pages.entries)]
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
-    if not due:
-        if sys.stderr.isatty():  # cron would send a mail at each run
-            later = [each.expires for each in pages.entries if each.expires is not None and pages.can_be_undone(each)]
-            note(f"nothing is due: the next one is at {moment(min(later))} UTC" if later else "nothing is due")
+    if not over and not any(leases.overdue(time) for leases in leased):
+        on = [lease for leases in leased for lease in leases.on]
+        ends = [entry.expires for entry in recordings if entry.expires is not None]
+        count = len(on) + len(ends)
+        _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], journal)
         return worst
     with session.open_backend(access) as backend:
         here = place_of(backend)
-        for entry in reversed(due):
-            if not entry.is_of(here):
-                continue
+        found = False
+        for entry in reversed([entry for entry in over if entry.is_of(here)]):
+            found = True
             try:
-                if entry.levels:
-                    code = switch_back(
-                        entry, access, named=named, journal=journal, yes=True, output="table", command="reconcile"
-                    )
-                else:
-                    code = take_back(
-                        entry, backend, named=named, journal=journal, yes=True, output="table", command="reconcile"
-                    )
-            except (Unreachable, Unauthorized):
-                raise  # the other entries would meet the same
+                code = switch_back(
+                    entry, access, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                )
             except KquotaError as error:
-                say(f"kquota: {entry.id}: {error.message}")
-                code = exit_code_of(error)
+                code = _complained(entry, error)
+            worst = max(worst, code)
+        tried: set[str] = set()
+        # After each one the journal is read again: what lay below a lease that has ended can end now.
+        while due := [each for each in read_leases(book, here).due(time).values() if each[0].entry.id not in tried]:
+            found = True
+            entry = due[0][0].entry
+            tried.add(entry.id)
+            try:
+                code = _end(due[0], read_leases(book, here), backend, named=named, journal=journal)
+            except KquotaError as error:
+                code = _complained(entry, error)
             worst = max(worst, code)
             if code in SIGNALS:
                 return code
+    if not found:
+        note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(journal)} have overdue leases")
     return worst
+
+
+def _note_nothing(count: int, ends: Sequence[int], journal: Path) -> None:
+    """Says why nothing was done: no lease at all, a later end, or maybe another journal."""
+    from kquota.cli.text import many
+
+    what = f"{many(count, 'lease')}, next at {moment(min(ends))} UTC" if ends else "no lease"
+    note(f"nothing is due; {what} (journal {safe(journal)})")
+
+
+def _complained(entry: Entry, error: KquotaError) -> int:
+    """Names the entry that could not be taken back. Raises what the other entries would meet as well."""
+    from kquota.errors import Unauthorized, Unreachable
+
+    if isinstance(error, Unreachable | Unauthorized):
+        raise error
+    say(f"kquota: {entry.id}: {error.message}")
+    return exit_code_of(error)
+
+
+def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, *, named: str, journal: Path) -> int:
+    """Takes back the leases of one entry that are due; returns the exit code.
+
+    A value that somebody else has changed stays. That is said once: the journal closes such a lease.
+    """
+    from kquota import reconcile
+    from kquota.backends import describe_entities
+    from kquota.changes import now, with_freezes
+    from kquota.cli.commands.apply import Terms, carry_out
+    from kquota.cli.leases import named as name_of
+    from kquota.cli.leases import shown
+    from kquota.core.change.review import related
+    from kquota.documents.journal import Journal
+    from kquota.leases import ending
+
+    entry = due[0].entry
+    left = [lease for lease in leases.of_entry(entry) if lease.is_on and lease not in due]
+    current = describe_entities(backend, list(dict.fromkeys(lease.entity for lease in due)))
+    end = ending(due, current, is_whole=not left)
+    undoes = entry.id if end.is_whole else None
+    if end.plan:
+        around = [each for change in end.plan.changes for each in related(change.entity)]
+        terms = Terms(
+            entry.cluster, named, journal, "table", yes=True, command="reconcile", undoes=undoes, kept=end.kept
+        )
+        code = carry_out(with_freezes(end.plan, describe_entities(backend, around)), backend, terms, {})
+        if code != ExitCode.OK:
+            return code
+    else:
+        reconcile.apply(
+            end.plan,
+            backend,
+            journal=Journal(journal),
+            cluster=entry.cluster,
+            clock=now,
+            command="reconcile",
+            undoes=undoes,
+            kept=end.kept,
+        )
+        if not end.conflicts:
+            note(f"entry {entry.name}: the values before are back already")
+    for lease, value in end.conflicts:
+        say(
+            f"kquota: entry {entry.name}: {name_of(lease)} is {shown(lease.key, value)} and not"
+            f" {shown(lease.key, lease.value)}: somebody else set it, outside this journal; it stays, and the lease is"
+            " over"
+        )
+    return ExitCode.CONFLICT if end.conflicts else ExitCode.OK

@@ -8,46 +8,63 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli import params, session
-from kquota.cli.streams import ask, warn
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import ask, note, say, warn
+from kquota.cli.text import moment, safe
 from kquota.cli.views import View, check_sorting, show, shown_as
-from kquota.errors import InputError
+from kquota.errors import Conflict, InputError
 
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.backends import QuotaBackend
+    from kquota.core.change.plan import Plan
+    from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.documents.journal import Command, Entry, Pages
 
 
 @click.command("undo")
-@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
+@click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids"))
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
-def command(id: str | None, yes: bool, journal: Path, access: Access, output: str) -> int:
+def command(ids: tuple[str, ...], yes: bool, journal: Path, access: Access, output: str) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
-    ID is an entry of 'kquota history', or its fingerprint. Without an ID, undo reverts the last change of this cluster
-    that is not undone yet. The entities get the values that they had before. When somebody else changed one of them
-    since, undo reports a conflict and writes nothing. An apply that was killed is reverted as far as it got. For a
-    'kquota record' that was killed, undo switches the request loggers back.
+    ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
+    the newest first. Without an ID, undo reverts the last change of this cluster that is not undone yet. The entities
+    get the values that they had before. When one of them was changed since, undo reports a conflict and writes nothing.
+    An entry that is undone already is left alone. An apply that was killed is reverted as far as it got. For a 'kquota
+    record' that was killed, undo switches the request loggers back.
 
     \b
     Examples:
       kquota undo --bootstrap-server localhost:9092
+      kquota undo 24
       kquota undo 3f2a91c0d4e5 --yes
+      kquota undo 24 25 --yes
     """
     from kquota.changes import place_of, to_undo
     from kquota.documents.journal import Journal
 
+    if len(ids) > 1 and output == "json":
+        raise click.UsageError("-o json is for one ID")
     named = session.label(access)
     pages = Journal(journal).read()
     warn_unreadable(pages)
     with session.open_backend(access) as backend:
-        entry = to_undo(pages, id, place_of(backend))
-        if entry.levels:
-            return switch_back(entry, access, named=named, journal=journal, yes=yes, output=output, command="undo")
-        return take_back(entry, backend, named=named, journal=journal, yes=yes, output=output, command="undo")
+        here = place_of(backend)
+        found = {entry.id: entry for entry in (to_undo(pages, id, here) for id in ids or (None,))}
+        order = {entry.id: place for place, entry in enumerate(pages.entries)}
+        for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
+            if entry.levels:
+                code = switch_back(entry, access, named=named, journal=journal, yes=yes, output=output, command="undo")
+            else:
+                code = take_back(entry, pages, backend, named=named, journal=journal, yes=yes, output=output)
+            if code != ExitCode.OK:
+                return code
+            pages = Journal(journal).read()
+    return ExitCode.OK
 
 
 def warn_unreadable(pages: Pages) -> None:
@@ -83,20 +100,33 @@ def switch_back(
 
 
 def take_back(
-    entry: Entry, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str, command: Command
+    entry: Entry, pages: Pages, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str
 ) -> int:
     """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
 
-    What was there may be there again: of the review, the freezes alone are said.
+    What was there may be there again: of the review, the freezes alone are said. Raises Conflict, naming who changed an
+    entity since, before anything is asked.
     """
     from kquota import reconcile
     from kquota.backends import describe_entities
     from kquota.changes import now, with_freezes
     from kquota.cli import consent
     from kquota.cli.commands.apply import Terms, carry_out
+    from kquota.core.change.plan import Plan
     from kquota.core.change.review import related
     from kquota.documents.journal import Journal
 
+    terms = Terms(entry.cluster, named, journal, output, yes=yes, command="undo", undoes=entry.id)
+    by = pages.undone_by(entry)
+    if by is not None:
+        say(f"entry {entry.name} is undone already, by entry {by.name} at {moment(by.started)} UTC: nothing is done")
+        return carry_out(Plan(()), backend, terms, {}) if output == "json" else ExitCode.OK
+    if entry.kept and not entry.plan.changes:
+        raise InputError(
+            f"entry {entry.name} changed when a value ends, and no value",
+            hint="'kquota alter' with --for gives it another end",
+        )
+    note(f"undo of {_described(entry, now())}")
     back = entry.made.inverse
     consent.check_cluster(back, backend)
     if not back:
@@ -107,9 +137,41 @@ def take_back(
             journal=Journal(journal),
             cluster=entry.cluster,
             clock=now,
-            command=command,
+            command="undo",
             undoes=entry.id,
         )
+    _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
     around = [each for change in back.changes for each in related(change.entity)]
-    terms = Terms(entry.cluster, named, journal, output, yes=yes, command=command, undoes=entry.id)
     return carry_out(with_freezes(back, describe_entities(backend, around)), backend, terms, {})
+
+
+def _described(entry: Entry, now: int) -> str:
+    """Which entry it is, for a person who is about to say yes: its number, command, time and author."""
+    from kquota.core.duration import duration
+
+    age = duration(max(now - entry.started, 0) // 1000 * 1000)
+    by = "" if entry.by is None else f", by {entry.by}"
+    return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}")
+
+
+def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot) -> None:
+    """Raises Conflict where a value is neither as the entry left it nor as it was before, and says who set it."""
+    from kquota.cli.leases import shown
+    from kquota.core.change.plan import still_due
+    from kquota.core.quotas.quota import QuotaKey, differ
+
+    _, conflicts = still_due(back, current)
+    for change in back.changes:
+        values = current.get(change.entity, {})
+        keys = change.keys if change.relative else QuotaKey
+        for key in keys if change.entity in conflicts else ():
+            value = values.get(key)
+            if not differ(value, change.before.get(key)):
+                continue
+            what = f"{change.entity} {key} is {shown(key, value)} and not {shown(key, change.before.get(key))}"
+            setter = pages.setter(change.entity, key, value, entry)
+            if setter is None:
+                raise Conflict(f"{what}: somebody else set it since", hint="look at it, and alter it by hand")
+            raise Conflict(
+                f"{what}: entry {setter.name} set it since", hint=f"undo that first: 'kquota undo {setter.id}'"
+            )

@@ -1,0 +1,158 @@
+"""What people read about leases: which values end and when, what ended, and how cron ends them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota.cli.streams import note
+from kquota.cli.text import entity_text, moment, safe
+from kquota.core.quotas.quota import QuotaKey, Value, humanize
+
+if TYPE_CHECKING:
+    from kquota.access import Access
+    from kquota.backends import QuotaBackend
+    from kquota.core.change.plan import Cluster
+    from kquota.documents.journal import Journal
+    from kquota.leases import Lease, Leases
+
+_MOST = 5
+"""More lines would bury the answer; `kquota history --leases` has all."""
+
+
+def shown(key: QuotaKey, value: Value | None) -> str:
+    """A value of a lease in words."""
+    return "no quota" if value is None else humanize(key, value)
+
+
+def named(lease: Lease) -> str:
+    """Which value: the entity and the key."""
+    return f"{entity_text(lease.entity)} {lease.key}"
+
+
+def end_of(lease: Lease, now: int) -> str:
+    """When a lease that is on ends, and what follows."""
+    then = shown(lease.key, lease.back)
+    if lease.is_overdue(now):
+        return (
+            f"{named(lease)}: {shown(lease.key, lease.value)} is overdue since {moment(lease.ends)} UTC: 'kquota"
+            f" reconcile' sets {then} again (entry {lease.entry.name})"
+        )
+    return (
+        f"{named(lease)}: {shown(lease.key, lease.value)} until {moment(lease.ends)} UTC, then {then} again (entry"
+        f" {lease.entry.name})"
+    )
+
+
+def known_leases(journal: Journal, cluster: Cluster) -> Leases:
+    """The leases of a cluster, to be shown; none where the journal cannot be read, as no answer depends on them."""
+    from kquota.errors import InputError
+    from kquota.leases import Leases, read_leases
+
+    try:
+        return read_leases(journal, cluster)
+    except InputError:
+        return Leases()
+
+
+def leases_of(backend: QuotaBackend) -> Leases:
+    """The leases of a live cluster in this user's journal; none for quotas of a file, and where nothing has an end."""
+    from kquota.backends import cluster_of
+    from kquota.errors import InputError
+    from kquota.leases import Leases
+    from kquota.state import journal_folder
+
+    try:
+        folder = journal_folder()
+        if not folder.is_dir():
+            return Leases()
+        from kquota.documents.journal import Journal
+
+        journal = Journal(folder)
+        here = None if journal.first_with_end() is None else cluster_of(backend)
+        return Leases() if here is None else known_leases(journal, here)
+    except (InputError, OSError):
+        return Leases()
+
+
+def few(lines: Iterable[str]) -> Iterator[str]:
+    """The first of many lines, and how many more there are."""
+    found = list(lines)
+    yield from found[:_MOST]
+    if len(found) > _MOST:
+        yield f"and {len(found) - _MOST} more: 'kquota history --leases' lists them"
+
+
+def ends_of(leases: Sequence[Lease]) -> list[str]:
+    """When each lease ends, in words."""
+    if not leases:
+        return []
+    from kquota.changes import now
+
+    time = now()
+    return [end_of(lease, time) for lease in leases]
+
+
+def note_ends(leases: Sequence[Lease]) -> None:
+    """Says on stderr which of the values that were shown end, and when."""
+    for line in few(ends_of(leases)):
+        note(line)
+
+
+def note_kept_and_ended(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None, *, dry_run: bool) -> None:
+    """Says on stderr what a write means, or would mean, for the leases that were on."""
+    would = "would " if dry_run else ""
+    now = f"{would or 'is '}{'be ' if dry_run else ''}permanent"
+    if expires is not None:
+        now = f"it {would + 'end' if dry_run else 'ends'} {moment(expires)} UTC"
+    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}" for lease in kept):
+        note(line)
+    what = "this would end" if dry_run else "this ends"
+    for line in few(f"{what} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+        note(line)
+
+
+def _until(lease: Lease) -> str:
+    return f"{named(lease)}: {shown(lease.key, lease.value)} until {moment(lease.ends)} UTC"
+
+
+def note_end(expires: int, then: Sequence[str], access: Access | None, journal: Path, *, dry_run: bool) -> None:
+    """Says when a write ends, in ms since the epoch, what follows, and how cron makes it end."""
+    what = f", then {then[0]}" if len(then) == 1 else ""
+    if dry_run:
+        note(f"would end {moment(expires)} UTC{what}")
+        return
+    note(
+        f"ends {moment(expires)} UTC{what}, if 'kquota reconcile' runs; nothing else ends it. A line for cron:"
+        f" {crontab_line(access, journal)}"
+    )
+
+
+def crontab_line(access: Access | None, journal: Path) -> str:
+    """What cron runs every five minutes for that cluster and that journal."""
+    words = ["kquota", "reconcile", "--quiet", *cluster_words(access)]
+    if journal != Path.home() / ".local" / "state" / "kquota" / "journal":
+        words += ["--journal", str(journal.absolute())]
+    # Cron takes an unescaped % for the end of the line.
+    return safe(f"*/5 * * * * {shlex.join(words)}".replace("%", "\\%"))
+
+
+def cluster_words(access: Access | None) -> list[str]:
+    """The options that name a cluster, and how to log in there."""
+    if access is None:
+        return []
+    if access.context is not None:
+        return ["--context", access.context]
+    words = []
+    for option, value in (
+        ("--bootstrap-server", access.bootstrap_server),
+        ("--zookeeper", access.zookeeper if access.is_zookeeper else None),
+        ("--command-config", access.command_config and access.command_config.absolute()),
+        ("--zk-tls-config-file", access.zk_tls_config_file and access.zk_tls_config_file.absolute()),
+        ("--zk-jaas-file", access.zk_jaas_file and access.zk_jaas_file.absolute()),
+    ):
+        if value:
+            words += [option, str(value)]
+    return words

@@ -1,0 +1,249 @@
+"""Leases: values that end. What a lease is, and how it ends, is decided here alone, from the entries of the journal.
+
+A write with an end (`--for`) begins a lease of each value that it sets or deletes. A lease ends in one of the ways of
+`Fate`, and never comes back to life: an undo of what ended it gives the value back without an end. A lease on top of a
+lease ends first; the one below it waits for that. The journal stays append-only: all this is read from its order.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kquota.core.change.plan import Change, Cluster, Plan
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.documents.journal import Entry, Journal, Kept
+
+
+class Fate(enum.Enum):
+    """What became of a lease."""
+
+    ON = "on"
+    ENDED = "ended"
+    """`kquota reconcile` took it back."""
+    UNDONE = "undone"
+    """Somebody took it back before."""
+    PERMANENT = "made permanent"
+    """Somebody set the same value again, without an end."""
+    OVERTAKEN = "overtaken"
+    """A later write of this journal, without an end, set another value."""
+    CONFLICT = "conflict"
+    """When its time was over, the value was another one, which no entry of this journal had set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One value that ends: the entry that set `value`, and what is set again when it `ends` (ms since the epoch).
+
+    None is no value. `by` is the entry that ended it, and `moved` the entry that last gave it another end. A lease that
+    is `covered` lies below another one that is on, and waits for that.
+    """
+
+    entry: Entry
+    entity: Entity
+    key: QuotaKey
+    value: Value | None
+    back: Value | None
+    ends: int
+    fate: Fate = Fate.ON
+    by: Entry | None = None
+    moved: Entry | None = None
+    covered: bool = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it has still to end."""
+        return self.fate is Fate.ON
+
+    def is_overdue(self, now: int) -> bool:
+        """Whether it is on, and its time is over."""
+        return self.is_on and self.ends <= now
+
+
+@dataclass(frozen=True)
+class Leases:
+    """The leases of one cluster, in the order of their beginnings."""
+
+    found: tuple[Lease, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Leases:
+        """Reads the entries of one cluster, in the order of the journal."""
+        found: list[Lease] = []
+        stacks: dict[tuple[Entity, QuotaKey], list[int]] = {}
+        places: dict[str, int] = {}
+
+        def close(stack: list[int], fate: Fate, by: Entry) -> None:
+            for number in stack:
+                found[number] = replace(found[number], fate=fate, by=by)
+            stack.clear()
+
+        for place, entry in enumerate(entries):
+            places[entry.id] = place
+            if entry.levels or not (entry.may_have_changed or entry.kept):
+                continue
+            certain = entry.outcome == "applied"
+            # What an alter keeps was set already, whatever became of its other values.
+            settled = certain or (entry.outcome == "incomplete" and entry.command != "reconcile")
+            for entity, keys in entry.kept if settled else ():
+                for key in keys:
+                    stack = stacks.get((entity, key), [])
+                    if entry.expires is None:
+                        reconciled = entry.command == "reconcile"
+                        close(stack, Fate.CONFLICT if reconciled else Fate.PERMANENT, entry)
+                    elif stack:
+                        found[stack[-1]] = replace(found[stack[-1]], ends=entry.expires, moved=entry)
+            written = [(change, key) for change in entry.made.changes for key in change.keys]
+            if entry.undoes is not None or entry.command == "reconcile":
+                if certain:
+                    fate = Fate.ENDED if entry.command == "reconcile" else Fate.UNDONE
+                    for stack in stacks.values():
+                        own = [number for number in stack if found[number].entry.id == entry.undoes]
+                        stack[:] = [number for number in stack if number not in own]
+                        close(own, fate, entry)
+                    # An entry that is not among these came before them all: it began no lease.
+                    since = places.get(entry.undoes or "", -1)
+                    for change, key in written:
+                        stack = stacks.get((change.entity, key), [])
+                        if entry.undoes is None:
+                            close([stack.pop()] if stack else [], fate, entry)
+                            continue
+                        later = [number for number in stack if places[found[number].entry.id] > since]
+                        stack[:] = [number for number in stack if number not in later]
+                        close(later, Fate.OVERTAKEN, entry)
+                continue
+            for change, key in written:
+                stack = stacks.setdefault((change.entity, key), [])
+                value, back = change.after.get(key), change.before.get(key)
+                if entry.expires is not None:
+                    if differ(value, back):
+                        stack.append(len(found))
+                        found.append(Lease(entry, change.entity, key, value, back, entry.expires))
+                elif certain:
+                    close(stack, Fate.OVERTAKEN, entry)
+        for stack in stacks.values():
+            for number in stack[:-1]:
+                found[number] = replace(found[number], covered=True)
+        return cls(tuple(found))
+
+    @property
+    def on(self) -> tuple[Lease, ...]:
+        """The leases that have still to end."""
+        return tuple(lease for lease in self.found if lease.is_on)
+
+    @property
+    def next_end(self) -> int | None:
+        """When the next of them ends, in ms since the epoch."""
+        return min((lease.ends for lease in self.on if not lease.covered), default=None)
+
+    def of_entry(self, entry: Entry) -> tuple[Lease, ...]:
+        """The leases that an entry began."""
+        return tuple(lease for lease in self.found if lease.entry.id == entry.id)
+
+    def overdue(self, now: int) -> tuple[Lease, ...]:
+        """The leases whose time is over, and that wait for no other lease."""
+        return tuple(lease for lease in self.found if lease.is_overdue(now) and not lease.covered)
+
+    def due(self, now: int) -> Mapping[str, tuple[Lease, ...]]:
+        """What can be taken back now, by the id of the entry, the newest first."""
+        due: dict[str, list[Lease]] = {}
+        for lease in reversed(self.overdue(now)):
+            due.setdefault(lease.entry.id, []).append(lease)
+        return {id: tuple(leases) for id, leases in due.items()}
+
+    def shown_in(self, snapshot: QuotaSnapshot, keys: Iterable[QuotaKey] = QuotaKey) -> tuple[Lease, ...]:
+        """The leases whose values a snapshot shows, of entities that are in it."""
+        wanted = set(keys)
+        return tuple(
+            lease
+            for lease in self.on
+            if not lease.covered
+            and lease.key in wanted
+            and lease.entity in snapshot
+            and not differ(snapshot[lease.entity].get(lease.key), lease.value)
+        )
+
+    def kept_by(self, wishes: Iterable[Alteration], values: Mapping[Entity, Values]) -> tuple[Lease, ...]:
+        """The leases whose value is wished again, while it is set: they get another end, or none."""
+        asked = {(wish.entity, key): wish.set.get(key) for wish in wishes for key in {*wish.set, *wish.remove}}
+        return tuple(
+            lease
+            for lease in self.on
+            if (lease.entity, lease.key) in asked
+            and not differ(asked[lease.entity, lease.key], lease.value)
+            and not differ(values.get(lease.entity, {}).get(lease.key), lease.value)
+            and not lease.covered
+        )
+
+    def ended_by(self, plan: Plan) -> tuple[Lease, ...]:
+        """The leases that a plan ends, when it is applied without an end."""
+        changed = {(change.entity, key) for change in plan.changes for key in change.keys}
+        return tuple(lease for lease in self.on if (lease.entity, lease.key) in changed)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is to be done about the leases of one entry that are over.
+
+    `plan` takes back what is as the entry left it. `conflicts` are leases whose value somebody else has changed, with
+    the present value. `is_whole`: no lease of the entry is on afterwards.
+    """
+
+    plan: Plan
+    conflicts: tuple[tuple[Lease, Value | None], ...]
+    is_whole: bool
+
+    @property
+    def kept(self) -> Kept:
+        """The values in conflict, as the journal has them."""
+        return kept(lease for lease, _ in self.conflicts)
+
+
+def ending(leases: Sequence[Lease], current: QuotaSnapshot, *, is_whole: bool) -> Ending:
+    """How leases of one entry end on a cluster as it is now."""
+    entry = leases[0].entry
+    conflicts = []
+    due: dict[Entity, list[QuotaKey]] = {}
+    for lease in leases:
+        value = current.get(lease.entity, {}).get(lease.key)
+        if not differ(value, lease.value):
+            due.setdefault(lease.entity, []).append(lease.key)
+        elif differ(value, lease.back):
+            conflicts.append((lease, value))
+    changes = tuple(_back(change, due[change.entity]) for change in entry.made.changes if change.entity in due)
+    return Ending(Plan(changes, cluster=entry.plan.cluster), tuple(conflicts), is_whole)
+
+
+def _back(change: Change, keys: Sequence[QuotaKey]) -> Change:
+    """The way back of some keys of a change: what others do to other keys is no conflict."""
+    restored = {key: change.before[key] for key in keys if key in change.before}
+    after = {key: value for key, value in change.after.items() if key not in keys} | restored
+    whole = set(change.keys) == set(keys)
+    return Change(change.entity, change.after, after, relative=True, restores=change.form if whole else None)
+
+
+def kept(leases: Iterable[Lease]) -> Kept:
+    """The values of leases, as the journal has them: the keys of each entity."""
+    keys: dict[Entity, list[QuotaKey]] = {}
+    for lease in leases:
+        keys.setdefault(lease.entity, []).append(lease.key)
+    return tuple((entity, tuple(found)) for entity, found in keys.items())
+
+
+def read_leases(journal: Journal, cluster: str | Cluster) -> Leases:
+    """The leases of a cluster. Reads no entry before the first lease. Raises InputError for the folder."""
+    first = journal.first_with_end()
+    return Leases() if first is None else Leases.of(journal.read(first).of(cluster))
+
+
+def by_place(entries: Sequence[Entry]) -> Iterator[tuple[Cluster, Leases]]:
+    """The leases of each cluster that has some."""
+    left = [entry for entry in entries if entry.expires is not None and not entry.levels]
+    while left:
+        place = left[0].place
+        yield place, Leases.of(entry for entry in entries if entry.is_of(place))
+        left = [entry for entry in left[1:] if not entry.is_of(place)]

@@ -1,0 +1,145 @@
+"""What history tells of the writes, and what undo says of the one that it takes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Kquota
+from tests.cli.test_leases import entries, let_time_pass
+
+BACK = ("undo", "--yes")
+
+
+@pytest.fixture
+def zed(kquota: Kquota, chroot: str) -> Any:
+    """Alters a user's producer rate."""
+
+    def alter(value: str, *more: str, user: str = "zed") -> None:
+        words = ("--user", user, "--add-config", f"producer_byte_rate={value}", "--yes", "--zookeeper", chroot, *more)
+        assert kquota("alter", *words).code == 0
+
+    return alter
+
+
+def rows(kquota: Kquota, *more: str) -> list[str]:
+    return kquota("history", *more).out.splitlines()[1:]
+
+
+def test_history_says_what_and_who_the_newest_first(kquota: Kquota, zed: Any) -> None:
+    zed("1MB")
+    zed("2MB")
+    by = entries(kquota)[0]["by"]
+    first, second = rows(kquota)
+    assert re.match(r"2 .* alter +user=zed producer_byte_rate 1 MB/s → 2 MB/s +applied ", first), first
+    assert re.match(r"1 .* alter +user=zed producer_byte_rate no quota → 1 MB/s +applied ", second), second
+    assert by in first
+    narrow = kquota("history", COLUMNS="80").out
+    assert "user=zed producer_byte_rate" in narrow
+
+
+def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: Path) -> None:
+    zed("1MB")
+    zed("1MB", user="alice")
+    file = next((tmp_path / ".state" / "kquota" / "journal").glob("*-1.json"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"started": 1_700_000_000_000}))
+    assert [row.split()[0] for row in rows(kquota)] == ["2", "1"]
+    assert [row.split()[0] for row in rows(kquota, "--since", "1h")] == ["2"]
+    assert [row.split()[0] for row in rows(kquota, "--user", "zed")] == ["1"]
+    assert (
+        json.loads(kquota("history", "--user", "zed", "-o", "json").out)["entries"][0]["started"] == 1_700_000_000_000
+    )
+    assert "is like that" in kquota("history", "--ip", "10.0.0.7").err
+    assert kquota("history", "1", "--since", "1h").code == 2
+
+
+def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> None:
+    done = kquota("history", KQUOTA_JOURNAL=str(tmp_path / "none"))
+    others = "journals of other people are not seen (KQUOTA_JOURNAL shares one)"
+    assert done.err == f"no entries in the journal {tmp_path}/none; {others}\n"
+
+
+def test_history_says_how_each_lease_ended(kquota: Kquota, chroot: str, zed: Any, tmp_path: Path) -> None:
+    """And JSON says it to programs."""
+    for user in ("ended", "undone", "permanent", "overtaken", "conflict", "on"):
+        zed("5MB", "--for", "2h", user=user)
+    last = entries(kquota)[-1]["id"]
+    assert kquota(*BACK, "2", "--zookeeper", chroot).code == 0
+    zed("5MB", user="permanent")
+    zed("6MB", user="overtaken")
+    zed("7MB", "--journal", "elsewhere", user="conflict")
+    folder = tmp_path / ".state" / "kquota" / "journal"
+    kept = (folder / f"{last}.json").read_text()
+    let_time_pass(folder)
+    assert any("overdue since" in row for row in rows(kquota, "--user", "ended"))
+    (folder / f"{last}.json").write_text(kept)
+    assert kquota("reconcile", "--zookeeper", chroot).code == 7
+
+    def outcome(user: str) -> str:
+        return rows(kquota, "--user", user)[-1]
+
+    assert re.search(r"  ended [-\d]+ [:\d]+ by 11 ", outcome("ended"))
+    assert "  undone by 7 " in outcome("undone")
+    assert "  made permanent by 8 " in outcome("permanent")
+    assert "  overtaken by 9 " in outcome("overtaken")
+    assert re.search(r"  conflict [-\d]+ [:\d]+ by 10 ", outcome("conflict"))
+    assert re.search(r"  until 2\d\d\d-", outcome("on"))
+    (lease,) = rows(kquota, "--leases")
+    assert re.match(r"\S+ \S+ +user=on +producer_byte_rate +5 MB/s +no quota +on +6 ", lease), lease
+    leases = json.loads(kquota("history", "-o", "json").out)["leases"]
+    assert {each["entity"]["user"]: each["state"] for each in leases} == {
+        **{user: user for user in ("ended", "undone", "overtaken", "conflict", "on")},
+        "permanent": "made permanent",
+    }
+
+
+def test_undo_says_what_it_takes_back(kquota: Kquota, chroot: str, zed: Any) -> None:
+    zed("1MB")
+    by = entries(kquota)[0]["by"]
+    done = kquota(*BACK, "--zookeeper", chroot)
+    assert re.match(rf"undo of entry 1: alter of [-\d]+ [:\d]+ UTC, .* ago, by {re.escape(by)}\n", done.err), done.err
+
+
+def test_an_undo_once_more_does_nothing(kquota: Kquota, chroot: str, zed: Any) -> None:
+    zed("1MB")
+    assert kquota(*BACK, "1", "--zookeeper", chroot).code == 0
+    again = kquota(*BACK, "1", "--zookeeper", chroot)
+    assert (again.code, again.out) == (0, "")
+    assert re.fullmatch(r"entry 1 is undone already, by entry 2 at [-\d]+ [:\d]+ UTC: nothing is done\n", again.err)
+    assert len(entries(kquota)) == 2
+    assert json.loads(kquota(*BACK, "1", "-o", "json", "--zookeeper", chroot).out)["outcome"] == "applied"
+
+
+def test_an_undo_in_the_wrong_order_names_the_entry_between(kquota: Kquota, chroot: str, zed: Any) -> None:
+    zed("8MB")
+    zed("9MB")
+    second = entries(kquota)[1]["id"]
+    done = kquota(*BACK, "1", "--zookeeper", chroot)
+    assert (done.code, done.out) == (7, "")
+    assert "user=zed producer_byte_rate is 9 MB/s and not 8 MB/s: entry 2 set it since" in done.err
+    assert f"(undo that first: 'kquota undo {second}')" in done.err
+    zed("7MB", "--journal", "elsewhere")
+    assert "is 7 MB/s and not 9 MB/s: somebody else set it since" in kquota(*BACK, "2", "--zookeeper", chroot).err
+
+
+def test_several_entries_are_undone_the_newest_first(kquota: Kquota, chroot: str, zed: Any) -> None:
+    zed("8MB")
+    zed("9MB")
+    assert kquota(*BACK, "1", "2", "--zookeeper", chroot).code == 0
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
+
+
+def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str, zed: Any) -> None:
+    """With their IDs."""
+    for _ in range(2):
+        zed("8MB")
+        assert kquota("delete", "--user", "zed", "--zookeeper", chroot, "--journal", "elsewhere").code == 0
+    first, second = (entry["id"] for entry in entries(kquota))
+    done = kquota(*BACK, first.split("-")[1], "--zookeeper", chroot)
+    assert done.code == 3
+    assert first in done.err
+    assert second in done.err

@@ -1,0 +1,201 @@
+"""Temporary changes, from their beginning to each of their ends, as people and cron meet them."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+ALICE = ("--user", "alice", "--client", "etl", "--yes", "--add-config")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The journal's."""
+    return tmp_path / ".state" / "kquota" / "journal"
+
+
+def let_time_pass(folder: Path) -> None:
+    """Moves every end of the journal into the past."""
+    for file in folder.glob("*.json"):
+        entry = json.loads(file.read_text())
+        if entry["expires"] is not None:
+            file.write_text(json.dumps(entry | {"expires": entry["started"] - 1}))
+
+
+def value(kquota: Kquota, chroot: str, who: str = "user=alice,client-id=etl") -> str | None:
+    """The producer rate that is set."""
+    rows = kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()
+    found = [row.rpartition(",")[2] for row in rows if f'"{who}"' in row or row.startswith(f"{who},")]
+    return found[0] if found else None
+
+
+def entries(kquota: Kquota) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kquota("history", "-o", "json").out)["entries"]
+    return found
+
+
+def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: str, folder: Path) -> None:
+    alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=15MB")
+    assert kquota(*alter, "--for", "2h").code == 0
+    dry = kquota(*alter, "--for", "4h", "--dry-run")
+    assert re.search(r"15 MB/s until .* \(entry 1\); now it would end ", dry.err), dry.err
+    assert len(entries(kquota)) == 1
+
+    again = kquota(*alter, "--for", "4h")
+    assert again.code == 0
+    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends ", again.err), again.err
+    assert "nothing changes" not in again.err
+    let_time_pass(folder)
+    first, second = entries(kquota)
+    file = folder / f"{second['id']}.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"expires": 4_000_000_000_000}))
+    assert "next at 2096" in kquota("reconcile", "--zookeeper", chroot).err
+    assert value(kquota, chroot) == "15000000"
+
+    let_time_pass(folder)
+    assert kquota("reconcile", "--zookeeper", chroot).code == 0
+    assert value(kquota, chroot) is None
+    assert entries(kquota)[-1]["undoes"] == first["id"]
+
+
+def test_the_same_alter_without_a_time_is_permanent(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """A leased deletion, too."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=5MB")
+    delete = ("delete", "--zookeeper", chroot, "--user", "bob")
+    assert kquota("alter", "--zookeeper", chroot, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
+    assert kquota(*alter, "--for", "2s").code == 0
+    assert kquota(*delete, "--for", "2s").code == 0
+    done = kquota(*alter)
+    assert re.search(r"5 MB/s until .* \(entry 2\); now is permanent", done.err), done.err
+    assert re.search(r"no quota until .* \(entry 3\); now is permanent", kquota(*delete).err)
+    let_time_pass(folder)
+    assert "nothing is due; no lease" in kquota("reconcile", "--zookeeper", chroot).err
+    assert (value(kquota, chroot), value(kquota, chroot, "user=bob")) == ("5000000", None)
+    assert kquota("undo", "--zookeeper", chroot, "--yes").code == 0, "of the last write of a value"
+    assert value(kquota, chroot, "user=bob") == "1000000"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "alter --user alice --client etl --add-config producer_byte_rate=7MB",
+        "delete --user alice --client etl",
+        "apply quotas.yaml",
+    ],
+)
+def test_a_permanent_write_ends_a_lease_for_good(
+    kquota: Kquota, chroot: str, folder: Path, tmp_path: Path, words: str
+) -> None:
+    """Reconcile does not fail over it, and an undo of the write does not bring the lease back."""
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice, client-id: etl}, values:"
+        " {producer_byte_rate: 7MB}}\n"
+    )
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    done = kquota(*words.split(), "--yes", "--zookeeper", chroot)
+    assert "this ends the lease of entry 2: user=alice,client-id=etl producer_byte_rate: 5 MB/s until" in done.err
+    let_time_pass(folder)
+    for _ in range(2):
+        reconciled = kquota("reconcile", "--zookeeper", chroot)
+        assert (reconciled.code, reconciled.out) == (0, ""), reconciled
+    assert kquota("undo", "--yes", "--zookeeper", chroot).code == 0
+    assert kquota("reconcile", "--zookeeper", chroot).code == 0
+    assert value(kquota, chroot) == "5000000"
+
+
+def test_a_conflict_is_said_once(kquota: Kquota, chroot: str, folder: Path, znodes: Any) -> None:
+    """Another key of the same lease is taken back all the same."""
+    both = "producer_byte_rate=5MB,consumer_byte_rate=5MB"
+    assert kquota("alter", "--zookeeper", chroot, *ALICE, both, "--for", "2s").code == 0
+    elsewhere = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=7MB", "--journal", "elsewhere")
+    assert kquota(*elsewhere).code == 0
+    let_time_pass(folder)
+    first = kquota("reconcile", "--zookeeper", chroot)
+    assert first.code == 7
+    assert "producer_byte_rate is 7 MB/s and not 5 MB/s: somebody else set it" in first.err
+    shown = kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()[1:]
+    assert shown == ['"user=alice,client-id=etl",producer_byte_rate,7000000']
+    again = kquota("reconcile", "--zookeeper", chroot)
+    assert (again.code, again.err.startswith("nothing is due; no lease")) == (0, True), again
+
+
+def test_a_lease_on_a_lease_ends_first(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """The lower one waits for it, however long its own time is over; then both end in one run."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    let_time_pass(folder)
+    assert kquota(*alter, "producer_byte_rate=9MB", "--for", "1h").code == 0
+    waits = kquota("reconcile", "--zookeeper", chroot)
+    assert (waits.code, value(kquota, chroot)) == (0, "9000000")
+    assert waits.err.startswith("nothing is due; 2 leases, next at "), waits.err
+    let_time_pass(folder)
+    assert kquota("reconcile", "--zookeeper", chroot).code == 0
+    assert value(kquota, chroot) == "3000000"
+
+
+def test_reconcile_says_why_it_did_nothing(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    """Not to cron, which asks for quiet; and alter prints the line for it."""
+    reconcile = ("reconcile", "--zookeeper", chroot)
+    assert re.fullmatch(r"nothing is due; no lease \(journal .*/journal\)\n", kquota(*reconcile).err)
+    done = kquota("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=5MB", "--for", "2h", "--journal", "mine")
+    line = f"*/5 * * * * kquota reconcile --quiet --zookeeper {chroot} --journal {tmp_path}/mine\n"
+    assert line in done.err
+    assert re.search(r"^ends .* UTC, then no quota again, if 'kquota reconcile' runs", done.err, re.MULTILINE), done.err
+    assert "nothing is due; no lease" in kquota(*reconcile).err
+    assert re.match(r"nothing is due; 1 lease, next at .* UTC", kquota(*reconcile, KQUOTA_JOURNAL="mine").err)
+    quiet = kquota(*line.strip().removeprefix("*/5 * * * * kquota ").split())
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_a_dry_run_says_when_it_would_end(kquota: Kquota, chroot: str) -> None:
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    dry = kquota(*alter, "producer_byte_rate=9MB", "--for", "2h", "--dry-run")
+    assert re.search(r"^would end .* UTC, then 3 MB/s again$", dry.err, re.MULTILINE), dry.err
+
+
+def test_the_journal_knows_who(kquota: Kquota, chroot: str) -> None:
+    """Whatever the environment says."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=3MB")
+    assert kquota(*alter, LOGNAME="mallory", USER="mallory").code == 0
+    assert entries(kquota)[0]["by"] == f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def test_readers_say_which_values_end(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """Not of values that were overwritten since; an export has a comment."""
+    live = ("--zookeeper", chroot)
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=3MB").code == 0
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB", "--for", "2h").code == 0
+    said = r"user=alice,client-id=etl producer_byte_rate: 5 MB/s until [-\d]+ [:\d]+ UTC, then 3 MB/s again \(entry 2\)"
+    for words in (
+        ("describe",),
+        ("describe", "--user", "alice", "--client", "etl", "-o", "csv"),
+        ("resolve", "--user", "alice", "--client", "etl"),
+        ("lint",),
+    ):
+        done = kquota(*words, *live)
+        assert re.search(rf"^{said}$", done.err, re.MULTILINE), (words, done.err)
+    exported = kquota("export", *live)
+    assert re.match(rf"# For a while: {said}\n", exported.out), exported.out
+    assert re.search(rf"^kquota: warning: a value for a while: {said}$", exported.err, re.MULTILINE), exported.err
+    assert "# For a while" not in kquota("export", "--user", "bob", *live).out
+    assert re.search(r"ok    leases of .*: 1, none overdue", kquota("doctor", *live).out)
+
+    let_time_pass(folder)
+    assert re.search(
+        r"5 MB/s is overdue since .* UTC: 'kquota reconcile' sets 3 MB/s again", kquota("describe", *live).err
+    )
+    assert re.search(r"warn  leases of .*: 1 of 1 are overdue", kquota("doctor", *live).out)
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").code == 0
+    assert kquota("describe", *live).err == ""

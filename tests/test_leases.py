@@ -1,0 +1,130 @@
+"""What a lease is and how it ends, from the order of the entries alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kquota.core.change.plan import Change, Plan
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.journal import Entry, Journal
+from kquota.leases import Fate, Leases, ending, read_leases
+
+ALICE, KEY = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
+HERE = "zookeeper://zk1:2181"
+
+
+def wrote(folder: Path, before: float | None, after: float | None, outcome: str = "applied", **more: Any) -> Entry:
+    """An entry that changed alice's producer rate."""
+    old, new = ({} if value is None else {KEY: value} for value in (before, after))
+    return keep(folder, Plan((Change(ALICE, old, new, relative=True),)), outcome, **more)
+
+
+def keep(folder: Path, plan: Plan, outcome: str = "applied", **more: Any) -> Entry:
+    journal = Journal(folder)
+    entry = journal.begin(plan, cluster=HERE, now=1000, **{"command": "alter", **more})
+    if outcome:
+        journal.finish(entry, outcome, now=1001)  # type: ignore[arg-type]
+    return entry
+
+
+def fates(folder: Path) -> list[Fate]:
+    return [lease.fate for lease in read_leases(Journal(folder), HERE).found]
+
+
+def test_a_lease_holds_what_was_set_and_what_comes_back(tmp_path: Path) -> None:
+    """A deletion is leased as well; a write without an end, or one that was rolled back, begins none."""
+    wrote(tmp_path, None, 3.0)
+    assert Journal(tmp_path).first_with_end() is None
+    wrote(tmp_path, 3.0, 9.0, "rolled back", expires=5)
+    wrote(tmp_path, 3.0, None, expires=2000)
+    (lease,) = read_leases(Journal(tmp_path), HERE).found
+    assert (lease.entity, lease.key, lease.value, lease.back, lease.ends) == (ALICE, KEY, None, 3.0, 2000)
+    assert (lease.is_overdue(1999), lease.is_overdue(2000)) == (False, True)
+    assert read_leases(Journal(tmp_path), "zookeeper://other:2181") == Leases()
+
+
+def test_only_what_was_certainly_written_overtakes(tmp_path: Path) -> None:
+    """A killed write may have left the leased value: the lease is on until somebody knows."""
+    wrote(tmp_path, None, 3.0, expires=2000)
+    wrote(tmp_path, 3.0, 7.0, "")
+    wrote(tmp_path, 3.0, 7.0, "rolled back")
+    assert fates(tmp_path) == [Fate.ON]
+    wrote(tmp_path, 3.0, 7.0)
+    assert fates(tmp_path) == [Fate.OVERTAKEN]
+
+
+def test_an_undo_that_failed_ends_nothing(tmp_path: Path) -> None:
+    lease = wrote(tmp_path, None, 3.0, expires=2000)
+    wrote(tmp_path, 3.0, None, "incomplete", command="reconcile", undoes=lease.id)
+    assert fates(tmp_path) == [Fate.ON]
+    wrote(tmp_path, 3.0, None, command="reconcile", undoes=lease.id)
+    assert fates(tmp_path) == [Fate.ENDED]
+
+
+def test_what_ended_stays_ended(tmp_path: Path) -> None:
+    """When the undo that ended it, or the write that overtook it, is taken back as well."""
+    lease = wrote(tmp_path, None, 3.0, expires=2000)
+    undo = wrote(tmp_path, 3.0, None, command="undo", undoes=lease.id)
+    wrote(tmp_path, None, 3.0, command="undo", undoes=undo.id)
+    assert fates(tmp_path) == [Fate.UNDONE]
+
+
+def test_a_lease_below_another_waits(tmp_path: Path) -> None:
+    lower = wrote(tmp_path, None, 3.0, expires=2000)
+    upper = wrote(tmp_path, 3.0, 5.0, expires=9000)
+    leases = read_leases(Journal(tmp_path), HERE)
+    assert [lease.covered for lease in leases.found] == [True, False]
+    assert (leases.due(3000), leases.overdue(3000), leases.next_end) == ({}, (), 9000)
+    assert list(leases.due(9000)) == [upper.id]
+    wrote(tmp_path, 5.0, 3.0, command="reconcile", undoes=upper.id)
+    assert list(read_leases(Journal(tmp_path), HERE).due(3000)) == [lower.id]
+
+
+def test_kept_values_get_another_end_or_none(tmp_path: Path) -> None:
+    """Made permanent, both of two leases on one value end."""
+    wrote(tmp_path, None, 3.0, expires=2000)
+    wrote(tmp_path, 3.0, 5.0, expires=3000)
+    kept = ((ALICE, (KEY,)),)
+    moved = keep(tmp_path, Plan(()), kept=kept, expires=9000)
+    found = read_leases(Journal(tmp_path), HERE).found
+    assert [(lease.ends, lease.moved and lease.moved.id) for lease in found] == [(2000, None), (9000, moved.id)]
+    keep(tmp_path, Plan(()), kept=kept)
+    assert fates(tmp_path) == [Fate.PERMANENT, Fate.PERMANENT]
+
+
+def test_what_is_kept_does_not_hang_on_other_values(tmp_path: Path) -> None:
+    """An alter of several entities may have failed for others. A reconcile tries its conflicts again."""
+    wrote(tmp_path, None, 3.0, expires=2000)
+    kept = ((ALICE, (KEY,)),)
+    keep(tmp_path, Plan(()), "incomplete", kept=kept, command="reconcile")
+    keep(tmp_path, Plan(()), "rolled back", kept=kept)
+    assert fates(tmp_path) == [Fate.ON]
+    keep(tmp_path, Plan(()), "incomplete", kept=kept)
+    assert fates(tmp_path) == [Fate.PERMANENT]
+
+
+def test_an_undo_of_what_was_before_all_leases_overtakes_them(tmp_path: Path) -> None:
+    """It is the same whether the journal is read from its beginning, or from the first lease."""
+    before = wrote(tmp_path, 1.0, 2.0)
+    wrote(tmp_path, 2.0, 3.0, expires=2000)
+    wrote(tmp_path, 2.0, 1.0, command="undo", undoes=before.id)
+    assert fates(tmp_path) == [Fate.OVERTAKEN]
+    assert [lease.fate for lease in Leases.of(Journal(tmp_path).read().entries).found] == [Fate.OVERTAKEN]
+
+
+def test_an_ending_takes_back_what_is_as_it_was_left(tmp_path: Path) -> None:
+    """What is back already needs nothing; another value is a conflict, and other keys are no concern of it."""
+    other = QuotaKey.CONSUMER_BYTE_RATE
+    wrote(tmp_path, None, 3.0, expires=2000)
+    (lease,) = read_leases(Journal(tmp_path), HERE).found
+
+    def end(values: dict[QuotaKey, float]) -> tuple[int, int]:
+        found = ending([lease], QuotaSnapshot({ALICE: values} if values else {}), is_whole=True)
+        return len(found.plan.changes), len(found.conflicts)
+
+    assert end({KEY: 3.0, other: 1.0}) == (1, 0)
+    assert end({other: 1.0}) == (0, 0)
+    assert end({KEY: 4.0}) == (0, 1)
