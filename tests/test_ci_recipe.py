@@ -25,6 +25,8 @@ quotas:
   - {entity: {user: bob}, values: {producer_byte_rate: 50kB}}
 """
 HARMFUL = BASE.replace("bob}, values: {producer_byte_rate: 50kB}", "bob}, values: {producer_byte_rate: 20kB}")
+WORSE = BASE.replace("20kB", "5kB")
+"""A limit lowered further that throttles already."""
 HARMLESS = BASE.replace("20kB", "30kB")
 START_MS = 1_773_219_600_000
 USAGE = "time_ms,broker,user,client_id,api,bytes\n" + "".join(
@@ -126,6 +128,24 @@ REVIEW = "./review-quotas.sh quotas.yaml main usage.csv"
             ["Quota plan: 0 to create, 1 to update, 0 to delete", "Quota audit: 1 client newly throttled"],
         ),
         (
+            HARMFUL,
+            WORSE.replace("50kB", "10kB"),
+            1,
+            [
+                "Quota plan: 0 to create, 2 to update, 0 to delete",
+                "Quota audit: 1 client newly throttled, 1 client throttled more",
+            ],
+        ),
+        (
+            HARMFUL,
+            HARMFUL.replace("bob}, values: {producer_byte_rate: 20kB}", "bob}, values: {producer_byte_rate: 10kB}"),
+            1,
+            [
+                "Quota plan: 0 to create, 1 to update, 0 to delete",
+                "Quota audit: no client newly throttled, 1 client throttled more",
+            ],
+        ),
+        (
             None,
             HARMFUL,
             1,
@@ -137,11 +157,11 @@ REVIEW = "./review-quotas.sh quotas.yaml main usage.csv"
             0,
             [
                 "Quota plan: 0 to create, 0 to update, 1 to delete",
-                "Quota audit: no client newly throttled, 1 no longer throttled",
+                "Quota audit: no client newly throttled, 1 client no longer throttled",
             ],
         ),
     ],
-    ids=["no change", "harmless", "harmful", "new file", "deleted quota"],
+    ids=["no change", "harmless", "harmful", "worse and new", "worse", "new file", "deleted quota"],
 )
 def test_the_review(tmp_path: Path, base: str | None, changed: str, code: int, headings: list[str]) -> None:
     """The comment, and the exit code that stops the merge."""
@@ -152,7 +172,10 @@ def test_the_review(tmp_path: Path, base: str | None, changed: str, code: int, h
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     comment = (path / "comment.md").read_text()
     assert re.findall(r"^### (.*?)(?:;.*)?$", comment, re.MULTILINE) == headings
-    assert ("**Newly throttled**" in comment) == (code == 1)
+    shown = comment.partition("<details>")[0]
+    assert ("**Newly throttled**" in shown, "**Throttled more**" in shown) == tuple(
+        any(f"1 client {worse}" in heading for heading in headings) for worse in ("newly throttled", "throttled more")
+    )
     assert sorted(file.name for file in path.iterdir() if file.name.endswith(".yaml")) == ["quotas.yaml"]
     assert git(path, "status", "--porcelain", "--untracked-files=no") == ""
 

@@ -197,6 +197,9 @@ def write_files(home: Path) -> None:
     from pyarrow import csv, parquet
 
     parquet.write_table(csv.read_csv(home / "usage.csv"), home / "usage.parquet")
+    author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    for words in (("init", "--quiet"), ("add", "quotas.yaml"), ("commit", "--quiet", "--message", "Quotas")):
+        subprocess.run(["git", *author, *words], cwd=home, check=True)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,19 @@ def predictions() -> str:
     return page(figures_of(FIGURES))
 
 
-_PARTS = {"commands": pages.command_table, "accuracy": accuracy, "predictions": predictions}
+def predictions_of_three() -> str:
+    """The same on three brokers."""
+    from tests.brokers.pairs.tables import FIGURES_OF_THREE, brief_page, figures_of
+
+    return brief_page(figures_of(FIGURES_OF_THREE))
+
+
+_PARTS = {
+    "commands": pages.command_table,
+    "accuracy": accuracy,
+    "predictions": predictions,
+    "predictions of three brokers": predictions_of_three,
+}
 _BEGIN, _END = "<!-- generated: {} -->\n", "<!-- end -->"
 
 

@@ -4,8 +4,8 @@
 #   review-quotas.sh FILE BASE USAGE…
 #
 # FILE is compared with what it was where the branch left BASE (a branch or commit), under recorded usage of the
-# brokers. Writes comment.md: the plan, and the clients that would be newly throttled. The exit code is 1 when there are
-# any, kquota's own when something is wrong, else 0.
+# brokers. Writes comment.md: the plan, and the clients for whom something changes. The exit code is 1 when clients would
+# be newly throttled, or throttled more than they are, kquota's own when something is wrong, else 0.
 set -eu
 file=$1
 base=$2
@@ -27,4 +27,5 @@ if [ "$changes" -ne 1 ]; then
     exit "$changes"
 fi
 echo >>comment.md
-kquota audit "$@" --quotas "$file" --against "$before" --fail-on newly-throttled -o markdown >>comment.md
+kquota audit "$@" --quotas "$file" --against "$before" --fail-on newly-throttled --fail-on throttled-more \
+    -o markdown >>comment.md

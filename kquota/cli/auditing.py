@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject, UnreadFile
-    from kquota.audit.result import AuditResult
+    from kquota.audit.result import AuditResult, DataQuality
     from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
 
@@ -101,6 +101,13 @@ def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
         "quota_window_num": settings.windows.samples,
         "quota_window_size_seconds": settings.windows.window_seconds,
     }
+
+
+def data_of(quality: DataQuality) -> dict[str, Any]:
+    """The account of the data, as documents have it; the brokers' answers are a part of their own."""
+    data = asdict(replace(quality, answers={}))
+    del data["answers"]
+    return data
 
 
 def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:

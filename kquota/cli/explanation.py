@@ -42,7 +42,8 @@ def _reasons(item: Resolution, brokers: int | None) -> Iterator[Branch]:
         else:
             total = "" if brokers is None else f", on {brokers} brokers {on_brokers(item, brokers)}"
             yield Branch(f"on each broker {limit_text(item.key, item.limit)}{total}")
-    yield Branch(f"counter of {subject(item.key, str(item.sensor))}, charged by {_sharers(item)}")
+    if item.limit is not None:
+        yield Branch(f"counter of {subject(item.key, str(item.sensor))}, charged by {_sharers(item)}")
     if item.shadows:
         yield Branch(
             "shadows",

@@ -63,8 +63,8 @@ OPTIONS = (
     ),
     click.option(
         "--settle",
-        type=params.DURATION,
-        show_default="1s",
+        type=params.FINE_DURATION,
+        show_default="500ms",
         metavar="TIME",
         help="With --follow: how far behind the newest line of its broker a line may come and count in an episode.",
     ),
@@ -99,6 +99,8 @@ class Following:
     keep_gb: int
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     """The settings of a librdkafka client of the cluster with the topics of `episodes`; they may hold a password."""
+    timeout_s: float = 10.0
+    """How long that cluster has to answer at first."""
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
@@ -258,7 +260,7 @@ def follow(
         opened.callback(follower.close)
         targets = []
         for target in following.episodes:
-            targets.append(sinks.open_sink(target, warn, following.kafka))
+            targets.append(sinks.open_sink(target, warn, following.kafka, following.timeout_s))
             opened.callback(targets[-1].close)
             if targets[-1].forgets and follower.restarted:
                 targets[-1].put(follower.open_episodes())

@@ -71,10 +71,15 @@ COMMANDS = {name: about for group in GROUPS.values() for name, about in group.it
 ALIASES = {
     "list": "describe",
     "get": "describe",
+    "show": "describe",
     "set": "alter",
+    "rm": "delete",
     "remove": "delete",
     "revert": "undo",
     "rollback": "undo",
+    "why": "resolve",
+    "who": "resolve",
+    "explain": "resolve",
 }
 """Words that people try first, with the command that they mean."""
 
@@ -85,11 +90,28 @@ _MEANT = {
     "--unset": "--delete-config",
     "--delete": "--delete-config",
     "--remove": "--delete-config",
+    "--quota": "--add-config",
+    "--until": "--for",
     "--verbose": "--debug",
     "-o": "--format",
     "--output": "--format",
 }
 """Options that people try first, with the option that they mean where a command has it."""
+
+_ADVICE = {
+    ("simulate", "--brokers"): "brokers stand in the workload: 'brokers: 3'",
+    ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
+    ("simulate", "--against"): "run it once with each --quotas FILE and compare",
+}
+"""What to do in place of an option that people try, by the command."""
+
+_PERHAPS = {
+    "throttled": "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now.",
+    "leases": "'kquota history --leases' lists the values that end, 'kquota help temporary' explains them.",
+}
+"""Words that people try first, and what may be meant."""
+_EXAMPLES = {"--for": " A length of time, such as --for 2h."}
+"""What to say of an option that means something else than the word that was tried."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
@@ -135,6 +157,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
+            if args[0] in _PERHAPS:
+                raise click.UsageError(f"{error.message} {_PERHAPS[args[0]]}", ctx) from None
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if close:
                 raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
@@ -193,7 +217,7 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
-        _show(_advised(error))
+        _show(_advised(error, argv))
         return ExitCode.USAGE
     except click.ClickException as error:
         _show(error)
@@ -222,7 +246,7 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         return ExitCode.INTERNAL
 
 
-def _advised(error: click.UsageError) -> click.UsageError:
+def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "-v":
         advice = "'kquota -V' shows the version, --debug shows where an error came from"
@@ -230,11 +254,20 @@ def _advised(error: click.UsageError) -> click.UsageError:
     if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
         meant = _MEANT[error.option_name]
         if any(meant in param.opts for param in error.ctx.command.params):
-            return click.UsageError(f"No such option {error.option_name!r}. Did you mean {meant!r}?", error.ctx)
+            said = f"No such option {error.option_name!r}. Did you mean {meant!r}?{_EXAMPLES.get(meant, '')}"
+            return click.UsageError(said, error.ctx)
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        instead = _ADVICE.get((str(error.ctx.info_name), error.option_name))
+        if instead is not None:
+            return click.UsageError(f"No such option {error.option_name!r}: {instead}", error.ctx)
+        return _closest(error, error.ctx)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
     if extra is None or error.ctx is None:
         return error
     options = {option for param in error.ctx.command.params for option in param.opts}
+    whole = _as_options(extra[1].split(), argv, error.ctx, options)
+    if whole is not None:
+        return click.UsageError(f"{error.message}. Did you mean: {whole}", error.ctx)
     if "--add-config" in options:
         advice = "Configs are one list, entities are options: --user NAME --add-config KEY=VALUE,KEY=VALUE"
     elif "--user" in options:
@@ -242,6 +275,58 @@ def _advised(error: click.UsageError) -> click.UsageError:
     else:
         return error
     return click.UsageError(f"{error.message}. {advice}", error.ctx)
+
+
+def _closest(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
+    """The error with the options that are really alike, the closest first."""
+    import difflib
+
+    said = f"No such option {error.option_name!r}."
+    if ctx.parent is None and error.option_name in _OF_CLUSTERS:
+        return click.UsageError(f"{said} Give it after the command: kquota COMMAND {error.option_name} …", ctx)
+    known = [option[2:] for param in ctx.command.params for option in param.opts if option.startswith("--")]
+    close = difflib.get_close_matches(error.option_name.lstrip("-"), known, n=2, cutoff=0.7)
+    alike = " or ".join(repr(f"--{name}") for name in close)
+    return click.UsageError(f"{said} Did you mean {alike}?" if close else said, ctx)
+
+
+_OF_CLUSTERS = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--context", "--command-config")
+_KINDS = {
+    **dict.fromkeys(("user", "users"), "--user"),
+    **dict.fromkeys(("client", "clients", "client-id"), "--client"),
+    **dict.fromkeys(("ip", "ips"), "--ip"),
+}
+
+
+def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, options: set[str]) -> str | None:
+    """The whole command line with the words that stand where none belongs as the options that they may mean.
+
+    None where that is a guess: a bare name is a user, a second one its client-id, and a third one nothing.
+    """
+    import shlex
+
+    if "--user" not in options or len(argv) < 2 or not set(extra) <= set(argv):
+        return None
+    rest = list(argv[1:])
+    for word in extra:
+        rest.remove(word)
+    entities: list[str] = []
+    configs: list[str] = []
+    bare = iter(("--user", "--client"))
+    words = iter(extra)
+    for word in words:
+        if "=" in word and "--add-config" in options and not word.startswith(tuple(f"{kind}=" for kind in _KINDS)):
+            configs.append(word)
+        elif word in _KINDS and (name := next(words, None)) is not None:
+            entities += [_KINDS[word], name]
+        elif (kind := word.partition("=")[0]) in _KINDS and word != kind:
+            entities += [_KINDS[kind], word.partition("=")[2]]
+        elif (option := next(bare, None)) is not None and "=" not in word:
+            entities += [option, word]
+        else:
+            return None
+    config = ["--add-config", ",".join(configs)] if configs else []
+    return shlex.join(["kquota", str(ctx.info_name), *entities, *config, *rest])
 
 
 def _show(error: click.ClickException) -> None:

@@ -447,21 +447,26 @@ def journal_folder() -> Path:
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds."""
+    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds; with `fine` also 500ms."""
 
     name = "time"
-    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000}
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
+
+    def __init__(self, *, fine: bool = False) -> None:
+        self._unit = "min|ms|[dhms]" if fine else "min|[dhms]"
+        self._such_as = "500ms, 90s or 2m" if fine else "90s, 30m, 2h or 1d12h"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        parts = re.findall(r"(\d{1,9})(min|[dhms])", value)
+        parts = re.findall(rf"(\d{{1,9}})({self._unit})", value)
         if not parts or "".join(map("".join, parts)) != value:
-            self.fail(f"{value!r} is not a length of time, such as 90s, 30m, 2h or 1d12h", param, ctx)
+            self.fail(f"{value!r} is not a length of time, such as {self._such_as}", param, ctx)
         return sum(int(number) * self._UNITS[unit] for number, unit in parts)
 
 
 DURATION = _Duration()
+FINE_DURATION = _Duration(fine=True)
 
 
 def lease_option(name: str) -> Callable[[F], F]:

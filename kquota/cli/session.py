@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
+    from kquota.leases import Lease
 
 
 def open_backend(access: Access) -> QuotaBackend:
@@ -155,17 +156,38 @@ def load_quotas(source: QuotaSource, wanted: QuotaFilter | None = None) -> Quota
 
     A filter is the cluster's to apply; a file is read as a whole.
     """
+    return _load_quotas(source, wanted, lambda backend: None)[0]
+
+
+def load_quotas_and_leases(
+    source: QuotaSource, wanted: QuotaFilter | None = None
+) -> tuple[QuotaSnapshot, tuple[Lease, ...]]:
+    """As `load_quotas`, and which of the values end, as far as this user's journal knows."""
+    from kquota.cli.leases import leases_of
+
+    snapshot, leases = _load_quotas(source, wanted, leases_of)
+    return snapshot, () if leases is None else leases.shown_in(snapshot)
+
+
+_T = TypeVar("_T")
+
+
+def _load_quotas(
+    source: QuotaSource, wanted: QuotaFilter | None, ask: Callable[[QuotaBackend], _T]
+) -> tuple[QuotaSnapshot, _T | None]:
+    """The quotas, and what `ask` finds out about a live cluster beside them."""
     if source.file is not None:
         _only_a_file(source)
         from kquota.documents.quotas import read_quotas
 
         snapshot = read_quotas(source.file)
         warn_problems(snapshot)
-        return snapshot
+        return snapshot, None
     with _open_live(source) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
+        found = ask(backend)
     warn_problems(snapshot)
-    return snapshot
+    return snapshot, found
 
 
 def _only_a_file(source: QuotaSource) -> None:

@@ -3,54 +3,101 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kquota.cli.views import Csv, Document, Drawn, Note, Part, Table, View
+from kquota.core.simulation.result import CONTROLLER
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from kquota.core.enforcement import Generation
-    from kquota.core.simulation import ClientResult, CounterResult, Simulation, Workload
+    from kquota.core.simulation import Client, ClientResult, CounterResult, Simulation, Workload
+    from kquota.simulations import Needed
 
 
 def simulated(
-    result: Simulation, workload: Workload, generation: Generation, *, top: int, charts: int | None, code: int
+    result: Simulation,
+    workload: Workload,
+    generation: Generation,
+    *,
+    top: int,
+    charts: int | None,
+    code: int,
+    calm: bool = False,
+    enough: Callable[[], Sequence[Needed]] = tuple,
 ) -> View:
-    """A simulation in its formats."""
+    """A simulation in its formats; with `calm`, its tables have the counters as well that throttled nobody.
+
+    `enough` finds the quotas that would be enough for clients without any.
+    """
+    several = len(workload.brokers.names) > 1
 
     def document() -> Document:
         from kquota.documents.simulation import simulation_document
 
         return simulation_document(result, workload.brokers, generation)
 
+    def tables(*, wide: bool) -> Iterator[Part]:
+        yield _clients(result, workload)
+        jobs = list(_topics(result, workload))
+        if jobs:
+            yield ""
+            yield from jobs
+        shown = alike([each for each in result.counters if each.bites or (calm and each.events)], every_name=wide)
+        if shown:
+            yield ""
+            yield _counters(shown[:top], several=several, wide=wide)
+        lacking = enough()
+        if lacking:
+            yield ""
+            yield _enough(lacking[:top])
+        yield from _acceptors(result)
+        if len(shown) > top:
+            which = "first" if calm else "most throttled"
+            yield Note(f"the {top} {which} counters are shown (--top N shows more, -o json all)")
+
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield Note(_answer(result))
-        yield _clients(result)
-        throttled = alike([counter for counter in result.counters if counter.bites], every_name=wide)
-        if throttled:
-            yield ""
-            yield _counters(throttled[:top], several=len(workload.brokers.names) > 1, wide=wide)
-        yield from _acceptors(result)
+        yield from tables(wide=wide)
         wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
         for counter in alike([counter for counter in result.counters if counter.timeline is not None])[:wanted]:
             yield _chart(counter)
-        if len(throttled) > top:
-            yield Note(f"the {top} most throttled counters are shown (--top N shows more, -o json all)")
         if result.ranges:
             yield Note("a range means that the exact value depends on unknowns ('kquota simulate --help')")
-        if throttled:
+        if any(counter.bites for counter in result.counters):
             yield Note("next: --plot FILE.html draws who is throttled when; a run with other --quotas compares")
+        elif result.counters and not calm:
+            yield Note("next: --all shows how near the counters came to their limits")
+
+    def markdown() -> Iterator[Part]:
+        from kquota.cli.text import markdown, markdown_table
+
+        yield f"**{markdown(_answer(result))}**"
+        yield ""
+        for part in tables(wide=True):
+            if isinstance(part, Table):
+                numbers = frozenset(column.heading for column in part.columns if column.number)
+                yield markdown_table([column.heading for column in part.columns], map(_lines, part.rows), numbers)
+            else:
+                yield f"* {markdown(part)}" if isinstance(part, str) and part else part
 
     return View(
         screen=screen,
         document=document,
         csv=lambda: Csv(_CSV, _csv_rows(result)),
-        others={"wide": lambda: screen(wide=True)},
+        others={"wide": lambda: screen(wide=True), "markdown": markdown},
         code=code,
     )
+
+
+def _lines(row: Sequence[object]) -> list[str]:
+    """The cells of a row, each in one line."""
+    from kquota.cli.text import cell_lines
+
+    return [", ".join(cell_lines(cell)) for cell in row]
 
 
 def _answer(result: Simulation) -> str:
@@ -59,6 +106,8 @@ def _answer(result: Simulation) -> str:
 
     throttled = [counter for counter in result.counters if counter.bites]
     counted = f"{len(throttled)} of {many(len(result.counters), 'counter')} throttled somebody"
+    if not result.counters:
+        counted = "no quota limits any of these clients"
     worst = ""
     if throttled:
         first = alike(throttled)[0]
@@ -87,28 +136,41 @@ def _csv_rows(result: Simulation) -> Iterator[Sequence[object]]:
         )  # fmt: skip
 
 
-def _clients(result: Simulation) -> Table:
-    from kquota.cli.text import Column, range_text, rate_text
+def _clients(result: Simulation, workload: Workload) -> Table:
+    from kquota.cli.text import Column, amount_text, range_text, rate_text
 
+    planned = {client.name: client for client in workload.clients}
     groups: dict[str, list[ClientResult]] = {}
     for client in result.clients:
         groups.setdefault(client.group, []).append(client)
     rows = []
     for name, clients in groups.items():
+        plan = planned[name]
         copies = len({client.name for client in clients})
-        unit = "bytes/s" if clients[0].unit == "bytes" else "/s"
-        offered = sum(client.offered_rate for client in clients)
-        share = _share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
-        least = sum(client.delivered_range[0] * 1000 / client.delivering_ms for client in clients)
-        most = sum(client.delivered_range[1] * 1000 / client.delivering_ms for client in clients)
-        got = range_text(rate_text(least, unit), rate_text(most, unit))
+        unit = clients[0].unit
+        total = sum(client.offered for client in clients)
+        share = _share(sum(client.delivered for client in clients), total)
+        if plan.requests is None:
+            offered = rate_text(sum(client.offered_rate for client in clients), f"{unit}/s")
+            least, most = (
+                rate_text(
+                    sum(client.delivered_range[side] * 1000 / client.delivering_ms for client in clients), f"{unit}/s"
+                )
+                for side in (0, 1)
+            )
+        else:  # a job has an end: its amount says more than a rate over the whole run
+            offered = amount_text(total, unit)
+            least, most = (
+                amount_text(sum(client.delivered_range[side] for client in clients), unit) for side in (0, 1)
+            )
         rows.append(
             (
                 (name, clients[0].api if copies == 1 else f"{clients[0].api}, {copies} clients"),
-                rate_text(offered, unit),
-                (got, share),
+                offered,
+                (range_text(least, most), share),
                 _left(clients),
                 _delayed(clients),
+                _muted(clients, plan),
                 _throttle_time(clients),
             )
         )
@@ -119,6 +181,7 @@ def _clients(result: Simulation) -> Table:
             Column("DELIVERED", number=True),
             Column("NOT DELIVERED", number=True, spare=1),
             Column("DELAYED", number=True),
+            Column("MUTED", number=True),
             Column("THROTTLE TIME", number=True),
         ],
         rows,
@@ -131,19 +194,14 @@ def _share(part: int, whole: int) -> str:
 
 
 def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
-    """What waits and what was rejected."""
-    from kquota.cli.text import amount_text, many
+    """What waits and what was rejected for good; what was rejected and came through later is delivered."""
+    from kquota.cli.text import amount_text
 
-    unit = "bytes" if clients[0].unit == "bytes" else ""
     counts = (
         (sum(client.waiting for client in clients), "waiting"),
         (sum(client.rejected for client in clients), "rejected"),
     )
-    parts = [f"{amount_text(count, unit)} {what}" for count, what in counts if count]
-    retried = sum(client.rejections for client in clients)
-    if retried:
-        parts.append(many(retried, "rejection"))
-    return tuple(parts) or ("-",)
+    return tuple(f"{amount_text(count, clients[0].unit)} {what}" for count, what in counts if count) or ("-",)
 
 
 def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
@@ -153,14 +211,76 @@ def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     return f"{throttled:,} ({_share(throttled, requests)})", f"of {requests:,}"
 
 
+def _muted(clients: Sequence[ClientResult], plan: Client) -> str:
+    """The share of the time for which a connection waited, on average; nobody waits in an open loop."""
+    from kquota.cli.text import range_text
+
+    if not plan.closed or clients[0].unit == "connections" or not any(client.throttled for client in clients):
+        return "-"
+    whole = plan.connections * sum(client.delivering_ms for client in clients)
+    least, most = (
+        _share(min(sum(client.throttle_range_ms[side] for client in clients), whole), whole) for side in (0, 1)
+    )
+    return range_text(least, most)
+
+
 def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
+    throttled, total = (sum(getattr(client, name) for client in clients) for name in ("throttled", "throttle_ms"))
+    ranges = tuple(sum(client.throttle_range_ms[side] for client in clients) for side in (0, 1))
+    return _delays(throttled, total, max(client.throttle_max_ms for client in clients), ranges)
+
+
+def _delays(throttled: int, total: int, longest: int, ranges: Sequence[int]) -> tuple[str, ...]:
+    """The throttle times of delayed requests: on average, and the longest. A sum is shown only where it is a range."""
     from kquota.cli.text import duration, range_text
 
-    least, most = (sum(client.throttle_range_ms[side] for client in clients) for side in (0, 1))
-    if most == 0:
-        return ("-",)
-    total = range_text(duration(least), duration(most))
-    return total, f"max {duration(max(client.throttle_max_ms for client in clients))}"
+    parts = [f"mean {duration(round(total / throttled))}", f"max {duration(longest)}"] if throttled else []
+    least, most = map(duration, ranges)
+    if least != most:
+        parts.append(f"sum {range_text(least, most)}")
+    return tuple(parts) or ("-",)
+
+
+_DONE = {"create-topics": "created", "create-partitions": "extended", "delete-topics": "deleted"}
+
+
+def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
+    """What became of the topics of each client that changes some, a sentence each."""
+    from kquota.cli.text import duration, many, safe
+
+    for client in workload.clients:
+        found = [each for each in result.clients if each.group == client.name]
+        offered = sum(each.offered for each in found)
+        if not client.mutates or client.given is not None or not offered:
+            continue
+        done = _DONE[client.api]
+
+        def topics(name: str, found: list[ClientResult] = found, client: Client = client) -> int:
+            return int(sum(getattr(each, name) for each in found)) // client.partitions
+
+        delivered, failed, waiting = topics("delivered"), topics("rejected"), topics("waiting")
+        all_topics = many(offered // client.partitions, "topic")
+        until = max((each.delivered_until_ms or 0 for each in found), default=0) - client.start_ms
+        # A client with one call: when it was over can be said.
+        once = offered == client.units * len(found)
+        after = f" after {duration(until)}" if once else ""
+        calls = (
+            f", in {many(sum(each.requests for each in found), 'request')}"
+            if any(each.rejections for each in found)
+            else ""
+        )
+        if not failed and not waiting:
+            yield f"{safe(client.name)}: all {all_topics} {done}{after}{calls}"
+            continue
+        parts = [f"{delivered:,} of {all_topics} {done}{f', the last{after}' if delivered and after else ''}"]
+        if failed:
+            ended = max((each.throttled_until_ms or 0 for each in found), default=0) - client.start_ms
+            gave_up = client.retry and client.closed
+            when = f" after {duration(ended)}" if once and gave_up else ""
+            parts.append(f"{failed:,} failed{when} ({'default.api.timeout.ms' if gave_up else 'sent once'})")
+        if waiting:
+            parts.append(f"{waiting:,} still to do at the end")
+        yield f"{safe(client.name)}: {'; '.join(parts)}{calls}"
 
 
 def counter_subject(counter: CounterResult) -> str:
@@ -171,34 +291,44 @@ def counter_subject(counter: CounterResult) -> str:
 
 
 def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> list[CounterResult]:
-    """The counters for people: where a row would be the same at several brokers, one counter stands for them.
+    """The counters for people: where brokers differ at most in the times, one counter stands for theirs.
 
-    Its broker is `each of 3 brokers`, or their names.
+    Its broker is `all 3 brokers`, or their names; its times span all of them.
     """
+    everywhere = {counter.broker for counter in counters} - {CONTROLLER}
     groups: dict[tuple[object, ...], list[CounterResult]] = {}
     for counter in counters:
-        groups.setdefault((str(counter.sensor), *_cells(counter)), []).append(counter)
+        groups.setdefault((str(counter.sensor), *_cells(counter, timed=False)), []).append(counter)
 
     def merged(group: list[CounterResult]) -> CounterResult:
-        names = [counter.broker for counter in group]
         if len(group) == 1:
             return group[0]
-        return replace(group[0], broker=", ".join(names) if every_name else f"{_EACH}{len(names)} brokers")
+        names = sorted(counter.broker for counter in group)
+        said = ", ".join(names) if every_name or len(names) <= _NAMES else f"{len(names)} brokers"
+        if len(names) == len(everywhere) and not every_name:
+            said = f"all {len(names)} brokers"
+        begins = [counter.first_throttled_ms for counter in group if counter.first_throttled_ms is not None]
+        ends = [counter.throttled_until_ms for counter in group if counter.throttled_until_ms is not None]
+        recoveries = [counter.recovery_ms for counter in group if counter.recovery_ms is not None]
+        return replace(
+            group[0],
+            broker=said,
+            first_throttled_ms=min(begins, default=None),
+            throttled_until_ms=max(ends, default=None),
+            recovery_ms=max(recoveries, default=None),
+            recovered=all(counter.recovered for counter in group),
+        )
 
     return [merged(group) for group in groups.values()]
 
 
-_EACH = "each of "
+_NAMES = 3
+"""So many brokers are named in a cell."""
 
 
-def _broker(counter: CounterResult) -> str:
-    """The cell below the heading BROKER."""
-    return counter.broker.removesuffix(" brokers") if counter.broker.startswith(_EACH) else counter.broker
-
-
-def _cells(counter: CounterResult) -> tuple[object, ...]:
-    """The cells of a counter's row, from its limit on; the names of the broker and of the counter come before them."""
-    from kquota.cli.text import clock, duration, range_text, rate_text, short_unit
+def _cells(counter: CounterResult, *, timed: bool = True) -> tuple[object, ...]:
+    """The cells of a counter's row, from its key on; without the times of day, which may differ between brokers."""
+    from kquota.cli.text import clock, duration, rate_text, short_unit
     from kquota.core.quotas.quota import QuotaKey
 
     topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
@@ -210,17 +340,19 @@ def _cells(counter: CounterResult) -> tuple[object, ...]:
         return *limits, f"debt {counter.peak:.0f}" if topics else f"peak {rate_text(counter.peak, unit)}"
 
     def when() -> tuple[str, ...]:
-        over = (f"{counter.violated:,} of {counter.events:,} topics over the limit",) if topics else ()
+        over = (f"{counter.violated:,} of {counter.events:,} attempts over the limit",) if topics else ()
+        if not counter.bites:
+            return ("-",)
         if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
             return "delayed by another quota", *over
-        times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
+        times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}" if timed else ""
         if counter.recovery_ms is None:
             return times, *over
-        return times, *over, f"recovery {duration(counter.recovery_ms)}" if counter.recovered else "not recovered"
+        calm = f"recovery {duration(counter.recovery_ms)}" if timed else ""
+        return times, *over, calm if counter.recovered else "not recovered"
 
-    least, most = counter.throttle_range_ms
-    total = range_text(duration(least), duration(most))
-    return counter.key, limit(), (total, f"max {duration(counter.throttle_max_ms)}"), when(), _shared(counter)
+    delays = _delays(counter.throttled, counter.throttle_ms, counter.throttle_max_ms, counter.throttle_range_ms)
+    return counter.key, limit(), delays, when(), _shared(counter)
 
 
 def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
@@ -233,23 +365,46 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
 
     return Table(
         [
-            *([Column("BROKER", spare=1)] if several else []),
+            *([Column("BROKER")] if several else []),
             Column("WHO", style="bold"),
             *([Column("TAG")] if wide else []),
-            Column("QUOTA", style="cyan", whole=True),
             Column("LIMIT", number=True),
             Column("THROTTLE TIME", number=True),
-            Column("WHEN", spare=2),
-            Column("SHARED BY", spare=3),
+            Column("WHEN", spare=1),
+            Column("SHARED BY", spare=2),
         ],
         [
             (
-                *([_broker(counter)] if several else []),
-                (counter_subject(counter), limited_by(counter)),
+                *([counter.broker] if several else []),
+                (counter_subject(counter), limited_by(counter), cells[0]),
                 *([counter.sensor] if wide else []),
-                *_cells(counter),
+                *cells[1:],
             )
-            for counter in counters
+            for counter, cells in ((counter, _cells(counter)) for counter in counters)
+        ],
+    )
+
+
+def _enough(lacking: Sequence[Needed]) -> Table:
+    """The clients without a quota, with what would not throttle them."""
+    from kquota.cli.text import Column, entity_words, rate_text, short_unit
+    from kquota.core.quotas.quota import humanize
+
+    return Table(
+        [
+            Column("WITHOUT A QUOTA", style="bold"),
+            Column("QUOTA", style="cyan", whole=True),
+            Column("PEAK", number=True),
+            Column("ENOUGH", number=True),
+        ],
+        [
+            (
+                entity_words(each.entity),
+                each.key,
+                rate_text(each.peak, short_unit(each.key.unit)),
+                (humanize(each.key, each.enough), "per broker"),
+            )
+            for each in lacking
         ],
     )
 
@@ -258,15 +413,13 @@ _NAMED = 4
 
 
 def _shared(counter: CounterResult) -> tuple[str, ...]:
-    from kquota.cli.text import duration
-
+    """The clients with their shares; of many clients their number, and the largest share."""
     total = counter.total or 1.0
-    names = [
-        f"{share.client} {100 * share.value / total:.0f} %, throttled {duration(share.throttle_ms)}"
-        for share in counter.clients[:_NAMED]
-    ]
-    more = counter.client_count - len(names)
-    return (*names, f"and {more} more") if more > 0 else tuple(names)
+    shares = [f"{share.client} {100 * share.value / total:.0f} %" for share in counter.clients[:_NAMED]]
+    if counter.client_count > len(shares) and shares:
+        largest = 100 * counter.clients[0].value / total
+        return f"{counter.client_count:,} clients", f"{largest:.0f} % each at most"
+    return tuple(shares)
 
 
 def _acceptors(result: Simulation) -> Sequence[Part]:

@@ -234,7 +234,9 @@ def with_global_options(command: C) -> C:
         command.params.extend(global_options(hidden=True))
         if command.epilog is None:
             command.epilog = "--quiet, --color and --debug go with every command: see 'kquota --help'."
-            if any(param.name == "bootstrap_server" for param in command.params):
+            # 'config set-context' lists options of these names as its own.
+            unlisted = (param for param in command.params if param.get_help_record(click.Context(command)) is None)
+            if any(param.name == "bootstrap_server" for param in unlisted):
                 command.epilog = (
                     "--bootstrap-server, --zookeeper, --context and the other options of the cluster: see 'kquota help"
                     f" connection'. {command.epilog}"

@@ -38,6 +38,8 @@ class Column:
     whole: bool = False
     spare: int = 0
     """When a terminal is too narrow, columns are left out, those with the highest number first; 0 always stays."""
+    least: int = 0
+    """Text is not folded to fewer columns than this; 0: to no fewer than `READABLE`."""
     once: bool = False
     """A cell that is as in the row above is left blank, unless rows are sorted."""
 
@@ -80,11 +82,15 @@ class Layout:
     headings: bool = True
     sort_by: str = ""
     """A column's name; with a minus sign before it the greatest comes first. Empty: as the rows come."""
+    complete: bool = False
+    """Whether no column is left out on a narrow terminal: each row becomes a block there."""
+    hint: str = ""
+    """The option that shows all columns, where the command has one."""
 
     @property
     def is_usual(self) -> bool:
         """Whether nothing was asked for."""
-        return self == Layout()
+        return self.headings and not self.sort_by
 
     def place(self, headings: Sequence[str]) -> int | None:
         """Which of the columns the rows are sorted by, if it is one of them. Case and blanks do not count."""
@@ -92,7 +98,7 @@ class Layout:
         known = {_plain_name(heading): place for place, heading in enumerate(headings) if heading}
         # `STARTED (UTC)` is `started` as well.
         short = {name.partition("(")[0]: place for name, place in known.items()}
-        return None if not wanted else known.get(wanted, short.get(wanted))
+        return None if not wanted else known.get(wanted, short.get(wanted.partition("(")[0]))
 
     def sorted(self, headings: Sequence[str], rows: Iterable[R]) -> Iterable[R]:
         """The rows in the order that was asked for; as they come where there is no such column."""
@@ -191,9 +197,11 @@ def print_table(
     ]
     # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
     whole = [column.number or column.whole for column in columns]
-    least = [width if whole[place] else min(width, READABLE) for place, width in enumerate(widest)]
+    least = [
+        width if whole[place] else min(width, columns[place].least or READABLE) for place, width in enumerate(widest)
+    ]
     kept, fits = columns_that_fit(columns, least, screen.width) if folded else ([*range(len(columns))], True)
-    if not fits:
+    if not fits or (wanted.complete and len(kept) < len(columns)):
         # Nothing is left to leave out.
         _print_records(screen, columns, table_rows, row_styles, headings=wanted.headings)
         return
@@ -205,19 +213,27 @@ def print_table(
         title_justify="left",
         show_header=wanted.headings,
     )
+    widths = widest
+    if folded:
+        longest = [
+            max([0, *(_longest_unit(part) for row in table_rows for part in parts(row[place]))])
+            for place in range(len(columns))
+        ]
+        easy = [max(few, min(most, long, EASY)) for few, most, long in zip(least, widest, longest, strict=True)]
+        widths = _shared_out([*kept], least, easy, widest, screen.width)
     for place in kept:
         column = columns[place]
         table.add_column(
-            column.heading,
+            "\n".join(_folded(column.heading, widths[place])),
             justify="right" if column.number else "left",
             style=column.style or None,
-            no_wrap=whole[place],
-            min_width=least[place],
-            overflow="fold",
+            no_wrap=True,
+            width=widths[place],
         )
     said_rows = table_rows if is_sorted else said_once(columns, table_rows)
     for row, style in itertools.zip_longest(said_rows, row_styles[: len(table_rows)], fillvalue=""):
-        table.add_row(*[Text("\n".join(parts(row[place]))) for place in kept], style=str(style) or None)
+        cells = ([line for part in parts(row[place]) for line in _folded(part, widths[place])] for place in kept)
+        table.add_row(*[Text("\n".join(lines)) for lines in cells], style=str(style) or None)
     if not folded:
         screen.width = table.__rich_measure__(screen, screen.options.update(width=100_000)).maximum
     with screen.capture() as capture:
@@ -227,7 +243,53 @@ def print_table(
     click.echo("\n".join(line.rstrip() for line in lines))
     if len(kept) < len(columns):
         names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
-        note(f"left out, as the terminal is narrow: {names} (a pipe shows all columns: | cat)")
+        hint = f"{wanted.hint} shows all, as blocks" if wanted.hint else "a pipe shows all columns: | cat"
+        note(f"left out, as the terminal is narrow: {names} ({hint})")
+
+
+def _shared_out(
+    kept: Sequence[int], least: Sequence[int], easy: Sequence[int], widest: Sequence[int], width: int
+) -> list[int]:
+    """The width of each column in a table of that width: those of `least`, and what is left goes to who needs it.
+
+    Room goes first to columns narrower than `easy`, then to columns narrower than `widest`.
+    """
+    widths = list(least)
+    room = width - sum(least[place] for place in kept) - 2 * (len(kept) - 1)
+    for goal in (easy, widest):
+        while room > 0 and (narrow := [place for place in kept if widths[place] < goal[place]]):
+            for place in narrow:
+                more = min(max(room // len(narrow), 1), goal[place] - widths[place], room)
+                widths[place] += more
+                room -= more
+    return widths
+
+
+EASY = 20
+"""A name of up to this width is not broken where there is room."""
+_UNITS = re.compile(r"\s+|[^\s,=/_]*[,=/_]+|[^\s,=/_]+")
+"""What stays on one line where it fits: words, and the parts of entities, addresses and paths."""
+
+
+def _longest_unit(text: str) -> int:
+    return max((_width(unit) for unit in _UNITS.findall(text)), default=0)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most that width. Names are broken only where they are wider."""
+    if _width(text) <= width:
+        return [text]
+    from rich.cells import chop_cells
+
+    lines = [""]
+    for unit in _UNITS.findall(text):
+        if _width(lines[-1] + unit) <= width:
+            lines[-1] += unit
+        elif not unit.isspace():
+            lines += chop_cells(unit, width)
+        elif lines[-1]:
+            lines.append("")
+    return [line.rstrip() for line in lines if line.strip()] or [""]
 
 
 def columns_that_fit(columns: Sequence[Column], least: Sequence[int], width: int) -> tuple[list[int], bool]:
@@ -359,6 +421,11 @@ def _parts(cell: object) -> list[str]:
     """The lines of a cell; whole numbers with separators."""
     parts = cell if isinstance(cell, tuple) else (cell,)
     return [f"{part:,}" if type(part) is int else safe(part) for part in parts if part != ""]
+
+
+def cell_lines(cell: object) -> list[str]:
+    """The lines of a table's cell, safe to print."""
+    return _parts(cell)
 
 
 def _width(text: str) -> int:

@@ -258,12 +258,18 @@ class Asked:
         return Usage(self.paths, self.table, self.topic, prometheus, self.dialect, self.engine, self.master)
 
     def settings(
-        self, against: str | None = None, recorded_under: str | None = None, *, writes_topic: bool = False
+        self,
+        against: str | None = None,
+        recorded_under: str | None = None,
+        *,
+        writes_topic: bool = False,
+        needs_quotas: bool = True,
     ) -> AuditSettings:
         """What the audit is asked to do; `against` is a file of other quotas, or `live`.
 
         `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`. With
         `writes_topic` the options of a cluster say where a topic is, and a file of quotas may stand beside them.
+        Without `needs_quotas` there may be none at all.
 
         Raises InputError, click.UsageError, and MissingDependency without the libraries of the audit.
         """
@@ -274,8 +280,11 @@ class Asked:
         from kquota.audit.run import settings_of
 
         broker = session.load_broker_settings(self.facts)
-        kafka = None if self.topic is None else self.topic_client()
-        quotas, other = self._quotas(against, only_a_file=self.topic is None and not writes_topic)
+        topic = None if self.topic is None else self.topic_client()
+        if needs_quotas or self.quotas.is_named:
+            quotas, other = self._quotas(against, only_a_file=self.topic is None and not writes_topic)
+        else:
+            quotas, other = _nothing_set(), None
         settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)
         session.warn_approximations(self.facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
@@ -285,8 +294,10 @@ class Asked:
             broker=self.broker,
             zone=self.log_timezone,
             num_partitions=self.num_partitions,
-            kafka=kafka,
         )
+        if topic is not None:
+            kafka, timeout_s = topic
+            read = replace(read, kafka=kafka, timeout_s=timeout_s)
         recorded = recorded_quotas(recorded_under)
         return replace(settings, in_force=self.in_force, recorded_under=recorded, read=read)
 
@@ -306,11 +317,12 @@ class Asked:
             if value is not None and not asked:
                 raise click.UsageError(f"{name} is of --prometheus URL: give that, too")
 
-    def topic_client(self) -> dict[str, Any]:
-        """How librdkafka connects to the cluster with the topic."""
+    def topic_client(self) -> tuple[dict[str, Any], float]:
+        """(how librdkafka connects to the cluster with the topic, the seconds that it has to answer)."""
         from kquota.backends.kafka.librdkafka import settings_of
 
-        return settings_of(*session.open_brokers(self.quotas.cluster.access()), "kquota-audit")
+        access = self.quotas.cluster.access()
+        return settings_of(*session.open_brokers(access), "kquota-audit"), access.timeout_s
 
     def _quotas(self, against: str | None, *, only_a_file: bool) -> tuple[QuotaHistory, QuotaHistory | None]:
         """The quotas to audit, and those that they are compared with."""
@@ -337,9 +349,14 @@ def time_zone(name: str) -> str:
 
 def recorded_quotas(named: str | None) -> QuotaHistory | None:
     """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
+    if named is None:
+        return None
+    return _nothing_set() if named == "none" else session.read_history_file(Path(named))
+
+
+def _nothing_set() -> QuotaHistory:
+    """A history without any quota."""
     from kquota.core.change.history import QuotaHistory
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
-    if named is None:
-        return None
-    return QuotaHistory.of(QuotaSnapshot({})) if named == "none" else session.read_history_file(Path(named))
+    return QuotaHistory.of(QuotaSnapshot({}))

@@ -18,9 +18,7 @@ def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
     """
     if not quotas:
         return []
-    by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in by_verdict if count)
-    found = [f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"] if counts else []
+    found = [count_text(quotas)] if counts else []
     reasons: dict[str, list[QuotaVerdict]] = {}
     for quota in of(Verdict.UNDETERMINED, quotas):
         reasons.setdefault(quota.reason or "", []).append(quota)
@@ -30,6 +28,13 @@ def lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
         found.append(f"{reason}: {names([quota for quota in ignored if quota.reason == reason])}")
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     return [*found, f"nobody seen under: {names(nobody)}"] if nobody else found
+
+
+def count_text(quotas: Sequence[QuotaVerdict]) -> str:
+    """`7 quotas set: 5 throttled, 2 not throttled`."""
+    by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in by_verdict if count)
+    return f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"
 
 
 def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:

@@ -168,6 +168,9 @@ def _print(part: Part) -> None:
         print_tree(part)
 
 
+DRY_RUN = "dry run: nothing was written"
+
+
 def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_run: bool) -> Iterator[Part]:
     """What a write changed: whose, which key, before and after in words; two more cells hold the values themselves."""
     from kquota.cli.text import Column
@@ -181,7 +184,7 @@ def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_ru
     yield Table(columns, [row[:4] for row in rows], styles)
     if dry_run:
         # Said to those as well who want no notes: the table is that of a write.
-        yield Note("dry run: nothing was written", by=say)
+        yield Note(DRY_RUN, by=say)
 
 
 _TABLES = ("table", "wide", "csv")
@@ -202,7 +205,8 @@ def shown_as(*formats: str, takes_output: bool = False, tables: bool = True) -> 
         def command(*args: Any, output: str, no_headers: bool = False, sort_by: str = "", **given: Any) -> Any:
             from kquota.cli.text import Layout, set_layout
 
-            wanted = Layout(not no_headers, sort_by)
+            has_wide = "wide" in formats and output != "wide"
+            wanted = Layout(not no_headers, sort_by, output == "wide", "-o wide" if has_wide else "")
             if not wanted.is_usual and output not in laid_out:
                 option = "--no-headers" if no_headers else "--sort-by"
                 raise click.UsageError(f"{option} is for tables: -o {' or '.join(laid_out)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ _STYLES = {
     Outcome.NO_LONGER_THROTTLED: "green",
     Outcome.UNDETERMINED: "yellow",
 }
+_BETTER = (Outcome.LESS, Outcome.NO_LONGER_THROTTLED)
+"""What a comment folds: clients for whom things get better."""
 _MOST_ROWS = 50
 """Of a table in a comment on a pull request, which takes 65,536 characters in all."""
 
@@ -42,16 +44,15 @@ class Replayed:
 
 
 def summary(comparison: Comparison) -> str:
-    """`2 clients newly throttled, 1 throttled more, 5 as before`; newly throttled in any case."""
-    newly = comparison.count(Outcome.NEWLY_THROTTLED)
-    parts = [f"{newly or 'no'} {'client' if newly < 2 else 'clients'} newly throttled"]
-    for outcome in Outcome:
-        count = comparison.count(outcome)
-        if count and outcome is not Outcome.NEWLY_THROTTLED:
-            parts.append(f"{count} {outcome.value}")
+    """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
+    from kquota.cli.text import many
+
+    counts = {outcome: comparison.count(outcome) for outcome in Outcome}
+    parts = [f"{many(count, 'client')} {outcome.value}" for outcome, count in counts.items() if count]
+    if not counts[Outcome.NEWLY_THROTTLED]:
+        parts.insert(0, f"no client {Outcome.NEWLY_THROTTLED.value}")
     if comparison.unjudged:
-        count = len(comparison.unjudged)
-        parts.append(f"{count} changed {'quota' if count == 1 else 'quotas'} undetermined")
+        parts.append(f"{many(len(comparison.unjudged), 'changed quota')} undetermined")
     return ", ".join(parts)
 
 
@@ -115,6 +116,8 @@ COLUMNS = (
     "DELAYED",
     "MUTED",
     "LONGEST",
+    "DELIVERED",
+    "BEHIND",
     "BROKERS",
     "BROKER",
     "WHOSE LIMIT",
@@ -134,21 +137,21 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
         yield ""
         yield Table(
             [
-                Column("CHANGE", spare=2),
-                *([Column("BROKER", spare=3)] if named else []),
+                Column("CHANGE", spare=1),
+                *([Column("BROKER", spare=6)] if named else []),
                 Column("WHOSE LIMIT", style="bold"),
-                Column("QUOTA", style="cyan", spare=1),
+                _quota_column(comparison.counters),
                 Column("LIMIT", number=True),
-                Column("DELAYED", number=True),
+                Column("DELAYED", number=True, spare=4 if delays else 0),
                 *delays,
             ],
             [
                 (
-                    change.outcome.value,
+                    _outcome(change),
                     *([change.broker] if named else []),
                     subject(change.key, change.sensor),
                     change.key.value,
-                    *_cells(change, with_delays=bool(delays)),
+                    *_cells(change, delays),
                 )
                 for change in comparison.counters
             ],
@@ -167,24 +170,37 @@ def clients_table(comparison: Comparison) -> Table:
             Column("CHANGE"),
             Column("USER", style="bold"),
             Column("CLIENT-ID", style="bold"),
-            Column("QUOTA", style="cyan", spare=1),
+            _quota_column(comparison.clients),
             Column("LIMIT", number=True),
-            Column("DELAYED", number=True),
+            Column("DELAYED", number=True, spare=4 if delays else 0),
             *delays,
-            *([Column("BROKERS", spare=2)] if named else []),
+            *([Column("BROKERS", spare=6)] if named else []),
         ],
         [
             (
-                change.outcome.value,
+                _outcome(change),
                 *_who(change),
                 change.key.value,
-                *_cells(change, with_delays=bool(delays)),
+                *_cells(change, delays),
                 *([_brokers(change)] if named else []),
             )
             for change in comparison.clients
         ],
         [_STYLES[change.outcome] for change in comparison.clients],
     )
+
+
+def _outcome(change: ClientChange | CounterChange) -> tuple[str, str]:
+    """`newly throttled`, in two lines on a terminal."""
+    first, _, last = change.outcome.value.rpartition(" ")
+    return first, last
+
+
+def _quota_column(changes: Sequence[ClientChange | CounterChange]) -> Column:
+    """The key, which can be spared where it is the same in all rows."""
+    from kquota.cli.text import Column
+
+    return Column("QUOTA", style="cyan", whole=True, spare=5 if len({change.key for change in changes}) == 1 else 0)
 
 
 def comparison_csv(comparison: Comparison) -> Csv:
@@ -248,8 +264,8 @@ def _predicted_ends(standing: Standing) -> tuple[float | None, ...]:
 
 
 def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
-    """A summary for a comment on a pull request: the verdict, who is newly throttled, and the rest folded."""
-    from kquota.cli.text import markdown_table
+    """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded."""
+    from kquota.cli.text import many, markdown_table
     from kquota.cli.verdicts import markdown_lines
 
     delays = _delay_columns(comparison)
@@ -265,7 +281,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
                     *([change.outcome.value] if with_outcome else []),
                     *_who_markdown(change),
                     change.key.value,
-                    *(" ".join(cell).rstrip() for cell in _cells(change, with_delays=bool(delays))),
+                    *(" ".join(cell).rstrip() for cell in _cells(change, delays)),
                     *([_brokers(change)] if named else []),
                 ]
                 for change in changes[:_MOST_ROWS]
@@ -276,15 +292,15 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
 
     yield f"### {title}: {summary(comparison)}\n"
     yield f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker."
-    newly = [change for change in comparison.clients if change.outcome is Outcome.NEWLY_THROTTLED]
-    others = [change for change in comparison.clients if change.outcome is not Outcome.NEWLY_THROTTLED]
-    if newly:
-        yield "\n**Newly throttled**\n"
-        yield from table(newly, with_outcome=False)
-    if others:
-        clients = "client" if len(others) == 1 else "clients"
-        yield f"\n<details><summary>{len(others)} other {clients} for whom something changes</summary>\n"
-        yield from table(others, with_outcome=True)
+    for outcome in Outcome:
+        changes = [change for change in comparison.clients if change.outcome is outcome]
+        if changes and outcome not in _BETTER:
+            yield f"\n**{outcome.value.capitalize()}**\n"
+            yield from table(changes, with_outcome=False)
+    better = [change for change in comparison.clients if change.outcome in _BETTER]
+    if better:
+        yield f"\n<details><summary>{many(len(better), 'client')} throttled less, or no longer</summary>\n"
+        yield from table(better, with_outcome=True)
         yield "\n</details>"
     for line in markdown_lines(comparison.quotas, counts=False):
         yield f"\n{line}"
@@ -310,8 +326,11 @@ def _who_markdown(change: ClientChange) -> tuple[str, str]:
 
 def _says_delays(comparison: Comparison) -> bool:
     """Whether it is predicted of anybody how long they wait: it takes a recording with connections."""
-    changes: list[ClientChange | CounterChange] = [*comparison.clients, *comparison.counters]
-    return any(side.predicted is not None for change in changes for side in (change.before, change.after))
+    return any(side.predicted is not None for change in _changes(comparison) for side in (change.before, change.after))
+
+
+def _changes(comparison: Comparison) -> Sequence[ClientChange | CounterChange]:
+    return [*comparison.clients, *comparison.counters]
 
 
 def _delay_columns(comparison: Comparison) -> tuple[Column, ...]:
@@ -319,37 +338,60 @@ def _delay_columns(comparison: Comparison) -> tuple[Column, ...]:
 
     if not _says_delays(comparison):
         return ()
-    return Column("MUTED", number=True, spare=2), Column("LONGEST", number=True, spare=3)
-
-
-def _cells(change: ClientChange | CounterChange, *, with_delays: bool) -> tuple[tuple[str, ...], ...]:
-    """The limit, the throttled requests, and the predicted share of time muted and longest wait, before and after.
-
-    Of who was held back the least that it wants.
-    """
-    from kquota.cli.report.words import delays
-    from kquota.cli.text import rate_text
-
-    def limit(standing: Standing) -> str:
-        return "none" if standing.limit is None else humanize(change.key, standing.limit)
-
-    def events(standing: Standing) -> str:
-        return "?" if standing.throttled_events is None else f"{standing.throttled_events:,}"
-
-    throttled = _moved(events(change.before), events(change.after))
-    of = "" if change.requests is None else f"of {change.requests:,}"
-    wanted = max((side.wanted for side in (change.before, change.after) if side.wanted is not None), default=None)
-    least = () if wanted is None else (f"wanted at least {rate_text(wanted, change.key.unit)}",)
-    moved = [(_moved(*sides),) for sides in zip(delays(change.before), delays(change.after), strict=True)]
     return (
-        (_moved(limit(change.before), limit(change.after)),),
-        (throttled, of, *least),
-        *(moved if with_delays else ()),
+        Column("MUTED", number=True, spare=3),
+        Column("LONGEST", number=True, spare=2),
+        Column("DELIVERED", number=True),
+        *([Column("BEHIND", number=True, spare=7)] if any(map(_behind, _changes(comparison))) else []),
     )
 
 
-def _moved(before: str, after: str) -> str:
-    return before if before == after else f"{before} → {after}"
+def _cells(change: ClientChange | CounterChange, delays: Sequence[Column]) -> tuple[tuple[str, ...], ...]:
+    """The limit and the throttled requests, before and after; then what is predicted, in the columns of `delays`.
+
+    Of who was held back the least that its counter wants.
+    """
+    from kquota.cli.report import words
+    from kquota.cli.text import rate_text
+
+    def limit(standing: Standing) -> tuple[str, ...]:
+        return ("none" if standing.limit is None else humanize(change.key, standing.limit),)
+
+    def events(standing: Standing) -> tuple[str, ...]:
+        return ("?" if standing.throttled_events is None else f"{standing.throttled_events:,}",)
+
+    of = "" if change.requests is None else f"of {change.requests:,}"
+    wanted = max((side.wanted for side in (change.before, change.after) if side.wanted is not None), default=None)
+    least = () if wanted is None else ("its counter wanted", f"at least {rate_text(wanted, change.key.unit)}")
+    shared = max(change.before.clients, change.after.clients)
+    predicted = {
+        "MUTED": lambda: _moved(words.muted_parts, change),
+        "LONGEST": lambda: _moved(words.longest_parts, change),
+        "DELIVERED": lambda: (
+            *_moved(lambda side: words.delivered_of(change.key, side), change),
+            *([f"({shared} clients)"] if isinstance(change, ClientChange) and shared > 1 else []),
+        ),
+        "BEHIND": lambda: _behind(change) or ("-",),
+    }
+    return (
+        _moved(limit, change),
+        (*_moved(events, change), of, *least),
+        *(predicted[column.heading]() for column in delays),
+    )
+
+
+def _moved(told: Callable[[Standing], tuple[str, ...]], change: ClientChange | CounterChange) -> tuple[str, ...]:
+    """Both sides, in lines of their own on a terminal; what is the same on both sides once."""
+    before, (first, *rest) = told(change.before), told(change.after)
+    return before if before == (first, *rest) else (*before, f"→ {first}", *rest)
+
+
+def _behind(change: ClientChange | CounterChange) -> tuple[str, ...]:
+    """What the counter has not delivered at the end of the recorded time, and when it is gone, after the change."""
+    from kquota.cli.report import words
+
+    left, *gone = () if change.after.predicted is None else words.behind_parts(change.key, change.after.predicted)
+    return (f"{left},", *gone) if gone else (left,)
 
 
 def _brokers(change: ClientChange) -> str:

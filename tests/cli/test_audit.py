@@ -57,7 +57,8 @@ def files(tmp_path: Path) -> None:
         ("quotas.json --quotas quotas.json", 3, "none of 1 records can be read"),
         ("broker-7 --quotas bad.json", 3, "greater than 0"),
         ("broker-7 --quotas folder", 3, "is a directory"),
-        ("broker-7 --quotas none.json", 3, "no quotas"),
+        ("broker-7 --quotas none.json --fail-on throttled", 3, "--fail-on needs quotas"),
+        ("broker-7 --quotas none.json --out found", 3, "--out needs quotas"),
         ("broker-7 --quotas quotas.json --kafka-version latest", 3, "not a Kafka version"),
         ("broker-7 --quotas quotas.json --server-properties bad.properties", 3, "quota.window.num: 0 is not between 1"),
         ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
@@ -148,13 +149,14 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
     assert "1 record cannot be read, quarantined in kquota-quarantine.jsonl" in warning
     assert rest == (
         [
-            "1 of 1 limit throttled somebody; worst: user alice, muted 100 % of the time,"
+            "1 of 1 limit throttled somebody (1 quota set: 1 throttled); worst: user alice, muted 100 % of the time,"
             " about 3 min 50 s (30.1 s to 9 min 12 s) at the longest, would time out, reconnect and send again",
+            "quotas: quotas.json (1 set)",
             "times out: the wait is longer than the clients' time-out, so they reconnect and send again",
+            "muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')",
             "9 requests read, 0 without a quota, 0 exempt (local engine)",
-            "1 quota set: 1 throttled",
-            "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
             "next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough",
+            "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
         ]
         if output == "table"
         else []
@@ -201,3 +203,125 @@ def test_a_pipe_is_not_waited_for(kquota: Kquota, tmp_path: Path, arguments: str
 
     assert done.code == ExitCode.INPUT
     assert "pipe: not a file or a folder" in done.complaint
+
+
+@pytest.mark.parametrize("quotas", ["", "--quotas none.json"])
+def test_without_quotas_the_log_itself_answers(kquota: Kquota, tmp_path: Path, quotas: str) -> None:
+    """Who was throttled, when, which share and how long; that the quota is not known, and what to give."""
+    calm = LINE.replace('"throttleTimeMs":398', '"throttleTimeMs":0').replace("User:alice", "User:bob") % (9, 7)
+    with (tmp_path / "broker-7" / "kafka-request.log").open("a") as log:
+        log.write(calm + calm.replace("User:bob", "User:alice").replace("app-7", "app-1"))
+
+    table, comma, document, comment = (
+        kquota("audit", "broker-7", *quotas.split(), "-o", output) for output in ("table", "csv", "json", "markdown")
+    )
+
+    assert {table.code, comma.code, document.code, comment.code} == {0}
+    assert [line.split() for line in table.out.splitlines()] == [
+        ["USER", "CLIENT-ID", "REQUESTS", "DELAYED", "LONGEST", "WHEN", "(UTC)"],
+        [
+            *("alice", "app-0", "produce", "100", "%", "of", "5", "398", "ms"),
+            "2026-03-11",
+            "09:00:00",
+            "to",
+            "09:00:08",
+        ],
+        [*("alice", "app-1", "produce", "80", "%", "of", "5", "398", "ms"), "2026-03-11", "09:00:01", "to", "09:00:07"],
+    ]
+    assert (
+        "in the log itself, the brokers throttled 2 clients: user alice with client-id app-0 up to 398 ms,"
+        " user alice with client-id app-1 up to 398 ms (of 3 clients)"
+    ) in table.err
+    assert ("no quotas are set in none.json" if quotas else "--quotas FILE, --bootstrap-server") in table.err
+    assert [line.split(",")[1:6] for line in comma.out.splitlines()[1:]] == [
+        ["alice", "app-0", "produce", "5", "5"],
+        ["alice", "app-1", "produce", "5", "4"],
+        ["bob", "app-7", "produce", "1", "0"],
+    ]
+    data = json.loads(document.out)
+    Draft202012Validator(schema("audit")).validate(data)
+    assert (data["findings"], data["quotas"], data["recorded_under"]["throttled"]) == ([], [], True)
+    assert [each["throttled_share"] for each in data["logged"]] == [1, 0.8, 0]
+    assert "| `alice` | `app-1` | produce | 80 % of 5 | 398 ms |" in comment.out
+    assert "bob" in kquota("audit", "broker-7", *quotas.split(), "--all").out
+
+
+def test_usage_without_throttle_times_is_no_calm_log(kquota: Kquota, tmp_path: Path) -> None:
+    """What nobody recorded is not known; samples need quotas."""
+    (tmp_path / "usage.csv").write_text("time_ms,user,client_id,api,bytes\n1773219600000,alice,app,produce,10\n")
+
+    done = kquota("audit", "usage.csv")
+
+    assert (done.code, done.out) == (0, "")
+    assert "does not record what brokers answered: who was throttled is not known" in done.err
+
+
+@pytest.mark.parametrize(
+    "option", ["--fail-on throttled", "--against none.json", "--closed-loop", "--follow", "--out found", "--in-force"]
+)
+def test_what_needs_quotas_asks_for_them(kquota: Kquota, option: str) -> None:
+    """A script that forgot its quotas never takes the answer for a pass."""
+    done = kquota("audit", "broker-7", *option.split())
+
+    assert (done.code, done.out) == (2, "")
+    assert "no quotas: give --quotas FILE" in done.err
+
+
+def test_a_throttled_log_is_never_called_calm(kquota: Kquota, tmp_path: Path) -> None:
+    """The first line begins with what the log says, where no quota is proved to throttle; the quotas are named."""
+    (tmp_path / "time.json").write_text(QUOTAS.replace('"producer_byte_rate":1000', '"request_percentage":50'))
+    (tmp_path / "others.json").write_text(QUOTAS.replace("alice", "bob"))
+
+    blind, apart = (kquota("audit", "broker-7", "--quotas", name) for name in ("time.json", "others.json"))
+
+    logged = "in the log itself, the brokers throttled 2 clients: user alice with client-id app-0 up to 398 ms"
+    for done in (blind, apart):
+        (first,) = (line for line in done.err.splitlines() if line.startswith("in the log itself"))
+        assert first.startswith(logged)
+    assert "under these quotas: none of 1 limit for certain, 1 undetermined" in blind.err
+    assert "quotas: time.json (1 set)" in blind.err
+    assert "under these quotas: no client has a limit (1 quota set: 1 nobody seen)" in apart.err
+    comment = kquota("audit", "broker-7", "--quotas", "time.json", "-o", "markdown").out
+    assert comment.startswith("**In the log itself, the brokers throttled 2 clients: ")
+
+
+def test_the_live_quotas_are_named_in_a_pipe(kquota: Kquota, chroot: str) -> None:
+    """KQUOTA_ZOOKEEPER may be of another cluster than the log."""
+    assert kquota("apply", "quotas.json", "--zookeeper", chroot, "--yes").code == 0
+    for output in ("table", "json"):
+        done = kquota("audit", "broker-7", "-o", output, KQUOTA_ZOOKEEPER=chroot)
+        assert f"quotas: live, zookeeper://{chroot} (1 set)" in done.err
+
+
+def test_a_throttled_client_without_a_quota_is_named(kquota: Kquota, tmp_path: Path) -> None:
+    """Beside throttled counters, too; and a limit that changed says so."""
+    with (tmp_path / "broker-7" / "kafka-request.log").open("a") as log:
+        log.write((LINE % (9, 7)).replace("User:alice", "User:bob"))
+    low = json.loads(QUOTAS)["quotas"]
+    high = json.loads(QUOTAS.replace("1000", "2000"))["quotas"]
+    periods = [{"quotas": high}, {"from": "2026-03-11T09:00:04Z", "quotas": low}]
+    history = {"kind": "kquota.quota-history", "version": 1, "periods": periods}
+    (tmp_path / "history.json").write_text(json.dumps(history))
+
+    done = kquota("audit", "broker-7", "--quotas", "history.json")
+
+    assert "none of these quotas governs: 1 client: user bob with client-id app-7 up to 398 ms" in done.err
+    assert "2 kB/s → 1 kB/s" in done.out
+    assert "producer_byte_rate of user=alice" in done.out
+
+
+def test_undetermined_limits_do_not_bury_the_others(kquota: Kquota, tmp_path: Path) -> None:
+    """Those without a throttled request are one line; --all shows them."""
+    with (tmp_path / "broker-7" / "kafka-request.log").open("a") as log:
+        log.write(
+            (LINE % (9, 7)).replace("User:alice", "User:bob").replace('"throttleTimeMs":398', '"throttleTimeMs":0')
+        )
+    text = QUOTAS.replace('{"user":"alice"}', '{"user":{"default":true}}').replace(
+        "producer_byte_rate", "request_percentage"
+    )
+    (tmp_path / "time.json").write_text(text)
+
+    done, every = (kquota("audit", "broker-7", "--quotas", "time.json", *more) for more in ((), ("--all",)))
+
+    assert "1 undetermined limit without a throttled request in the log: user bob request_percentage" in done.err
+    assert ("user alice" in done.out, "user bob" in done.out, "user bob" in every.out) == (True, False, True)

@@ -70,6 +70,30 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
 
+def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str) -> None:
+    """The user's own quota is not the one that governs such clients."""
+
+    def notes(*arguments: str) -> list[str]:
+        done = kquota("describe", "--zookeeper", filled, *arguments)
+        assert (done.code, "user=alice" in done.out) == (0, True)
+        return done.err.splitlines()
+
+    shows = "too: --no-strict shows them; 'kquota resolve --user alice' shows what governs a client"
+    assert notes("--user", "alice") == [f"2 pairs of this user have quotas {shows}"]
+    assert notes("--user", "alice", "--no-strict") == notes("--user", "alice", "-o", "csv") == []
+    assert kquota("delete", "--user", "alice", "--client", "app1", "--yes", "--zookeeper", filled).code == 0
+    assert notes("--user", "alice", "-o", "wide") == [f"1 pair of this user has quotas {shows}"]
+    assert kquota("delete", "--user", "alice", "--client-defaults", "--yes", "--zookeeper", filled).code == 0
+    assert notes("--user", "alice") == []
+
+
+def test_the_review_promises_no_look_at_other_names(kquota: Kquota, filled: str) -> None:
+    """A name that is nearly another one passes; the help says so."""
+    arguments = ("--user", "alicce", "--add-config", "producer_byte_rate=10MB", "--dry-run")
+    assert "alice" not in kquota("alter", "--zookeeper", filled, *arguments).err
+    assert "does not compare a new name" in " ".join(kquota("alter", "--help").out.split())
+
+
 def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
     """The client-id has no quota of its own, and still there is one that limits it."""
     done = kquota("describe", "--zookeeper", filled, "--client", "app1")

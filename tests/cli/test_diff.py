@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, validated
+from tests.cli.test_plan_apply import stable
+from tests.conftest import new_chroot
 
 FILE = """\
 kind: kquota.quotas
@@ -50,7 +53,7 @@ def live(kquota: Kquota, chroot: str, tmp_path: Path) -> dict[str, str]:
 def test_it_prints_every_format(kquota: Kquota, live: dict[str, str], golden: Golden, output: str) -> None:
     done = kquota("diff", "live", "quotas.yaml", "-o", output, **live)
     assert done.code == 0
-    golden(f"diff.{output}", done.out + done.err)
+    golden(f"diff.{output}", stable(done.out + done.err))
     if output == "json":
         validated(done.out, "plan")
 
@@ -65,7 +68,7 @@ def test_every_kind_of_operand(kquota: Kquota, live: dict[str, str], tmp_path: P
             done = kquota("diff", one, other, "--exit-code", **live)
             assert (done.code, done.out, done.err) == (0, "", "no difference\n")
         done = kquota("diff", one, "plan.json", "--exit-code", **live)
-        assert (done.code, done.err) == (1, "1 only in B, 1 different, 1 only in A\n")
+        assert (done.code, done.err) == (1, "1 entity only in B, 1 different, 1 only in A\n")
     (tmp_path / "sandbox").mkdir()  # no quotas are in a folder, so the context of that name is meant
     assert kquota("diff", "sandbox", "live", "--exit-code", **live).code == 0
     assert kquota("diff", "plan.json", "plan.json", "--exit-code").code == 0
@@ -78,6 +81,44 @@ def test_what_it_prints_of_a_live_cluster_can_be_applied(kquota: Kquota, live: d
     assert kquota("apply", "plan.json", "--yes", **live).code == 0
     done = kquota("diff", "live", "quotas.yaml", "--exit-code", **live)
     assert (done.code, done.err) == (0, "no difference; 1 unmanaged not compared\n")
+
+
+def test_a_file_with_the_name_of_a_context(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "sandbox").write_text("")
+    done = kquota("diff", "sandbox", "live", **live)
+    assert (done.code, "that is the file; for the context: context:sandbox" in done.err) == (3, True), done.err
+
+
+def test_text_before_a_quotas_file(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "stray.yaml").write_text("'stray'\n" + FILE)
+    done = kquota("diff", "live", "stray.yaml", **live)
+    assert (done.code, "not one YAML document: look at the lines before" in done.err) == (3, True), done.err
+
+
+def test_an_address_of_a_zookeeper_on_another_port(kquota: Kquota, live: dict[str, str], zookeeper: Sandbox) -> None:
+    """As 'kquota sandbox start' prints it: neither port 2181, nor a chroot."""
+    done = kquota("diff", zookeeper.connect, f"zookeeper://{zookeeper.connect}", "--exit-code")
+    assert (done.code, done.out, done.err) == (0, "", "no difference\n")
+
+
+def test_what_it_prints_of_a_cluster_is_for_that_cluster_alone(
+    kquota: Kquota, live: dict[str, str], tmp_path: Path, zookeeper: Sandbox
+) -> None:
+    """However A names the cluster. The other one has the same quotas, so that nothing else stops the plan there."""
+    other = {"KQUOTA_ZOOKEEPER": new_chroot(zookeeper), "KQUOTA_JOURNAL": str(tmp_path / "journal")}
+    (tmp_path / "same.yaml").write_text(kquota("describe", "-o", "yaml", **live).out)
+    assert kquota("apply", "same.yaml", "--yes", **other).code == 0
+    address = live["KQUOTA_ZOOKEEPER"]
+    assert kquota("diff", "live", "quotas.yaml", "-o", "json", **live).code == 0
+    for number, one in enumerate(("live", "sandbox", "context:sandbox", address, f"zookeeper://{address}", "0.json")):
+        path = tmp_path / f"{number}.json"
+        path.write_text(
+            kquota("diff", one, "same.yaml" if one == "0.json" else "quotas.yaml", "-o", "json", **live).out
+        )
+        assert validated(path.read_text(), "plan")["cluster"] == {"address": f"zookeeper://{address}", "id": None}
+        done = kquota("apply", path.name, "--yes", **other)
+        assert (done.code, "made for zookeeper://" in done.err) == (8, True), done.err
+    assert kquota("diff", "live", "same.yaml", "--exit-code", **other).code == 0
 
 
 def test_the_cluster_of_overlays_is_that_of_the_files_that_have_any(
@@ -97,6 +138,7 @@ def test_the_cluster_of_overlays_is_that_of_the_files_that_have_any(
         (["export.yaml", "live"], 3, "export.yaml: no such file"),
         (["sandbux", "live"], 3, "a file, a context, HOST:PORT, or live"),
         (["127.0.0.1:1", "live", "--timeout", "0.1"], 4, "for a ZooKeeper, zookeeper://127.0.0.1:1"),
+        (["zk://127.0.0.1:1", "live"], 3, "unknown scheme zk:// (known: kafka://, zookeeper://)"),
         (["kafka://127.0.0.1:1", "live", "--timeout", "0.1"], 4, "127.0.0.1:1"),
         (["context:staging", "live"], 3, "no context 'staging'"),
         (["context:both", "live"], 3, "has two addresses"),

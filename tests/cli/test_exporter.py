@@ -109,10 +109,11 @@ def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
 
 def test_leases_are_those_of_the_cluster_that_stand(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    change = plan(QuotaSnapshot(), {Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})
     for number, (cluster, expires) in enumerate(
         (("kafka://a:1", 9_000), ("kafka://b:1", 9_000), ("kafka://a:1", None))
     ):
+        # Of one user each: a write without an end to the same value would end the lease.
+        change = plan(QuotaSnapshot(), {Entity(user=f"u{number}"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})
         entry = journal.begin(change, cluster=cluster, command="apply", now=1000 + number, expires=expires)
         journal.finish(entry, "applied", now=2000)
 

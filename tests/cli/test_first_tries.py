@@ -6,6 +6,7 @@ import io
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import kquota.changes
@@ -147,12 +148,15 @@ def test_a_limit_is_raised_for_two_hours(
     now = 1_770_000_000_000
     monkeypatch.setattr(kquota.changes, "now", lambda: now)
     assert run(["alter", "--user", "bob", "--add-config", "producer_byte_rate=40MB", "--for", "2h", *HERE]) == 0
-    assert "until 2026-02-02 04:40:00 UTC: 'kquota reconcile' takes it back" in capsys.readouterr().err
+    assert "ends 2026-02-02 04:40:00 UTC, then 20 MB/s again, if 'kquota reconcile' runs" in capsys.readouterr().err
     (entry,) = Journal(Path("journal")).entries()
     assert (entry.command, entry.expires) == ("alter", now + 7_200_000)
     monkeypatch.setattr("sys.stderr", terminal := _Terminal())
     assert run(["reconcile", *HERE]) == 0
-    assert terminal.getvalue() == "nothing is due: the next one is at 2026-02-02 04:40:00 UTC\n"
+    assert (
+        terminal.getvalue()
+        == f"nothing is due; 1 lease, next at 2026-02-02 04:40:00 UTC (journal {Path.cwd()}/journal)\n"
+    )
     assert cluster.describe()[BOB] == {KEY: 40 * MB}
     now += 7_200_000
     assert run(["reconcile", *HERE]) == 0
@@ -255,3 +259,66 @@ def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
     assert lines[-1] == "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise."
     (ratio,) = (line.split() for line in lines if line.startswith("predicted / observed"))
     assert ratio == ["predicted", "/", "observed", "-"]
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("get user alice", "Did you mean: kquota describe --user alice"),
+        (
+            "set --user alice producer_byte_rate=12MB",
+            "Did you mean: kquota alter --add-config producer_byte_rate=12MB --user alice",
+        ),
+        ("resolve alice etl", "Did you mean: kquota resolve --user alice --client etl"),
+        ("delete ip=10.0.0.7 --dry-run", "Did you mean: kquota delete --ip 10.0.0.7 --dry-run"),
+        (
+            "alter --user alice --add-config x=1 --until 12:00",
+            "Did you mean '--for'? A length of time, such as --for 2h.",
+        ),
+        ("alter --user alice --quota x=1", "Did you mean '--add-config'?"),
+        ("describe --user-default", "Did you mean '--user-defaults'"),
+        ("--bootstrap-server kafka:9092 describe", "Give it after the command: kquota COMMAND --bootstrap-server …"),
+        (
+            "diff before.yaml",
+            "Missing argument 'B': what to compare with. For the cluster itself: kquota diff before.yaml",
+        ),
+        ("throttled", "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now."),
+        ("leases", "'kquota history --leases'"),
+    ],
+)
+def test_a_first_try_gets_the_line_to_write(words: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words.split()) == 2
+    assert advice in capsys.readouterr().err
+
+
+def test_options_that_are_nothing_alike_are_not_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apply", "quotas.yaml", "--alter"]) == 2
+    said = capsys.readouterr().err
+    assert "No such option '--alter'." in said
+    assert "Did you mean" not in said
+
+
+def test_a_dry_run_says_what_the_run_would_ask(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    alter = ["alter", "--user-defaults", "--add-config", "producer_byte_rate=10", "--dry-run", *HERE]
+    assert run(alter) == 0
+    assert "; the run asks about this, and a script needs --yes [low-default]" in capsys.readouterr().err
+    assert run([*alter, "--yes"]) == 0
+    assert "a script needs --yes" not in capsys.readouterr().err
+    assert Entity(user=DEFAULT) not in cluster.describe()
+
+
+def test_the_change_is_shown_before_the_question(
+    cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once: after a yes, it is not shown again."""
+    monkeypatch.setattr("sys.stdin", _Terminal())
+    shown = []
+
+    def answer(question: str, **_: object) -> bool:
+        shown.append(capsys.readouterr().out)
+        return True
+
+    monkeypatch.setattr(click, "confirm", answer)
+    assert run(["alter", "--user-defaults", "--add-config", "producer_byte_rate=10", *HERE]) == 0
+    assert "user=<default>  producer_byte_rate       -  10 B/s" in shown[0]
+    assert "user=<default>" not in capsys.readouterr().out

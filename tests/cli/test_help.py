@@ -115,3 +115,9 @@ def test_words_that_people_try(kquota: Kquota, alias: str) -> None:
 def test_every_command_is_in_one_group() -> None:
     assert sorted(COMMANDS) == sorted(name for group in GROUPS.values() for name in group)
     assert not ALIASES.keys() & COMMANDS.keys()
+
+
+def test_options_of_the_cluster_that_a_command_lists_itself(kquota: Kquota) -> None:
+    """Its help does not say that they are elsewhere."""
+    assert "kquota help connection" not in kquota("config", "set-context", "--help").out
+    assert "kquota help connection" in kquota("describe", "--help").out

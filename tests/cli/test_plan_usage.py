@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from rich.cells import cell_len
 
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, whatif
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.main import run
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Kquota
 from tests.cli.test_audit_quotas import START_MS, quotas
+from tests.cli.test_screens import shown
 
 ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
 
@@ -34,6 +40,7 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "".join(rows))
     (tmp_path / "current.json").write_text(quotas(alice=20_000, bob=5000, carol=5000))
     (tmp_path / "planned.json").write_text(quotas(alice=5000, carol=5000))
+    (tmp_path / "lower.json").write_text(quotas(bob=2000))
 
 
 @pytest.mark.parametrize("output", ["table", "markdown", "json"])
@@ -47,10 +54,75 @@ def test_who_is_newly_throttled(kquota: Kquota, golden: Callable[[str, str], Non
         assert done.err.splitlines() == [
             "0 to create, 1 to update, 0 to delete; limits are per broker; 1 not in the file left as they are"
             " (--prune deletes them)",
-            "1 client newly throttled, 2 as before; 900 requests, 2026-03-11 09:00:00 to 09:00:29 UTC",
+            "1 client newly throttled, 2 clients as before; 900 requests, 2026-03-11 09:00:00 to 09:00:29 UTC",
         ]
     if output == "json":
         Draft202012Validator(schema("plan")).validate(json.loads(done.out))
+
+
+CONNECTED = "time_ms,broker,user,client_id,api,bytes,connection,throttle_time_ms\n" + "".join(
+    f"{START_MS + 100 * number},1,{user},{client},produce,1000,{user}-{client},0\n"
+    for number in range(300)
+    for user, client in (("alice", "orders"), ("bob", "orders"), ("carol", "billing-1"), ("carol", "billing-2"))
+)
+"""With connections, from which waits and what is delivered are predicted."""
+
+
+def test_a_comment_hides_nobody_who_is_worse_off(kquota: Kquota, tmp_path: Path) -> None:
+    """Who is throttled more stands beside who is newly throttled, with what they still get; only the rest is folded."""
+    (tmp_path / "usage.csv").write_text(CONNECTED)
+    (tmp_path / "planned.json").write_text(quotas(alice=5000, bob=9000, carol=2500))
+
+    out = kquota(*ARGUMENTS, "--quotas", "current.json", "-o", "markdown").out
+
+    open_part, folded, rest = out.partition("<details>")
+    assert "### Recorded usage: 1 client newly throttled, 2 clients throttled more, 1 client throttled less" in out
+    newly, _, more = open_part.partition("**Throttled more**")
+    assert "| `alice` | `orders` |" in newly.partition("**Newly throttled**")[2]
+    assert set(re.findall("`billing-.`", more)) == {"`billing-1`", "`billing-2`"}
+    assert folded
+    assert rest.startswith("<summary>1 client throttled less, or no longer</summary>")
+    assert "`bob`" in rest
+    assert "`bob`" not in open_part
+    headings = [line.split(" | ") for line in open_part.splitlines() if line.startswith("| USER")]
+    delivered = headings[0].index("DELIVERED")
+    rows = [line.split(" | ") for line in open_part.splitlines() if line.startswith("| `")]
+    cells = {row[1]: row[delivered] for row in rows}
+    assert re.fullmatch(r"10 kB/s → [456](\.\d+)? kB/s", cells["`orders`"])
+    assert cells["`billing-1`"] == cells["`billing-2`"]
+    assert re.fullmatch(r"[567](\.\d+)? kB/s → [23](\.\d+)? kB/s.* \(2 clients\)", cells["`billing-1`"])
+    assert "kB, gone after " in newly
+
+
+@pytest.mark.parametrize("command", [("plan", "planned.json", "--usage"), ("audit", "--quotas", "planned.json")])
+def test_a_narrow_terminal_shows_what_they_still_get(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after in lines of their own, so that waits and rates fit beside names and limits."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "usage.csv").write_text(CONNECTED)
+    (tmp_path / "planned.json").write_text(quotas(alice=5000, bob=9000, carol=2500))
+    against = ("--quotas", "current.json") if command[0] == "plan" else ("--against", "current.json")
+
+    lines = shown(80, lambda: run([*command, "usage.csv", *against]), monkeypatch)
+
+    assert max(map(cell_len, lines)) <= 80
+    heading = next(line for line in lines if line.startswith("CHANGE"))
+    assert {"USER", "CLIENT-ID", "LIMIT", "LONGEST", "DELIVERED"} <= set(heading.split())
+    assert any(line.split()[:2] == ["newly", "alice"] for line in lines)
+    assert not any(re.search("producer_byt *$", line) for line in lines)
+
+
+def test_the_wish_is_one_of_the_counter() -> None:
+    """A client of several did not want what all of them did."""
+    standing = Standing("undetermined", None, None, limit=300_000, wanted=359_000.0, clients=3)
+    change = ClientChange(
+        QuotaKey.PRODUCER_BYTE_RATE, "carol", "billing-2", 300, Standing(), standing, Outcome.UNDETERMINED
+    )
+
+    [row] = whatif.clients_table(Comparison((change,))).rows
+
+    assert ("0", "→ ?", "of 300", "its counter wanted", "at least 359 kB/s") in row
 
 
 def test_a_broker_without_a_name_has_no_column(kquota: Kquota, tmp_path: Path) -> None:
@@ -78,7 +150,7 @@ def test_the_live_cluster(kquota: Kquota, tmp_path: Path, chroot: str) -> None:
     done = kquota(*ARGUMENTS, "--zookeeper", chroot, "--out", "plan.json", "-o", "markdown")
 
     assert done.code == 0
-    assert "### Recorded usage: 1 client newly throttled, 2 as before" in done.out
+    assert "### Recorded usage: 1 client newly throttled, 2 clients as before" in done.out
     assert "under this plan instead of the live quotas" in done.out
     assert "comparison" not in (tmp_path / "plan.json").read_text()
     assert len(read_plan(tmp_path / "plan.json").changes) == 1
@@ -120,6 +192,10 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
     [
         ("planned.json", ["--fail-on", "newly-throttled"], 1),
         ("current.json", ["--fail-on", "newly-throttled"], 0),
+        ("planned.json", ["--fail-on", "throttled-more"], 0),
+        ("lower.json", ["--fail-on", "newly-throttled"], 0),
+        ("lower.json", ["--fail-on", "throttled-more"], 1),
+        ("lower.json", ["--fail-on", "newly-throttled", "--fail-on", "throttled-more"], 1),
         ("current.json", ["--fail-on", "newly-throttled", "--exit-code"], 0),
         ("planned.json", ["--prune", "--exit-code"], 1),
         ("none.json", [], 3),

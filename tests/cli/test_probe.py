@@ -48,11 +48,15 @@ def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.on_broker], ids=lambda case: str(case.probe))
 def test_a_broker_throttles_as_predicted(broker: KafkaBroker, tmp_path: Path, case: Case) -> None:
-    document = run(broker, case, SECONDS, tmp_path, with_log=True)
+    # On a machine that is busy with something else, seconds are too few to offer more than the limit: then minutes.
+    for seconds in (SECONDS, 60, 240):
+        document = run(broker, case, seconds, tmp_path, with_log=True)
+        observed = document["observed"]["throttle_time_ms"]
+        if observed > 500:
+            break
 
     jsonschema.validate(document, schema("probe"))
     assert (document["limit"], document["key"], document["ended_by"]) == (case.limit, case.key.value, "duration")
-    observed = document["observed"]["throttle_time_ms"]
     least, most = (document["predicted"][side]["throttle_time_ms"] for side in ("least", "most"))
     assert observed > 500, document
     # Where the client is played, the last throttle may begin within the run in one account and after it in the other.

@@ -140,6 +140,43 @@ def test_for_is_still_understood(kquota: Kquota) -> None:
     assert kquota(*usual, "--for", "clients", "--entities", "default-user").code == 2
 
 
+@pytest.mark.parametrize("scope", ["users", "user-clients"])
+def test_a_quota_at_another_level_is_not_lowered_in_passing(kquota: Kquota, tmp_path: Path, scope: str) -> None:
+    """A new user quota would replace that of the client-id: where this suffices it stays, unless --lower is given."""
+    text = (
+        QUOTAS.partition("quotas:")[0] + "quotas:\n  - {entity: {client-id: app}, values: {producer_byte_rate: 50MB}}\n"
+    )
+    (tmp_path / "clients.yaml").write_text(text)
+    usual = ["recommend", "usage.csv", "--quotas", "clients.yaml", "--key", "producer_byte_rate", "--entities", scope]
+
+    table, kept, lowered = (kquota(*usual, *more) for more in ([], ["-o", "yaml"], ["--lower", "-o", "json"]))
+
+    [alice] = [line for line in table.out.splitlines() if line.startswith("user alice")]
+    assert "50 MB/s by client-id=app  " in alice
+    assert " keep " in alice
+    assert alice.endswith("as now")
+    assert "user: alice" not in kept.out
+    report = json.loads(lowered.out)
+    Draft202012Validator(schema("recommendation")).validate(report)
+    changes = {quota["entity"]["user"]: quota for quota in report["recommendations"]}
+    assert changes["alice"]["change"] == "lower"
+    assert changes["alice"]["current"] == 50_000_000
+    assert changes["alice"]["governed_by"] == [{"client-id": "app"}]
+    assert 0 < changes["alice"]["value"] < 50_000_000
+
+
+def test_a_quota_at_another_level_that_is_too_low_is_replaced(kquota: Kquota, tmp_path: Path) -> None:
+    """By a higher one, that says what it replaces."""
+    text = (
+        QUOTAS.partition("quotas:")[0] + "quotas:\n  - {entity: {client-id: app}, values: {producer_byte_rate: 1kB}}\n"
+    )
+    (tmp_path / "clients.yaml").write_text(text)
+
+    out = kquota("recommend", "usage.csv", "--quotas", "clients.yaml", "--only", "alice", "-o", "yaml").out
+
+    assert "  # producer_byte_rate: new, in place of 1 kB/s by client-id=app\n" in out
+
+
 def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
     """Through a pipe: what stays is no change, and what was applied is recommended again as it is."""
     done = kquota("recommend", "usage.csv", "--quotas", "quotas.yaml", "-o", "yaml")
@@ -173,6 +210,12 @@ def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
         ("missing.csv --quotas quotas.yaml", 3, "no such file"),
         ("usage.csv", 2, "--quotas FILE"),
         ("usage.csv --quotas quotas.yaml --max-throttled 1", 2, "'1' is not a share"),
+        ("usage.csv --quotas quotas.yaml --headroom 30", 2, "did you mean 30%?"),
+        (
+            "usage.csv --quotas quotas.yaml --only grace --entities clients",
+            3,
+            "--only 'grace' is matched with the name of a",
+        ),
         ("usage.csv --quotas quotas.yaml --max-throttled 60%", 2, "between 0% and 50%"),
         ("usage.csv --quotas quotas.yaml --only nobody", 3, "nothing to recommend"),
         ("usage.csv --quotas quotas.yaml --key connection_creation_rate", 2, "connection_creation_rate"),

@@ -184,3 +184,25 @@ def test_the_names_of_drafts_are_understood_with_a_warning(kquota: Kquota, tmp_p
     assert "warning: draft.yaml: quotas[0]: controller_mutations_rate: " in done.complaint
     found = {item["key"]: item["limit"] for item in json.loads(done.out)["resolutions"]}
     assert found["controller_mutation_rate"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--ip", "10.0.0.0/24"], "'10.0.0.0/24' is a network, and quotas are for single addresses"),
+        (["--ip", "10.0.0.999"], "'10.0.0.999' is no address: a part of it is above 255"),
+        (["--user", "<default>"], "whom that default governs shows --who 'user=<default>'"),
+    ],
+)
+def test_a_name_that_no_client_has(kquota: Kquota, tmp_path: Path, arguments: list[str], says: str) -> None:
+    """With what was meant, in the words of this command."""
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+
+    done = kquota("resolve", *arguments, "--quotas", "none.yaml")
+
+    assert done.code == 0
+    assert says in done.err
+    assert "--user-defaults" not in done.err
+    tree = kquota("resolve", *arguments, "--quotas", "none.yaml", "-o", "tree").out
+    assert "unlimited" in tree
+    assert "counter of" not in tree

@@ -71,7 +71,7 @@ def files(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("output", ["table", "json", "csv"])
+@pytest.mark.parametrize("output", ["table", "json", "csv", "markdown"])
 def test_every_format(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
     """The whole answer, in each format; what is left to say goes to stderr."""
     done = kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", output)
@@ -134,7 +134,7 @@ def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Pa
 
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
-    assert re.search(r"\d+ of 300 topics over the limit", line), line
+    assert re.search(r"\d+ of 300 attempts over the limit", line), line
     assert "delayed by another quota" in line
     assert "2 of 2 counters throttled" in done.err
 
@@ -146,17 +146,129 @@ def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
     everything = kquota("simulate", "own.yaml")
 
     def counters(text: str) -> list[str]:
-        return [line for line in text.splitlines() if line.startswith(("broker-", "controller ", "each of "))]
+        return [line for line in text.splitlines() if line.startswith(("broker-", "controller ", "all 2 "))]
 
     def widths(lines: list[str]) -> list[str]:
         return [" ".join(line.split()) for line in lines]
 
     assert len(counters(few.out)) == 2
     assert widths(counters(few.out)) == widths(counters(everything.out)[:2])
-    twice = [line for line in counters(everything.out) if line.startswith("each of 2 ")]
-    assert [line.split()[3:5] for line in twice] == [["user", "carol"]], "a row for both brokers, which are equal"
+    twice = [line for line in counters(everything.out) if line.startswith("all 2 ")]
+    assert [line.split()[3:5] for line in twice] == [["ip", "10.0.0.1"], ["user", "carol"]], "one row for both"
     assert f"\n{len(counters(everything.out)) + len(twice)} of " in few.err
     assert "the 2 most throttled counters are shown" in few.err
+
+
+JOBS = """\
+kind: kquota.workload
+version: 1
+duration: 5min
+brokers: 3
+clients:
+  - {name: migration, user: admin, api: create-topics, requests: 1, topics: 30, partitions: 10}
+  - {name: larger, user: other, api: create-topics, requests: 1, topics: 60, partitions: 10, start: 20s}
+  - {name: loader, count: 20, user: load, client-id: "l-{n}", api: produce, rate: 200kB, size: 100kB}
+  - {name: free, user: nobody, api: produce, rate: 2MB}
+quotas:
+  - {entity: {user: admin}, values: {controller_mutation_rate: 5}}
+  - {entity: {user: other}, values: {controller_mutation_rate: 5}}
+  - {entity: {user: load}, values: {producer_byte_rate: 1MB}}
+"""
+
+
+def test_the_answer_about_a_job(kquota: Kquota, tmp_path: Path) -> None:
+    """When all topics were there, or how many failed and why; what came through later is not "not delivered"."""
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    done = kquota("simulate", "jobs.yaml")
+    rows = {line.split()[0]: line for line in done.out.splitlines() if line}
+
+    assert rows["migration:"] == "migration: all 30 topics created after 47.0 s, in 25 requests"
+    assert rows["larger:"] == (
+        "larger: 36 of 60 topics created, the last after 59.0 s; 24 failed after 61.0 s (default.api.timeout.ms), "
+        "in 31 requests"
+    )
+    assert "300 partitions  300 partitions 100 %" in rows["migration"]
+    assert "rejection" not in rows["migration"]
+    assert "240 partitions rejected" in rows["larger"]
+
+
+def test_a_throttle_time_is_that_of_a_request(kquota: Kquota, tmp_path: Path) -> None:
+    """Twenty clients at three brokers wait side by side: nothing in the table is longer than the run."""
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    lines = kquota("simulate", "jobs.yaml").out.splitlines()
+
+    (client,) = [line for line in lines if line.startswith("loader ")]
+    assert re.search(r" 97 %  mean 1\.\d s max 3\.\d s$", client), client
+    (counter,) = [line for line in lines if "user load" in line]
+    assert counter.startswith("all 3 brokers "), "three rows that differ in their times only"
+    assert counter.endswith("20 clients 5 % each at most")
+    assert " h " not in client + counter
+
+
+def test_a_client_without_a_quota_is_named(kquota: Kquota, tmp_path: Path) -> None:
+    """Nothing can throttle it: that is no clean bill."""
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+
+    assert "no quota limits 'free': nothing can throttle it" in kquota("simulate", "jobs.yaml").err
+    document = json.loads(kquota("simulate", "jobs.yaml", "-o", "json").out)
+    assert document["unlimited"] == ["free"]
+
+
+def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) -> None:
+    """The limits in the column throttle nobody in the same workload; a tenth less throttles."""
+    (tmp_path / "new.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 3min\nbrokers: 3\nclients:\n"
+        "  - {name: loader, count: 5, user: tom, client-id: 'l-{n}', api: produce, rate: 2MB, size: 100kB}\n"
+        "  - {name: reader, user: tom, client-id: r, api: fetch, rate: 1MB, size: 50kB, request_time: 1ms}\n"
+        "  - {name: plain, client-id: anonymous, api: produce, rate: 3MB}\n"
+    )
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    done = kquota("simulate", "new.yaml", "--quotas", "none.yaml")
+    found = dict(re.findall(r"^(\S+ \S+ +\w+_(?:rate|percentage)) .*?(\S+ (?:[kM]B/s|%)) per broker$", done.out, re.M))
+
+    assert "no quota limits any of these clients; " in done.err
+    assert [name.split() for name in found] == [
+        ["user", "tom", "producer_byte_rate"],
+        ["client-id", "anonymous", "producer_byte_rate"],
+        ["user", "tom", "consumer_byte_rate"],
+        ["user", "tom", "request_percentage"],
+    ]
+
+    def throttled(share: float) -> bool:
+        quotas: dict[str, dict[str, dict[str, float]]] = {"user": {}, "client-id": {}}
+        for name, text in found.items():
+            kind, entity, key = name.split()
+            number, unit = text.split()
+            scale = {"kB/s": 1e3, "MB/s": 1e6, "%": 1.0}[unit]
+            exact = float(number) * scale * share
+            quotas[kind].setdefault(entity, {})[key] = exact if key == "request_percentage" else round(exact)
+        entries = [
+            {"entity": {kind: name}, "values": values} for kind, of in quotas.items() for name, values in of.items()
+        ]
+        (tmp_path / "enough.yaml").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries}))
+        return kquota("simulate", "new.yaml", "--quotas", "enough.yaml", "--fail-on", "throttled").code == 1
+
+    assert not throttled(1.0)
+    assert throttled(0.9)
+
+
+def test_recommend_leads_to_simulate(kquota: Kquota) -> None:
+    """A workload is no recording: the refusal names the command that reads it."""
+    done = kquota("recommend", "workload.yaml", "--quotas", "quotas.yaml")
+
+    assert (done.code, done.out) == (3, "")
+    assert "workload.yaml is a workload, not a recording ('kquota simulate' shows which quotas" in done.err
+
+
+def test_counters_that_throttled_nobody(kquota: Kquota) -> None:
+    """How near they came to their limits, when asked."""
+    few = kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml")
+    everything = kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--all")
+
+    assert "producer_byte_rate" not in few.out
+    assert "--all shows how near the counters came" in few.err
+    (line,) = [line for line in everything.out.splitlines() if "producer_byte_rate" in line]
+    assert re.search(r"user alice producer_byte_rate +1 MB/s peak [\d.]+ kB/s", line), line
 
 
 def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
@@ -181,6 +293,9 @@ def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -
         ("--events workload.yaml --quotas quotas.yaml", 3, "no usage event can be read"),
         ("own.yaml --kafka-version latest", 3, "not a Kafka version"),
         ("workload.yaml --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
+        ("workload.yaml --brokers 3", 2, "brokers stand in the workload: 'brokers: 3'"),
+        ("--example", 2, "'kquota help workload' shows a workload to copy"),
+        ("workload.yaml --against quotas.yaml", 2, "run it once with each --quotas FILE"),
     ],
 )
 def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, says: str) -> None:

@@ -51,15 +51,18 @@ COLOURED = (
         (PLAN, "2 to create, 0 to update, 0 to delete; limits are per broker\n"),
         (("diff", "quotas.yaml", "quotas.yaml"), "no difference\n"),
         (("lint", "empty.yaml"), "nothing found\n"),
-        (("history", "--journal", "journal"), "nothing was done yet\n"),
+        (
+            ("history", "--journal", "journal"),
+            "no entries in the journal journal; journals of other people are not seen (KQUOTA_JOURNAL shares one)\n",
+        ),
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
         (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
-            "nobody throttled by 1 limit\n"
+            "nobody throttled by 1 limit (2 quotas set: 1 not throttled, 1 nobody seen)\n"
+            "quotas: quotas.yaml (2 set)\n"
             "1 request read, 0 without a quota, 0 exempt (local engine)\n"
-            "2 quotas set: 1 not throttled, 1 nobody seen\n"
             "nobody seen under: user=<default> consumer_byte_rate\n"
-            "on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
+            "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),

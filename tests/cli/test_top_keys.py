@@ -123,7 +123,7 @@ def test_keys(top: AtTerminal) -> None:
     top.press("\r")
     lines = top.until(lambda lines: "  rule: user=alice, level 3, user" in lines)
     assert "user=alice: producer_byte_rate on b1: THROTTLED" in lines
-    assert any(line.startswith("  take that back: kquota undo --yes") for line in lines)
+    assert any(line.startswith("  take that back, by the ID that it prints: kquota undo ID") for line in lines)
     page = top.page.read_text()
     top.page.write_text("".join(line for line in page.splitlines(True) if 'user="alice"' not in line))
     top.until(lambda lines: "this counter is gone from the last look; Esc goes back" in lines)

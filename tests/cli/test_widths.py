@@ -270,4 +270,4 @@ def test_a_wrong_column_stops_a_write(capsys: pytest.CaptureFixture[str]) -> Non
         assert run([*words, "--sort-by", "size"]) == 2
         assert "--sort-by: there is no column 'size'; the columns are" in capsys.readouterr().err
     assert run(["history"]) == 0
-    assert "nothing was done yet" in capsys.readouterr().err
+    assert "no entries in the journal" in capsys.readouterr().err

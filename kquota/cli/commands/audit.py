@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kquota.audit.stream import TOPIC
-from kquota.cli import auditing, following, usage, whatif
+from kquota.cli import auditing, following, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import wrote
+from kquota.cli.streams import note, wrote
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, check_sorting, shown_as
 from kquota.core.findings.finding import Basis
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
@@ -67,11 +68,11 @@ _CALLED = "kquota.audit.called"
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["throttled", "undetermined", "newly-throttled"]),
+    type=click.Choice(["throttled", "undetermined", "newly-throttled", "throttled-more"]),
     multiple=True,
     help="Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined (with"
-    " --against: a quota that differs there), or when a client would be newly throttled compared with --against. May be"
-    " given several times.",
+    " --against: a quota that differs there), or when a client would be newly throttled, or throttled more, compared"
+    " with --against. May be given several times.",
 )
 @following.options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
@@ -99,6 +100,9 @@ def command(
     Every quota holds per broker, and so do the times in the table. 'kquota help columns' explains the columns. Files
     may be named by URIs (s3://logs/broker-1/). The quotas may also be a history: a file of periods ('kquota schema
     quota-history'), or by --quotas-journal.
+
+    Without quotas it shows whom the brokers throttled by what the recording itself says: client, share, longest, when.
+    By which quota is not known then. What judges quotas, such as --fail-on, asks for them.
 
     Each quota that is set ends in one verdict: throttled, not throttled, undetermined with the reason, or nobody seen.
     Nobody seen means that the usage would show the clients of the quota, and there are none. Some quotas need more
@@ -130,6 +134,7 @@ def command(
 
     \b
     Examples:
+      kquota audit kafka-request.log
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota audit logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --out findings/
       kquota audit kafka-request.log --quotas quotas.yaml --report report.html
@@ -148,20 +153,38 @@ def command(
     """
     if output in ("table", "wide"):
         check_sorting(_COLUMNS if against is None else whatif.COLUMNS)
-    if against is None and "newly-throttled" in fail_on:
+    if against is None and {"newly-throttled", "throttled-more"} & set(fail_on):
         raise click.UsageError("what would change is known with --against live|FILE only")
     if report is not None:
         from kquota.cli.report import check_report
 
         check_report(report)
     to_topic = follow and any(target.startswith(TOPIC) for target in episodes)
-    settings = _settings(asked, against, recorded_under, top, reported=report is not None, writes_topic=to_topic)
+    wants = {
+        "--fail-on": fail_on,
+        "--against": against,
+        "--out": out,
+        "--report": report,
+        "--closed-loop": closed_loop,
+        "--follow": follow,
+        "--recorded-under": recorded_under,
+        "--quotas-journal": asked.journal,
+        "--in-force": asked.in_force,
+    }
+    needs = next((name for name, value in wants.items() if value), None)
+    settings = _settings(
+        asked, against, recorded_under, top, reported=report is not None, writes_topic=to_topic, needs=needs
+    )
     from kquota.audit.held_back import audited
 
     lines = follow and until_idle is None
+    if settings.read.by_client:
+        return _without_quotas(asked, settings, show_all=show_all)
     if follow:
-        kafka = asked.topic_client() if to_topic else None
-        how = following.Following(until_idle, checkpoint, settle, episodes, keep, kafka)
+        how = following.Following(until_idle, checkpoint, settle, episodes, keep)
+        if to_topic:
+            kafka, timeout_s = asked.topic_client()
+            how = replace(how, kafka=kafka, timeout_s=timeout_s)
         run, settings = _followed(asked, settings, how, output if lines else "", _live(asked, settings, against))
         result = audited(run, settings)
     else:
@@ -187,13 +210,45 @@ def command(
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if set(fail_on) & _answers(result, comparison):
         code = ExitCode.DIFFERENT
-    view = audited_view(result, settings, comparison, show_all=show_all, reported=report is not None)
+    set_in = _quotas_from(asked, result)
+    if asked.quotas.file is None and (comparison is not None or output not in ("table", "wide")):
+        note(f"quotas: {set_in}")
+    view = audited_view(
+        result, settings, comparison, show_all=show_all, reported=report is not None, quotas_from=set_in
+    )
     if comparison is not None:
         view = _compared(view, comparison, result, asked.quotas.file, against)
     if lines and view.document is not None:
         # Lines of episodes came before it.
         view = replace(view, document=functools.partial(_in_a_line, view.document))
     return replace(view, code=code)
+
+
+def _without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: bool) -> View:
+    """What the usage itself says, where no quotas are given, or none are set."""
+    from kquota.cli.logged import logged_view
+
+    with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
+        result = run(settings)
+    auditing.keep_rejects(result, asked.quarantine)
+    if asked.quotas.is_named:
+        place = asked.quotas.file or session.label(asked.quotas.live.cluster.access())
+        why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"
+    else:
+        why = (
+            "the quotas are not known: --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT names them"
+        )
+    view = logged_view(result, settings, why, show_all=show_all)
+    return replace(view, code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK)
+
+
+def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
+    """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
+    from kquota.cli.text import safe
+
+    file = asked.quotas.file
+    place = str(file) if file is not None else f"live, {session.label(asked.quotas.live.cluster.access())}"
+    return safe(f"{place} ({len(result.quotas)} set)")
 
 
 def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:
@@ -256,17 +311,10 @@ def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     """What is true of what `--fail-on` can name."""
-    if comparison is None:
-        answers = {"throttled": result.throttled, "undetermined": result.undetermined}
-    else:
-        from kquota.core.findings.whatif import Outcome
-
-        answers = {
-            "throttled": result.throttled,
-            "undetermined": comparison.undetermined,
-            "newly-throttled": comparison.count(Outcome.NEWLY_THROTTLED) > 0,
-        }
-    return {answer for answer, true in answers.items() if true}
+    answers = {"throttled"} if result.throttled else set()
+    if comparison is not None:
+        return answers | comparison.answers
+    return answers | {"undetermined"} if result.undetermined else answers
 
 
 def _settings(
@@ -277,13 +325,18 @@ def _settings(
     *,
     reported: bool,
     writes_topic: bool,
+    needs: str | None,
 ) -> AuditSettings:
+    """The settings; `needs` is an option that needs quotas. Without one the brokers' own answers are counted."""
     from kquota.cli.report import MOST
 
-    settings = asked.settings(against, recorded_under, writes_topic=writes_topic)
+    settings = asked.settings(against, recorded_under, writes_topic=writes_topic, needs_quotas=needs is not None)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
-        raise InputError("no quotas are set: nobody would be throttled", hint="audit proposed ones with --quotas FILE")
+        if needs is not None:
+            hint = f"{needs} needs quotas: audit proposed ones with --quotas FILE"
+            raise InputError("no quotas are set: nobody would be throttled", hint=hint)
+        return replace(settings, read=replace(settings.read, by_client=True))
     compared = settings.against is not None
     return replace(
         settings,
@@ -347,8 +400,12 @@ def audited_view(
     *,
     show_all: bool,
     reported: bool = False,
+    quotas_from: str = "",
 ) -> View:
-    """The findings in audit's formats; `reported` says that there is a page of them already."""
+    """The findings in audit's formats; `reported` says that there is a page of them already.
+
+    `quotas_from` names where the quotas come from.
+    """
     findings = result.found
 
     def document() -> Document:
@@ -356,13 +413,14 @@ def audited_view(
 
         return audit_document(
             findings,
-            asdict(result.quality),
+            auditing.data_of(result.quality),
             auditing.enforcement_of(settings),
             result.engine,
             comparison,
             result.closed_loop,
             result.quotas,
             auditing.recorded_under_of(result, settings),
+            result.quality.answers,
         )
 
     def csv() -> Iterator[Part]:
@@ -378,8 +436,12 @@ def audited_view(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         # Values once, as a screen goes through them several times.
         every = list(findings)
+        shown: Sequence[Finding]
         shown = [found for found in every if show_all or found.throttled or found.undetermined]
-        return _screen(result, every, shown, wide=wide, reported=reported)
+        folded: Sequence[Finding] = ()
+        if not show_all:
+            shown, folded = _fold(shown)
+        return _screen(result, settings, every, shown, folded, quotas_from, wide=wide, reported=reported)
 
     return View(
         screen=screen,
@@ -427,79 +489,140 @@ _COLUMNS = (
 """The columns that a table of findings can have."""
 
 
+def _fold(shown: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """(the rows of a table, the undetermined counters that it leaves out beside counters that somebody met).
+
+    Left out are counters whose clients the log shows unthrottled, and ips that it shows no connection of.
+    """
+
+    def met(found: Finding) -> bool:
+        return found.throttled or (found.logged is not None and found.logged.throttled_events > 0)
+
+    def unmet(found: Finding) -> bool:
+        return not met(found) and (found.logged is not None or found.events == 0)
+
+    if not any(map(met, shown)):
+        return shown, ()
+    return [found for found in shown if not unmet(found)], [found for found in shown if unmet(found)]
+
+
 def _screen(
-    result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool, reported: bool
+    result: AuditResult,
+    settings: AuditSettings,
+    findings: Sequence[Finding],
+    shown: Sequence[Finding],
+    folded: Sequence[Finding],
+    quotas_from: str,
+    *,
+    wide: bool,
+    reported: bool,
 ) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what to do next."""
     from kquota.cli.report import words
-    from kquota.cli.text import records_text, safe
+    from kquota.cli.text import many, records_text, safe
 
-    yield Note(safe(words.answer(findings)))
+    quality = result.quality
+    yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
+    if quotas_from:
+        yield Note(safe(f"quotas: {quotas_from}"))
     if shown:
-        yield _table(result, findings, shown, wide=wide)
+        yield _table(result, settings, findings, shown, wide=wide)
+    if folded:
+        named = ", ".join(f"{found.subject} {found.key.value}" for found in folded[:_MOST_DELAYED])
+        more = f" and {len(folded) - _MOST_DELAYED} more" if len(folded) > _MOST_DELAYED else ""
+        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {named}{more}"
+        yield Note(safe(f"{text} (--all shows them)"))
+    others = words.throttled_clients(words.ungoverned(findings, quality.answers))
+    if others and any(found.throttled for found in findings):
+        yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
     if any(words.times_out(found) for found in findings):
         yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
+    if any(found.prediction is not None for found in shown):
+        yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
     undetermined = [found for found in findings if found.undetermined]
-    if undetermined:
+    said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
+    if any((found.reason or "") not in said for found in undetermined):
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
-    quality = result.quality
     yield Note(
         f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
-    yield from _about_quotas(result)
-    yield from _how_on_spark(result)
+    yield from _about_quotas(result, counts=False)
     yield from map(Note, _closed_loop_lines(result))
     if any(found.throttled for found in findings):
         pages = "" if reported else "--report FILE.html shows when and who; "
         yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
+    yield from _how_on_spark(result)
 
 
-def _table(result: AuditResult, findings: Sequence[Finding], shown: Sequence[Finding], *, wide: bool) -> Table:
+def _table(
+    result: AuditResult,
+    settings: AuditSettings,
+    findings: Sequence[Finding],
+    shown: Sequence[Finding],
+    *,
+    wide: bool,
+) -> Table:
     from kquota.cli.report import words
-    from kquota.cli.text import Column, period
+    from kquota.cli.text import Column, entity_text
 
     brokers = len({found.broker for found in findings}) > 1
     logs = any(found.logged is not None for found in findings)
     predicted = any(found.prediction is not None for found in findings)
     held = any(found.held_back for found in findings)
+    day, when = _when(shown)
     return Table(
         [
-            *([Column("BROKER", spare=2)] if brokers else []),
+            *([Column("BROKER")] if brokers else []),
             Column("WHO", style="bold"),
             *([Column("COUNTER")] if wide else []),
-            Column("QUOTA", style="cyan", whole=True),
+            Column("QUOTA", style="cyan", least=min(_KEY, max(len(found.key.value) for found in shown))),
             Column("LIMIT", number=True),
-            Column("PEAK", number=True, spare=3),
-            Column("DELAYED", number=True, spare=1 if predicted else 0),
-            *([Column("MUTED", number=True)] if predicted else []),
-            Column("LONGEST", number=True),
-            *([Column("DELIVERED")] if predicted or held else []),
-            *([Column("LOGGED", number=True, style="dim", spare=4)] if logs else []),
-            Column("WHEN (UTC)", whole=True, spare=5),
-            Column("CLIENTS", spare=6),
+            Column("PEAK", number=True, spare=6),
+            Column("DELAYED", number=True),
+            *([Column("MUTED", number=True, spare=3)] if predicted else []),
+            Column("LONGEST", number=True, spare=1 if brokers else 0),
+            *([Column("DELIVERED", spare=4)] if predicted or held else []),
+            *([Column("LOGGED", number=True, style="dim", spare=5)] if logs else []),
+            Column(f"WHEN ({day}UTC)", spare=2, least=_WHEN),
+            Column("CLIENTS", spare=7),
         ],
         [
             (
                 *([found.broker] if brokers else []),
-                _who(found),
+                found.subject,
                 *([found.sensor] if wide else []),
-                found.key.value,
-                words.limit(found),
+                (found.key.value, f"of {entity_text(found.entity)}"),
+                words.limit_parts(found, settings.quotas),
                 _peak(found),
                 (*_delayed(found), *_closed_events(result, found)),
                 *([words.muted(found)] if predicted else []),
                 (words.longest(found), "times out" if words.times_out(found) else ""),
                 *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
                 *([_logged(found)] if logs else []),
-                period(found.first_throttled_ms, found.last_throttled_ms),
+                times,
                 _clients(found),
             )
-            for found in shown
+            for found, times in zip(shown, when, strict=True)
         ],
         ["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
     )
+
+
+_KEY, _WHEN = 20, 11
+"""The widths of a key, the longest in two lines, and of a time with a word beside it."""
+
+
+def _when(shown: Sequence[Finding]) -> tuple[str, list[tuple[str, ...]]]:
+    """(the day of all throttles and a blank, nothing where there are several; the first and the last throttle)."""
+    from kquota.cli.text import period
+
+    periods = [period(found.first_throttled_ms, found.last_throttled_ms) for found in shown]
+    days = {parts[0] for parts in periods if parts != ("-",)}
+    if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods):
+        return "", periods
+    return f"{days.pop()} ", [parts[-2:] for parts in periods]
 
 
 def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
@@ -566,13 +689,13 @@ def _spared(quality: DataQuality) -> str:
         f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
     ]
-    return f"; exempt thread time: {', '.join(told)}" if told else ""
+    return f"; not charged for their thread time: {', '.join(told)}" if told else ""
 
 
 def _how_on_spark(result: AuditResult) -> Iterator[Part]:
     """How the same audit runs on Spark, where it did not."""
     if result.engine == "local" and not result.closed_loop:
-        yield Note("on Spark, with the same findings: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
+        yield Note("the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 
 def _unread(quality: DataQuality) -> str:
@@ -591,13 +714,6 @@ def _why_undetermined(findings: Sequence[Finding]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _who(found: Finding) -> tuple[str, ...]:
-    """Whose counter it is, and the entity with the quota where that is another."""
-    from kquota.cli.text import entity_text
-
-    return (found.subject,) if found.entity == found.of else (found.subject, f"by {entity_text(found.entity)}")
 
 
 def _peak(found: Finding) -> tuple[str, str]:
@@ -635,7 +751,7 @@ def _clients(found: Finding) -> str:
     """The clients behind a counter, without what the counter's own name says of them."""
     user, _, client_id = found.sensor.partition(":")
     if (user and client_id) or found.key is QuotaKey.CONNECTION_CREATION_RATE:
-        return "-"
+        return ""
     names = [client.user if client_id else client.client_id or "(empty client-id)" for client in found.clients]
     more = found.client_count - len(names)
     return ", ".join(names) + (f" and {more} more" if names and more > 0 else "") or "-"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.cli import params, session
+from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.streams import note
 from kquota.cli.text import safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, show, shown_as
@@ -77,16 +78,22 @@ def command(
             if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
         ]
         others = backend.describe() if missing else None
-    snapshot = merged(parts).part(match.matches)
+        pairs = _pairs_of(backend, filters, parts) if output in ("table", "wide") else 0
+        snapshot = merged(parts).part(match.matches)
+        leases = leases_of(backend).shown_in(snapshot)
     mechanisms = {entity: found for entity, found in mechanisms.items() if match.matches(entity)}
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
     view = described(snapshot, mechanisms, wanted, f"no entity with quotas has a name like {match}" if match else "")
-    if others is None:
+    if others is None and not leases and not pairs:
         return view
     show(view, output)
+    note_ends(leases)
+    if pairs:
+        _note_pairs_too(wanted, pairs)
     for wanted in missing:
+        assert others is not None
         if snapshot:
             note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
         session.note_slips(others, wanted.components)
@@ -114,6 +121,27 @@ def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
     if pairs:
         more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         note(safe(f"there are quotas of {pairs[0]}{more}: --no-strict shows them"))
+
+
+def _pairs_of(backend: QuotaBackend, filters: Sequence[QuotaFilter], parts: Sequence[QuotaSnapshot]) -> int:
+    """How many pairs of the one user that is described have quotas too.
+
+    Asked for a single user only: in ZooKeeper, the pairs of a client-id are below every user.
+    """
+    if len(filters) > 1 or not parts[0]:
+        return 0
+    (wanted,) = filters
+    exact = wanted.exact
+    if exact is None or exact.types != {EntityType.USER} or not isinstance(exact.user, str):
+        return 0
+    return len(backend.describe(replace(wanted, strict=False))) - len(parts[0])
+
+
+def _note_pairs_too(wanted: QuotaFilter, pairs: int) -> None:
+    """Says that pairs of the user have quotas too, which come first for their clients."""
+    user = shlex.quote(str(wanted.components[EntityType.USER]))
+    have = "1 pair of this user has quotas" if pairs == 1 else f"{pairs:,} pairs of this user have quotas"
+    note(safe(f"{have} too: --no-strict shows them; 'kquota resolve --user {user}' shows what governs a client"))
 
 
 def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:

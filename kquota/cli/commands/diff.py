@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.access import Access, load_config
+from kquota.backends.schemes import scheme_of, unknown
 from kquota.cli import params, session
 from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.exit_codes import ExitCode
@@ -20,14 +22,24 @@ from kquota.errors import InputError, Unreachable
 if TYPE_CHECKING:
     from kquota.cli.contexts import Given
     from kquota.core.change.diff import Side
+    from kquota.core.change.plan import Cluster
     from kquota.core.quotas.selector import Selector
     from kquota.documents.quotas import QuotaFile
 
 _WORDS = Words(
-    "Quotas of A and B", "A", "B", ("only in B", "different", "only in A"), "no difference", "unmanaged not compared"
+    "Quotas of A and B",
+    "A",
+    "B",
+    ("only in B", "different", "only in A"),
+    "no difference",
+    "unmanaged not compared",
+    "entities",
 )
+_PLAIN = re.compile(r"[\w./:-]+")
+_LONGEST_NAME = 24
+"""Longer names would take the room of the values below them."""
 _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
-_SCHEMES = {"kafka://": "bootstrap_server", "zookeeper://": "zookeeper"}
+_SCHEMES = {"kafka": "bootstrap_server", "zookeeper": "zookeeper"}
 """Addresses as kquota prints them, with the parameter of the option that takes the rest."""
 _SERVER = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/,:\[\]]+):\d{1,5}"
 _ADDRESS = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?P<chroot>/\S*)?")
@@ -36,24 +48,28 @@ _ZOOKEEPERS_PORT = ":2181"
 
 @click.command("diff")
 @click.argument("a")
-@click.argument("b")
+@click.argument("b", required=False, metavar="B")
 @click.option("--cluster", metavar="NAME", help="The cluster whose overlays of the files hold.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference.")
 @params.given_cluster_options
 @shown_as("table", "json", "markdown")
-def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) -> View:
+def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: Given) -> View:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
     A and B are each 'live', a context, an address, a quotas file, or a plan that 'kquota plan --out' kept. 'live' is
     the cluster of the options or of the current context. A file comes before a context of the same name:
     'context:NAME' is the context, and 'file:NAME' is a file, also one that is called 'live'.
 
-    HOST:PORT is a ZooKeeper with port 2181 or a chroot, and else a broker; zookeeper://HOST:PORT and kafka://HOST:PORT
-    say which. Options such as --command-config log in to addresses as to 'live'.
+    HOST:PORT is a ZooKeeper with port 2181, with a chroot, or where a ZooKeeper answers and no broker. Otherwise it is
+    a broker. zookeeper://HOST:PORT and kafka://HOST:PORT say which. Options such as --command-config log in to
+    addresses as to 'live'.
 
     A plan stands for the quotas after it; only its own entities are compared. Between two plans, an entity that only
-    one plan changes keeps its old values in the other. Entities that a file calls unmanaged are not compared. With A
-    live, -o json prints a plan that 'kquota apply' takes.
+    one plan changes keeps its old values in the other. Entities that a file calls unmanaged are not compared.
+
+    Where A is a cluster, -o json prints a plan for it. 'kquota apply' takes the plan, and refuses it on another
+    cluster. The plan deletes what B does not have, as 'kquota plan --prune' does. Each change holds all
+    keys of its entity, before and after.
 
     \b
     Examples:
@@ -66,15 +82,32 @@ def command(a: str, b: str, cluster: str | None, exit_code: bool, given: Given) 
     """
     from kquota.core.change.diff import difference
 
+    if b is None:
+        example = f"kquota diff {shlex.quote(a)} live"
+        raise click.UsageError(f"Missing argument 'B': what to compare with. For the cluster itself: {example}")
     operands = [_Operand.parse(text) for text in (a, b)]
     if _LIVE not in {operand.kind for operand in operands} and given.names_a_cluster:
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    one, other = (operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True))
-    found = difference(one, other, files.unmanaged)
-    view = plan_view(found, files.labels, words=_WORDS)
+    (one, cluster_of_a), (other, _) = (
+        operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True)
+    )
+    # What turns A into B is for A's cluster alone, wherever it is applied from.
+    found = replace(difference(one, other, files.unmanaged), cluster=cluster_of_a)
+    view = plan_view(found, files.labels, words=_words(a, b))
     return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
+
+
+def _words(a: str, b: str) -> Words:
+    """With the names of both sides, so that a report says what it compares."""
+    from kquota.cli.text import code
+
+    def heading(side: str, name: str) -> str:
+        return f"{side}: {name}" if len(name) <= _LONGEST_NAME and _PLAIN.fullmatch(name) else side
+
+    title = f"Quotas of {code(a)} (A) and {code(b)} (B)"
+    return replace(_WORDS, title=title, before=heading("A", a), after=heading("B", b), sides=(a, b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +129,49 @@ class _Operand:
                     raise click.UsageError(f"{text!r} names nothing")
                 return cls(kind, text.removeprefix(kind))
         for scheme, parameter in _SCHEMES.items():
-            if text.startswith(scheme):
-                return cls(parameter, text.removeprefix(scheme))
+            if text.startswith(f"{scheme}://"):
+                return cls(parameter, text.removeprefix(f"{scheme}://"))
         # A pipe is a file too. `exists` is false for what cannot be a path, where pathlib raises for long ones.
         if os.path.exists(text) and not os.path.isdir(text):
             return cls(_FILE, text)
+        if scheme := scheme_of(text):
+            raise unknown(scheme, *_SCHEMES)
         address = _ADDRESS.fullmatch(text)
         if address is not None:
             is_zookeeper = address["chroot"] is not None or text.endswith(_ZOOKEEPERS_PORT)
             return cls("zookeeper" if is_zookeeper else "bootstrap_server", text, guessed=not is_zookeeper)
         return cls(_CONTEXT if text in load_config().contexts else _FILE, text)
 
-    def read(self, files: _Files, given: Given, side: str) -> Side:
-        """The quotas, or the plan, that A or B stands for."""
+    def read(self, files: _Files, given: Given, side: str) -> tuple[Side, Cluster | None]:
+        """The quotas, or the plan, that A or B stands for, and which cluster that is where it matters: of A."""
+        from kquota.backends import cluster_of
+        from kquota.core.change.plan import Plan
+
         if self.kind == _FILE:
-            return files.sides[Path(self.name)]
+            read = files.sides[Path(self.name)]
+            return read, read.cluster if isinstance(read, Plan) else None
         access = self._access(given)
         session.note_cluster(access, side)
         try:
             with session.open_backend(access) as backend:
                 snapshot = backend.describe()
+                cluster = cluster_of(backend) if side == "A" else None
         except Unreachable as error:
             if not self.guessed:
                 raise
+            if self._is_zookeeper(access):
+                return replace(self, kind="zookeeper", guessed=False).read(files, given, side)
             raise Unreachable(error.message, hint=f"for a ZooKeeper, zookeeper://{self.name}") from error
         session.warn_problems(snapshot)
-        return snapshot
+        return snapshot, cluster
+
+    def _is_zookeeper(self, access: Access) -> bool:
+        """Whether a ZooKeeper answers where no broker does."""
+        from kquota.backends.greeting import speaks_zookeeper
+        from kquota.backends.zookeeper.address import Address
+
+        hosts = Address.parse(self.name).hosts
+        return any(speaks_zookeeper(host, port, access.timeout_s) for host, port in hosts)
 
     def _access(self, given: Given) -> Access:
         if self.kind == _LIVE:
@@ -157,12 +207,12 @@ class _Files:
         for path in dict.fromkeys(paths):
             try:
                 planned = is_plan(path)
+                file = None if planned else read_quota_file(path)
             except InputError as error:
                 raise InputError(error.message, hint=error.hint or _hint(path)) from None
-            if planned:
+            if file is None:
                 sides[path] = read_plan(path)
                 continue
-            file = read_quota_file(path)
             if cluster is not None and file.clusters:
                 file = read_quota_file(path, cluster)
             session.warn_problems(file)
@@ -175,5 +225,7 @@ class _Files:
 
 
 def _hint(path: Path) -> str | None:
-    """What else could stand there, where there is no file."""
-    return None if os.path.exists(path) else "a file, a context, HOST:PORT, or live: the cluster of the options"
+    """What else could stand there, or be meant."""
+    if not os.path.exists(path):
+        return "a file, a context, HOST:PORT, or live: the cluster of the options"
+    return f"that is the file; for the context: context:{path}" if str(path) in load_config().contexts else None

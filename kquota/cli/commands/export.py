@@ -52,7 +52,8 @@ def command(
 
     A 'kquota plan' of the exported file changes nothing. --update edits a file in place: unchanged values keep their
     text, comments and variables stay, and new entities come at the end. Unmanaged entities are left alone. Quotas that
-    a format cannot express are named on stderr, and the exit code is 9.
+    a format cannot express are named on stderr, and the exit code is 9. Values that end ('kquota help temporary') have
+    a warning on stderr, and a comment in the quotas file.
 
     \b
     Examples:
@@ -69,15 +70,21 @@ def command(
         raise click.UsageError("--out writes a new file and --update edits one: give one of them")
     if update is not None and format_ != FORMATS[0]:
         raise click.UsageError("only a quotas file of kquota can be updated")
+    from dataclasses import replace
+
+    from kquota.cli.leases import ends_of, few
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
     session.warn_misnomers(wanted.components)
-    everything = session.load_quotas(source, wanted)
+    everything, found = session.load_quotas_and_leases(source, wanted)
 
     def asked(entity: Entity) -> bool:
         return wanted.matches(entity) and match.matches(entity)
 
     snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if asked(entity)})
+    leases = [lease for lease in found if lease.entity in snapshot]
+    for line in few(f"a value for a while: {text}" for text in ends_of(leases)):
+        warn(line)
     if match and not snapshot:
         note(safe(f"no entity with quotas has a name like {match}"))
     if update is not None:
@@ -94,6 +101,10 @@ def command(
         note(f"{update}: {text if change else 'nothing changes'}")
         return _name_unsaid(change.unsaid)
     exported = export(snapshot, format_)
+    if format_ == FORMATS[0]:
+        # Whoever keeps the file learns that it would make these values permanent.
+        comments = "".join(f"# For a while: {text}\n" for text in ends_of(leases))
+        exported = replace(exported, text=comments + exported.text)
     if out is None:
         click.echo(exported.text, nl=False)
     else:

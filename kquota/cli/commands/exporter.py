@@ -172,16 +172,20 @@ def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
 
 
 def _leases(journal: Path, cluster: str) -> Sequence[Lease]:
-    """The writes of that cluster that end by themselves, and were not taken back yet."""
+    """The writes of that cluster with values that have still to end, and the recordings that are not switched back."""
     from kquota.documents.journal import Journal
+    from kquota.leases import Leases
     from kquota.live.exporter import Lease
 
     pages = Journal(journal).read()
-    return [
-        Lease(entry.id, entry.expires)
-        for entry in pages.of(cluster)
-        if entry.expires is not None and pages.can_be_undone(entry)
-    ]
+    entries = pages.of(cluster)
+    ends: dict[str, int] = {}
+    for lease in Leases.of(entries).on:
+        ends[lease.entry.id] = min(lease.ends, ends.get(lease.entry.id, lease.ends))
+    for entry in entries:
+        if entry.levels and entry.expires is not None and pages.can_be_undone(entry):
+            ends[entry.id] = entry.expires
+    return [Lease(id, end) for id, end in ends.items()]
 
 
 def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:

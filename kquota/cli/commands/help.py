@@ -10,7 +10,18 @@ import click
 from kquota.cli import params
 
 TOPICS = (
-    *("concepts", "precedence", "sharing", "windows", "per-broker", "kip", "review", "request-log", "completion"),
+    *(
+        "concepts",
+        "precedence",
+        "sharing",
+        "windows",
+        "per-broker",
+        "kip",
+        "review",
+        "temporary",
+        "request-log",
+        "completion",
+    ),
     *("connection", "units", "file", "workload", "columns", "exit-codes", "glossary"),
 )
 
@@ -30,6 +41,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       per-broker   what a limit means on a cluster
       kip          KIP text and what shipped since when
       review       what stops a write
+      temporary    values for a while: leases
       request-log  its appender, and how to collect it
       completion   of shells, by Tab
       connection   which cluster, how to log in, and the options for that

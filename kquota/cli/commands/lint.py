@@ -10,6 +10,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def command(
         session.note_cluster(access)
         with session.open_backend(access) as backend:
             snapshot = backend.describe()
+            leases = leases_of(backend).shown_in(snapshot.part(match.matches))
+        note_ends(leases)
         session.warn_problems(snapshot)
         if threads is None or callback is None:
             brokers = session.live_brokers(access)

@@ -37,6 +37,10 @@ class Words:
     actions: tuple[str, str, str]
     nothing: str
     ignored: str
+    noun: str = ""
+    """What the first number counts, where the actions alone do not say it."""
+    sides: tuple[str, str] | None = None
+    """What is compared, where it is not a cluster with a file."""
 
 
 _PLAN = Words(
@@ -66,15 +70,16 @@ _PLAN = Words(
     multiple=True,
     type=click.Path(),
     metavar="PATH",
-    help="Recorded usage, as 'kquota audit' reads it: also show who would be newly throttled. Repeat it for more.",
+    help="Recorded usage, as 'kquota audit' reads it: also show who would be throttled anew, more or less. May be"
+    " repeated.",
 )
 @recorded_under_option
 @click.option(
     "--fail-on",
-    type=click.Choice(["newly-throttled", "undetermined"]),
+    type=click.Choice(["newly-throttled", "throttled-more", "undetermined"]),
     multiple=True,
-    help="Exit with 1 when a client of --usage would be newly throttled, or when it is undetermined for a client or"
-    " a quota that changes. May be given several times.",
+    help="Exit with 1 when a client of --usage would be newly throttled, or throttled more than it is, or when that is"
+    " undetermined. May be given several times.",
 )
 @params.broker_options
 @params.quotas_options
@@ -107,14 +112,14 @@ def command(
       kquota plan quotas.yaml --bootstrap-server localhost:9092
       kquota plan quotas.yaml --prune --exit-code
       kquota plan quotas.yaml --cluster prod --out plan.json
-      kquota plan quotas.yaml --quotas described.yaml
+      git show main:quotas.yaml | kquota plan quotas.yaml --quotas -
       kquota plan quotas.yaml --usage usage.parquet
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from dataclasses import replace
 
     if fail_on and not usage:
-        raise click.UsageError("who would be newly throttled is known with --usage PATH only")
+        raise click.UsageError("who would be throttled is known with --usage PATH only")
     if recorded_under is not None and not usage:
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
     from kquota.cli import consent
@@ -194,16 +199,9 @@ class Review:
         return self.usage is not None and self.usage[1].unread
 
     @property
-    def answers(self) -> set[str]:
+    def answers(self) -> frozenset[str]:
         """What is true of what `--fail-on` can name."""
-        from kquota.core.findings.whatif import Outcome
-
-        if self.usage is None:
-            return set()
-        comparison = self.usage[0]
-        newly = comparison.count(Outcome.NEWLY_THROTTLED) > 0
-        answers = {"newly-throttled": newly, "undetermined": comparison.undetermined}
-        return {answer for answer, true in answers.items() if true}
+        return frozenset() if self.usage is None else self.usage[0].answers
 
 
 def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
@@ -222,6 +220,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             findings=None if review is None else review.findings,
             comparison=comparison,
             unnamed=None if review is None else review.unnamed,
+            sides=words.sides,
         )
 
     title = summary(planned, words)
@@ -334,6 +333,9 @@ def summary(planned: Plan, words: Words = _PLAN) -> str:
     from kquota.core.change.plan import Action
 
     counts = [f"{planned.count(action)} {word}" for action, word in zip(Action, words.actions, strict=True)]
+    if words.noun:
+        number, word = planned.count(Action.CREATE), words.actions[0]
+        counts[0] = f"{number} {words.noun if number != 1 else 'entity'} {word}"
     text = ", ".join(counts) if planned else words.nothing
     if planned.ignored:
         text += f"; {len(planned.ignored)} {words.ignored}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
 from kquota.core.quotas.quota import QuotaKey
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +50,8 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             return value
         found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", value, re.ASCII)
         if found is None:
-            self.fail(f"{value!r} is not a share, such as 1% or 0.5%", param, ctx)
+            hint = f"did you mean {value}%?" if re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", value, re.ASCII) else ""
+            self.fail(f"{value!r} is not a share, such as 1% or 0.5%{hint and '; ' + hint}", param, ctx)
         if not 0 <= float(found[1]) <= self._most:
             self.fail(f"{value} is not between 0% and {self._most:g}%", param, ctx)
         return float(found[1]) / 100
@@ -83,13 +85,15 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="SHARE",
     help="How much of its active time an entity may be throttled, on its busiest broker.",
 )
-@click.option("--headroom", type=_Share(900), default="20%", show_default=True, help="The margin above the need.")
+@click.option(
+    "--headroom", type=_Share(900), default="20%", show_default=True, help="The margin above a need that is known."
+)
 @click.option(
     "--raise-by",
     type=_Share(900),
     default="50%",
     show_default=True,
-    help="How much to raise a quota whose clients were throttled each time they wanted more.",
+    help="How much to raise a quota whose clients were throttled each time they wanted more; in place of --headroom.",
 )
 @click.option(
     "--covers",
@@ -120,8 +124,9 @@ def command(
 
     Reads what 'kquota audit' reads. Each value is the smallest at which an entity is throttled for a small share of the
     time only, plus headroom. The quotas that were in force are the cluster's own, or --quotas. They show when clients
-    were held back: such clients wanted more than they got, and no quota goes down for it. A quota that suffices stays.
-    With -o yaml, the file gives the reasons for each quota.
+    were held back: such clients wanted more than they got, and no quota goes down for it. A quota that suffices stays,
+    at another level, too: a user whose client-id has a quota keeps that one. With -o yaml, the file gives the reasons
+    for each quota.
 
     \b
     Examples:
@@ -130,6 +135,8 @@ def command(
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
     """
+    for path in asked.paths:
+        _refuse_workload(path)
     settings = asked.settings()
     from kquota.audit.recommend import Wanted, recommendations
     from kquota.core.findings.recommendation import Policy, Scope
@@ -161,7 +168,7 @@ def command(
         from kquota.documents.recommendation import recommendation_document
 
         enforcement = auditing.enforcement_of(settings)
-        return recommendation_document(found, asdict(measured.quality), enforcement, measured.engine)
+        return recommendation_document(found, auditing.data_of(measured.quality), enforcement, measured.engine)
 
     def counted(part: Part) -> Sequence[Part]:
         return [part, Note(_answer(found)), *_left_open(found, wanted)]
@@ -181,6 +188,20 @@ def command(
         others={"json": encoded, "yaml": file},
         code=ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK,
     )
+
+
+def _refuse_workload(path: str) -> None:
+    """Raises InputError for a workload: it is planned, and nobody has recorded it."""
+    file = Path(path)
+    if not file.is_file():  # a pipe is read once
+        return
+    with file.open("rb") as stream:
+        start = stream.read(4096)
+    if re.search(rb"""^\s*["']?kind["']?\s*:\s*["']?kquota\.workload\b""", start, re.MULTILINE):
+        raise InputError(
+            f"{path} is a workload, not a recording",
+            hint="'kquota simulate' shows which quotas would be enough for its clients",
+        )
 
 
 def _table(found: Recommendations) -> Table:
@@ -209,25 +230,25 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
     from kquota.cli.text import entity_words
     from kquota.core.findings.recommendation import Basis, Change
     from kquota.core.quotas.quota import humanize
-    from kquota.documents.recommendation import NOT_KNOWN, interval, percent, rough
+    from kquota.documents.recommendation import governed_text, needed, percent, predicted, rough
 
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
+    governed = (f"by {governed_text(quota)}",) if quota.governed_by else ()
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
     if quota.basis is Basis.CENSORED:
         needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
     else:
-        need = () if quota.entities is not None or told.value is None else (rough(key, told.value),)
-        needs = (*need, interval(quota))
+        needs = needed(quota)
     return (
         (entity_words(quota.entity), *covered),
         key.value,
-        "-" if quota.current is None else humanize(key, quota.current),
+        "-" if quota.current is None else (humanize(key, quota.current), *governed),
         "keep" if quota.change is Change.KEEP else humanize(key, quota.value),
         needs,
         rough(key, told.p99),
         rough(key, usage.peak),
         percent(usage.throttled / usage.seconds),
-        percent(quota.predicted) if quota.predicted is not None else NOT_KNOWN if quota.held_back else "-",
+        predicted(quota),
     )
 
 

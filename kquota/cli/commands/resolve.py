@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,12 @@ import click
 
 from kquota.backends.znode import znode_path
 from kquota.cli import params, session
+from kquota.cli.leases import note_ends
 from kquota.cli.limits import counter, limit_text, on_brokers, source
-from kquota.cli.streams import note
+from kquota.cli.streams import note, warn
 from kquota.cli.views import Csv, Document, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
+from kquota.core.change.misnomer import is_literal_default
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
@@ -130,8 +132,10 @@ def command(
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
-    session.warn_misnomers({EntityType.USER: user, EntityType.CLIENT_ID: client})
-    settings, static, snapshot = _load(facts, source)
+    _warn_names({EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+    settings, static = _brokers(facts)
+    loaded, leases = session.load_quotas_and_leases(source)
+    snapshot = facts.enforced(loaded)
     resolutions: tuple[Resolution, ...]
     caveats: Sequence[Caveat] = ()
     if user is None and client is None:
@@ -147,12 +151,23 @@ def command(
             caveats = _caveats(snapshot, user, client, static, callback, facts)
         if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
+    governing = {(each.entity, each.key) for each in resolutions}
+    note_ends([lease for lease in leases if (lease.entity, lease.key) in governing])
     # A name that only defaults govern may be a slip.
     if not any(isinstance(name, str) for each in resolutions if each.entity for _, name in each.entity.parts):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
     return resolved(user, client, ip, resolutions, brokers, caveats, _paths(source, output))
+
+
+def _warn_names(names: Mapping[EntityType, str | None]) -> None:
+    """Says of names that hardly any client has what was meant; of a default how to ask for it here."""
+    for kind, name in names.items():
+        if name is not None and is_literal_default(name):
+            warn(f"{kind.value}={name}: a client's name; whom that default governs shows --who '{kind.value}={name}'")
+        else:
+            session.warn_misnomers({kind: name})
 
 
 _TABLES = ("table", "wide")
@@ -207,10 +222,13 @@ def _caveats(
     return caveats(snapshot, user, client, static=static, version=version, callback=callback)
 
 
-def _load(facts: BrokerFacts, source: session.QuotaSource) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
+def _brokers(facts: BrokerFacts) -> tuple[BrokerSettings | None, StaticQuotas]:
     settings = session.load_broker_settings(facts)
-    static = NO_STATIC_QUOTAS if settings is None else settings.static
-    return settings, static, facts.enforced(session.load_quotas(source))
+    return settings, NO_STATIC_QUOTAS if settings is None else settings.static
+
+
+def _load(facts: BrokerFacts, source: session.QuotaSource) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
+    return *_brokers(facts), facts.enforced(session.load_quotas(source))
 
 
 def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
@@ -304,7 +322,7 @@ def resolved(
 def _table(
     resolutions: Sequence[Resolution], brokers: int | None, path_of: Callable[[Entity], str | None], *, wide: bool
 ) -> Table:
-    """A row for each key; `wide` also has the tag of each counter."""
+    """A row for each key; `wide` also has the tag of each counter, and the path of each entity's znode."""
     from kquota.cli.text import Column
 
     def shadowed(key: QuotaKey, other: Shadowed) -> str:
@@ -328,7 +346,10 @@ def _table(
             "-" if item.level is None else f"{item.level.number} {item.level.label}",
             "-"
             if item.level is None
-            else (source(item.key, item.entity), "" if item.entity is None else path_of(item.entity) or ""),
+            else (
+                source(item.key, item.entity),
+                path_of(item.entity) or "" if wide and item.entity is not None else "",
+            ),
             counter(item),
             *(["-" if item.limit is None else item.sensor] if wide else []),
             ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from kquota.cli.views import View, shown_as
 if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.simulation import Workload
-    from kquota.simulations import Traffic
+    from kquota.simulations import Needed, Traffic
 
 
 @click.command("simulate")
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     help="In the table, the N most throttled counters; JSON has all.",
 )
 @click.option(
+    "--all", "calm", is_flag=True, help="In tables, counters that throttled nobody as well, with their peaks."
+)
+@click.option(
     "--chart",
     "charts",
     type=click.IntRange(min=0),
@@ -72,7 +76,7 @@ if TYPE_CHECKING:
 @click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
 @params.cluster_flags
 @params.source_of_quotas
-@shown_as("table", "wide", "json", "csv")
+@shown_as("table", "wide", "json", "csv", "markdown")
 def command(
     workload_file: Path | None,
     event_files: tuple[str, ...],
@@ -81,6 +85,7 @@ def command(
     quota_window_num: int | None,
     quota_window_size_seconds: int | None,
     top: int,
+    calm: bool,
     charts: int | None,
     plot: Path | None,
     fail_on: str | None,
@@ -130,7 +135,7 @@ def command(
             from kquota.cli.vectors import replayed
 
             return replayed(vectors)
-    from kquota.simulations import planned_traffic, ready, recorded_traffic
+    from kquota.simulations import needed, planned_traffic, ready, recorded_traffic
 
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     if workload_file is not None:
@@ -151,6 +156,9 @@ def command(
     with progress("simulating") as bar:
         result = planned.run(lambda share: bar(share, 1.0))
     _warn(workload, quotas)
+    if workload_file is not None and result.unlimited and result.counters:
+        them = "it" if len(result.unlimited) == 1 else "them"
+        warn(f"no quota limits {_names(result.unlimited)}: nothing can throttle {them}")
     if plot is not None:
         from kquota.cli.plot import write_plot
 
@@ -158,10 +166,13 @@ def command(
         wrote(plot)
     from kquota.cli.simulation import simulated
 
+    def enough() -> tuple[Needed, ...]:
+        return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
+
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     if fail_on == "throttled" and any(client.throttled for client in result.clients):
         code = ExitCode.DIFFERENT
-    return simulated(result, workload, planned.generation, top=top, charts=charts, code=code)
+    return simulated(result, workload, planned.generation, top=top, charts=charts, code=code, calm=calm, enough=enough)
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
@@ -207,7 +218,7 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.version import NEWEST
     from kquota.core.resolve.resolver import Resolver
-    from kquota.core.simulation.workload import CONNECT_API
+    from kquota.core.simulation.apis import CONNECT_API
 
     resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
     timeless = []
@@ -218,5 +229,8 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
             if resolver.resolve(user, client_id).limit is not None:
                 timeless.append(client.name)
     if timeless:
-        names = ", ".join(map(repr, timeless[:5])) + (f" and {len(timeless) - 5} more" if len(timeless) > 5 else "")
-        warn(f"no request_time in the workload: request_percentage cannot throttle {names}")
+        warn(f"no request_time in the workload: request_percentage cannot throttle {_names(timeless)}")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

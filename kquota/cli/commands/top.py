@@ -617,7 +617,7 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
         if lift(use) != use.entity:
             yield f"  to lift it: {entity_text(lift(use))} gets a quota of its own, as its limit is inherited"
         yield f"  twice the limit for two hours: {lift_command(use, address)}"
-        yield f"  take that back: {undo_command(address)}"
+        yield f"  take that back, by the ID that it prints: {undo_command(address)}"
 
 
 def _address(quotas: session.QuotaSource) -> Sequence[str]:

@@ -25,7 +25,7 @@ def summary(findings: Sequence[Finding], quality: DataQuality, quotas: Sequence[
     """What an audit found: a sentence, the counters that suffer, and what is not known."""
     throttled = [found for found in findings if found.throttled]
     undetermined = [found for found in findings if found.undetermined]
-    said = words.answer(findings)
+    said = words.answer(findings, quality.answers)
     lines = [f"**{markdown(said[0].upper() + said[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
         read = records_text(quality.events, (found.basis.value for found in findings))

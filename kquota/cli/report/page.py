@@ -72,7 +72,7 @@ def _values(report: Report) -> dict[str, Any]:
     return {
         "version": __version__,
         "totals": words.totals(rows),
-        "answer": words.answer(rows),
+        "answer": words.answer(rows, quality.answers),
         "predicted": any(row.prediction is not None for row in rows),
         "period": period,
         "period_length": words.length(last - first),
@@ -168,7 +168,7 @@ def _clients(row: Finding) -> list[dict[str, Any]]:
             "client_id": client.client_id,
             "events": client.events,
             "throttled_events": client.throttled_events,
-            "used": words.used(row, client.value),
+            "used": words.used(row.key, client.value),
             "share": words.share(client.value, whole) if whole else None,
         }
         for client in clients
@@ -257,6 +257,6 @@ def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
         "delayed": _delayed(standing),
-        "longest": words.delays(standing)[1].strip("-?"),
+        "longest": " ".join(words.longest_parts(standing)).strip("-?"),
         "wanted": None if standing.wanted is None else rate_text(standing.wanted, change.key.unit),
     }

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from kquota.cli.text import amount_text, duration, many, period, range_text, rate_text
-from kquota.core.findings.finding import Basis, Finding, ranked
-from kquota.core.findings.prediction import UNKNOWN, Interval
+from kquota.cli.verdicts import count_text
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.answers import Answered, AnswersOf, by_harm
+from kquota.core.findings.finding import Basis, Finding
+from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
+from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.resolve.resolver import encode_user
 
 _DOING: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "producing",
@@ -22,6 +28,9 @@ _DOING: Final = {
 
 TIMES_OUT: Final = "time out, reconnect and send again"
 """What clients do whose requests wait longer than their time-out."""
+
+_STEPS: Final = 3
+"""Limits that a cell shows one after the other."""
 
 EXEMPTIONS: Final = {
     "acks_0": "with acks=0",
@@ -48,17 +57,34 @@ def requests(found: Finding) -> str:
 
 def limit(found: Finding) -> str:
     """The limit, exactly: `300 kB/s`."""
-    return humanize(found.key, found.limit)
+    return _partitions(humanize(found.key, found.limit))
+
+
+def limit_parts(found: Finding, quotas: QuotaHistory) -> tuple[str, ...]:
+    """The limit; where it changed while the usage was recorded, the limits one after the other, in parts."""
+    if not found.limit_changes:
+        return (limit(found),)
+    given = [snapshot.get(found.entity, {}).get(found.key) for snapshot in quotas.snapshots]
+    steps = [value for place, value in enumerate(given) if place == 0 or value != given[place - 1]]
+    if len(steps) != found.limit_changes + 1 or None in steps or len(steps) > _STEPS:
+        return limit(found), f"changed {many(found.limit_changes, 'time')}"
+    texts = [_partitions(humanize(found.key, value)) for value in steps if value is not None]
+    return *(f"{text} →" for text in texts[:-1]), texts[-1]
+
+
+def _partitions(text: str) -> str:
+    """A rate of mutations in fewer letters, as charts have it."""
+    return text.replace("partition mutations", "partitions")
 
 
 def rate(found: Finding, value: float) -> str:
     """A measured rate: `359 kB/s`."""
-    return rate_text(value, found.key.unit)
+    return _partitions(rate_text(value, found.key.unit))
 
 
-def used(found: Finding, value: float) -> str:
+def used(key: QuotaKey, value: float) -> str:
     """An amount of what the quota counts: bytes, thread time, partitions."""
-    match found.key:
+    match key:
         case QuotaKey.REQUEST_PERCENTAGE:
             return length(round(value / 1e6))
         case QuotaKey.CONTROLLER_MUTATION_RATE:
@@ -101,14 +127,37 @@ def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], s
     return told or ("-" if found.throttle_time_max_ms is None else length(found.throttle_time_max_ms))
 
 
-def delays(standing: Standing) -> tuple[str, str]:
-    """The predicted share of the time muted and the longest wait; `-` where nobody is throttled, `?` if not known."""
+def muted_parts(standing: Standing) -> tuple[str, ...]:
+    """The predicted share of the time muted; `-` where nobody is throttled, `?` if not known. A range has two parts."""
     told = standing.predicted
-    if told is None:
-        unknown = "-" if standing.verdict == "not throttled" else "?"
-        return unknown, unknown
-    muted = interval(told.muted_share, lambda part: share(min(part, 1.0), 1.0))
-    return muted or "?", interval(told.throttle_time_max_ms, lambda ms: length(round(ms))) or "?"
+    return _sided(standing, None if told is None else told.muted_share, lambda part: share(min(part, 1.0), 1.0))
+
+
+def longest_parts(standing: Standing) -> tuple[str, ...]:
+    """The predicted longest wait likewise."""
+    told = standing.predicted
+    return _sided(standing, None if told is None else told.throttle_time_max_ms, lambda ms: length(round(ms)))
+
+
+def delivered_of(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
+    """What the clients of its counter get likewise; `?` where it is not known."""
+    return _parts(standing.delivered, lambda value: rate_text(_scaled(key, value), key.unit)) or ("?",)
+
+
+def _sided(standing: Standing, value: Interval | None, show: Callable[[float], str]) -> tuple[str, ...]:
+    return _parts(value, show) or ("-" if standing.verdict == "not throttled" else "?",)
+
+
+def _parts(value: Interval | None, show: Callable[[float], str]) -> tuple[str, ...]:
+    """A number with its bounds; the second bound of a range is a part of its own."""
+    text = "" if value is None else interval(value, show)
+    least, to, most = text.partition(" to ")
+    return tuple(filter(None, (least, f"to {most}" if to else "")))
+
+
+def _scaled(key: QuotaKey, value: float) -> float:
+    """Thread time is counted in seconds, and its quota is a percentage."""
+    return 100 * value if key is QuotaKey.REQUEST_PERCENTAGE else value
 
 
 def delivered(found: Finding) -> str:
@@ -119,10 +168,8 @@ def delivered(found: Finding) -> str:
 def delivered_parts(found: Finding) -> tuple[str, ...]:
     """The same in parts that can stand in lines of their own."""
     predicted = found.prediction
-    # Thread time is counted in seconds, and its quota is a percentage.
-    scale = 100 if found.key is QuotaKey.REQUEST_PERCENTAGE else 1
     sides = (UNKNOWN, UNKNOWN) if predicted is None else (predicted.delivered_per_s, predicted.wanted_per_s)
-    got, wanted = (interval(each, lambda value: rate(found, scale * value)) for each in sides)
+    got, wanted = (interval(each, lambda value: rate(found, _scaled(found.key, value))) for each in sides)
     if not wanted and found.wanted_at_least is not None:
         wanted = f"≥ {rate(found, found.wanted_at_least)}"
     if not got:
@@ -132,13 +179,18 @@ def delivered_parts(found: Finding) -> tuple[str, ...]:
 
 def behind(found: Finding) -> str:
     """What is left over at the end of the recorded time, and when it is gone; empty where nothing is."""
-    predicted = found.prediction
-    if predicted is None or not (predicted.left_units.high or predicted.left_units.estimate):
-        return ""
-    scale = 1e9 if found.key is QuotaKey.REQUEST_PERCENTAGE else 1
-    left = interval(predicted.left_units, lambda value: used(found, scale * value))
+    left, *gone = ("",) if found.prediction is None else behind_parts(found.key, found.prediction) or ("",)
+    return ", ".join([f"{left} behind", *gone]) if left else ""
+
+
+def behind_parts(key: QuotaKey, predicted: Prediction) -> tuple[str, ...]:
+    """`65.4 MB` and `gone after 23.3 s`; nothing where nothing is left over."""
+    if not (predicted.left_units.high or predicted.left_units.estimate):
+        return ()
+    scale = 1e9 if key is QuotaKey.REQUEST_PERCENTAGE else 1
+    left = interval(predicted.left_units, lambda value: used(key, scale * value))
     gone = interval(predicted.done_ms, lambda ms: length(round(ms)))
-    return f"{left} behind" + (f", gone after {gone}" if gone else "")
+    return (left, f"gone after {gone}") if gone else (left,)
 
 
 def times_out(found: Finding) -> str:
@@ -169,19 +221,63 @@ def suffering(found: Finding) -> str:
     return ", ".join(filter(None, parts))
 
 
-def answer(findings: Sequence[Finding]) -> str:
-    """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst."""
-    throttled = [found for found in ranked(findings) if found.throttled]
+def answer(
+    findings: Sequence[Finding],
+    answers: AnswersOf = MappingProxyType({}),
+    quotas: Sequence[QuotaVerdict] = (),
+) -> str:
+    """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst.
+
+    The findings are in the order of `AuditResult.found`.
+    `answers` are what the brokers themselves answered: where no limit throttles for certain, and they say that somebody
+    was throttled, they come first. `quotas` are counted beside the limits, one of which each counter has.
+    """
+    throttled = [found for found in findings if found.throttled]
     undetermined = sum(found.undetermined for found in findings)
     # "Limits" are counted as brokers count them: one a counter.
     text = f"{len(throttled)} of {many(len(findings), 'limit')} throttled somebody"
     if not throttled:
+        logged = throttled_clients(answers)
         text = f"nobody throttled by {many(len(findings), 'limit')}"
+        if logged:
+            text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
+            text += f" none of {many(len(findings), 'limit')} for certain" if findings else " no client has a limit"
     if undetermined:
         text += f", {undetermined} undetermined"
+    if quotas:
+        text += f" ({count_text(quotas)})"
     if throttled:
         text += f"; worst: {throttled[0].subject}, {suffering(throttled[0])}"
     return text
+
+
+def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
+    """`3 clients: user alice with client-id app up to 2.0 s, …`: whom brokers throttled; empty where it was nobody."""
+    longest: dict[tuple[str, str], int] = {}
+    for name, told in by_harm(answers):
+        if told.throttled_events:
+            longest.setdefault(name.client, told.throttle_time_max_ms)
+    if not longest:
+        return ""
+    named = [f"{_client(*client)} up to {duration(ms)}" for client, ms in list(longest.items())[:most]]
+    more = f" and {len(longest) - most} more" if len(longest) > most else ""
+    return f"{many(len(longest), 'client')}: {', '.join(named)}{more}"
+
+
+def _client(user: str, client_id: str) -> str:
+    return f"user {user}" + (f" with client-id {client_id}" if client_id else "")
+
+
+def ungoverned(findings: Sequence[Finding], answers: AnswersOf) -> AnswersOf:
+    """The brokers' answers to clients that are in no counter of the findings."""
+    counters = {(found.broker, found.sensor) for found in findings}
+
+    def governed(name: Answered) -> bool:
+        user, client_id = encode_user(name.user), name.client_id
+        tags = (f"{user}:{client_id}", f"{user}:", f":{client_id}")
+        return any((name.broker, each) in counters for each in tags)
+
+    return {name: told for name, told in answers.items() if not governed(name)}
 
 
 def length(milliseconds: int) -> str:
