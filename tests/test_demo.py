@@ -24,7 +24,7 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
 
     assert done.returncode == 0, done.stderr
     _, on_spark, locally = done.stdout.split("$ kquota audit")
-    clients = ("user alice", "user carol", "user bob with client-id etl", "client-id sensor-gw by client-id=<default>")
+    clients = ("user alice", "user carol", "user bob with client-id etl", "client-id sensor-gw")
     assert all(name in on_spark for name in clients)
     assert "--engine local" in locally
     assert "The findings of both are the same" in locally

@@ -301,7 +301,7 @@ _KINDS = {
 def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, options: set[str]) -> str | None:
     """The whole command line with the words that stand where none belongs as the options that they may mean.
 
-    None where that is a guess: a bare name is a user, a second one its client-id, and a third one nothing.
+    None where nothing says what was meant: a bare name is a user, a second one its client-id, and a third one nothing.
     """
     import shlex
 
@@ -326,6 +326,9 @@ def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, o
         else:
             return None
     config = ["--add-config", ",".join(configs)] if configs else []
+    # An option that is there already has its value: the word is something else.
+    if any(word in rest for word in (*entities[::2], *config[:1])):
+        return None
     return shlex.join(["kquota", str(ctx.info_name), *entities, *config, *rest])
 
 

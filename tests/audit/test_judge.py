@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -579,6 +579,7 @@ def test_findings_are_a_document() -> None:
     from jsonschema import Draft202012Validator
 
     from kquota.audit.findings import Findings
+    from kquota.cli.auditing import data_of
     from kquota.documents.audit import audit_document
     from kquota.documents.encoding import schema, to_json
 
@@ -588,8 +589,7 @@ def test_findings_are_a_document() -> None:
     assert (finding["verdict"], finding["events"], finding["throttled_share"]) == ("not throttled", 0, 0)
     result = audit("kafka-jmx.csv", RECORDED)
     brokers = {"generation": "n_by_start", "quota_window_num": 11, "quota_window_size_seconds": 1}
-    quality = asdict(result.quality)
 
-    document = audit_document(Findings(result.findings), quality, brokers, "local")
+    document = audit_document(Findings(result.findings), data_of(result.quality), brokers, "local")
 
     Draft202012Validator(schema("audit")).validate(json.loads(to_json(document)))

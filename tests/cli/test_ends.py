@@ -358,10 +358,8 @@ def test_an_undone_entry_is_so_by_its_id_as_well(kquota: Kquota, chroot: str, tm
     assert kquota("apply", "one.json", "--yes", "--for", "2h", **there).code == 0
     assert kquota("undo", "--yes", **there).code == 0
     (entry, _) = Journal(tmp_path / "journal").entries()
-    listed = kquota("history", **there).out.splitlines()[1]
-    shown = kquota("history", entry.id, **there).out.splitlines()[1]
-    assert listed.split() == shown.split()
-    assert shown.endswith("undone")
+    for words in ((), (entry.id,)):
+        assert "undone by 2" in kquota("history", *words, **there).out
 
 
 def test_a_fingerprint_means_the_entry_of_the_cluster_in_question(

@@ -84,8 +84,9 @@ def test_no_configuration_file_yet(kquota: Kquota) -> None:
     [
         (["alter", "--user", "alice", "--add-config", "producer_byte_rate=1", "consumer_byte_rate=2"], "one list"),
         (["alter", "--user", "alice", "--add-config", "producer_byte_rate", "10MB"], "KEY=VALUE,KEY=VALUE"),
-        (["describe", "alice"], "Entities are options: --user NAME"),
-        (["resolve", "alice", "app1"], "Entities are options: --user NAME"),
+        (["describe", "alice"], "Did you mean: kquota describe --user alice\n"),
+        (["resolve", "alice", "app1"], "Did you mean: kquota resolve --user alice --client app1\n"),
+        (["resolve", "alice", "app1", "more"], "Entities are options: --user NAME"),
         (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
         (["plan"], "Missing argument 'FILE'."),
         (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),

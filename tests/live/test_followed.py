@@ -145,7 +145,7 @@ def test_a_request_quota_is_known_by_what_the_broker_did(watch: Watch, tmp_path:
     for use in (unproven, proven):
         assert any("network threads" in each for each in use.unknown)
     assert unexplained.state is State.WITHIN
-    assert unexplained.unknown == ("which quota throttled 15 of its requests: by the given quotas, none",)
+    assert unexplained.unknown == ("which quota throttled 16 of its requests: by the given quotas, none",)
 
 
 def test_what_cannot_be_read_is_named(watch: Watch, tmp_path: Path) -> None:
