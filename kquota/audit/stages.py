@@ -24,15 +24,17 @@ from kquota.audit.demand import DemandCollector
 from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
+from kquota.audit.links import Links, linked
 from kquota.audit.pack import Packer
 from kquota.audit.predicted import Predictions
-from kquota.audit.prediction import BYTES, Links, Recorder, linked
+from kquota.audit.prediction import Recorder
 from kquota.audit.rebuilt import Rebuilder, first_us
 from kquota.audit.replay import Replay
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
+from kquota.audit.simulated import BYTES
 from kquota.audit.sources import Piece, Split, hidden, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.data_log import DataLog
