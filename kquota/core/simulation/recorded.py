@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel
 from kquota.core.enforcement.kind import FETCH
@@ -127,7 +127,7 @@ class _Account:
         given, connections = traffic.given, traffic.connections
         columns = given.nanos if self._timed else given.sizes
         total = sum(
-            int(sum(columns[int(connections.given_next[row]) : int(connections.given_end[row])])) for row in self._rows
+            _total(columns[int(connections.given_next[row]) : int(connections.given_end[row])]) for row in self._rows
         )
         scale = 1e7 if self._timed else 1.0  # a percent of a thread is so many ns a second
         least = min((limit for _, limit in self.counter.limits if limit is not None and limit > 0), default=1.0)
@@ -184,13 +184,26 @@ def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
     start, end = int(connections.given_next[connection]), int(connections.given_end[connection])
     if given.thinks[end - 1] >= 0:
         return 0
-    waits = [row for row in range(start, end) if given.charged[row] < 0]
+    columns = (given.charged[start:end], (given.nanos if timed else given.sizes)[start:end])
+    waits: int = sum(value for charged, value in zip(*map(_whole, columns), strict=True) if charged < 0)
     if timed:
-        return int(sum(given.nanos[row] for row in waits))
+        return waits
     fetches = traffic.behaviours.kind[int(connections.behaviour[connection])] == FETCH
     if fetches:
         under_way = int(connections.pending[connection])
         under_way += int(connections.given_size[connection]) if connections.arrived[connection] != DONE else 0
     else:
         under_way = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
-    return under_way + int(sum(given.sizes[row] for row in waits))
+    return under_way + waits
+
+
+def _total(column: Any) -> int:
+    """The sum of a column; an array adds itself up."""
+    total: int = column.sum() if hasattr(column, "sum") else sum(column)
+    return int(total)
+
+
+def _whole(column: Any) -> Sequence[int]:
+    """A column as Python's own numbers."""
+    listed: Sequence[int] = column.tolist() if hasattr(column, "tolist") else column
+    return listed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -211,7 +212,9 @@ class Rows:
         missing = Given._fields.index("partitions")
         return Given(
             *(
-                self._using.column([0 if number == missing else -1] * count if column is None else column, "int64")
+                self._using.column(
+                    array("q", [0 if number == missing else -1]) * count if column is None else column, "int64"
+                )
                 for number, column in enumerate(columns)
             )
         )

@@ -12,7 +12,7 @@ from kquota.core.enforcement.traffic.columns import NONE, Traffic
 from kquota.core.enforcement.traffic.counters import count_event, note_throttle, place, touch
 
 
-@compilable
+@inlined
 def charge(traffic: Traffic, connection: int, now: int) -> int:
     """The broker's part: charges the request that is due, and returns the throttle time of its response (0 for none).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
@@ -211,7 +212,9 @@ class Traffic(NamedTuple):
     given: Given
 
 
-_FLOATS: Final = {"bounds", "peak", "target", "step"}
+_FLOATS: Final = frozenset(
+    ("bounds", "peak", "target", "step", *(name for name in Behaviours._fields if name.startswith("seg_")))
+)
 T = TypeVar("T", Behaviours, Connections, Sensors)
 
 
@@ -220,13 +223,24 @@ def new_columns(of: type[T], rows: int, column: Callable[[Sequence[Any], str], A
 
     `column` makes the kernel's kind of sequence from a list.
     """
-    columns = []
+    columns: dict[str, Any] = {}
+    ints: dict[str, list[Any]] = {}
+    floats: dict[str, list[Any]] = {}
+    zeros = [0] * rows
     for name in of._fields:
-        values = given.get(name)
-        if values is None:
-            values = [0] * rows
-        if isinstance(values, list) and not (values and isinstance(values[0], list)):
-            floats = name in _FLOATS or name.startswith("seg_")
-            values = column([float(value) for value in values] if floats else values, "float64" if floats else "int64")
-        columns.append(values)
-    return of(*columns)
+        values = given.get(name, zeros)
+        if not isinstance(values, list) or (values and isinstance(values[0], list)):
+            columns[name] = values
+        elif name in _FLOATS:
+            floats[name] = values
+        else:
+            ints[name] = values
+    # The columns are parts of one: making fifty of them takes longer than a short run.
+    for dtype, parts in (("int64", ints), ("float64", floats)):
+        every = list(chain.from_iterable(parts.values()))
+        whole = column(list(map(float, every)) if parts is floats else every, dtype)
+        end = 0
+        for name, values in parts.items():
+            start, end = end, end + len(values)
+            columns[name] = whole[start:end]
+    return of(**columns)

@@ -114,7 +114,7 @@ def await_processing(traffic: Traffic, connection: int) -> None:
     connections.busy[connection] = begun + think
 
 
-@compilable
+@inlined
 def send(traffic: Traffic, connection: int, now: int) -> None:
     """Decides when the next request of the connection is charged; `now` is the time of the last response."""
     behaviours, connections = traffic.behaviours, traffic.connections
