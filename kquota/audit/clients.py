@@ -114,7 +114,7 @@ def producer(requests: Requests) -> Seen:
     waited = muted & (gaps <= throttle[:-1] + _LATE_MS)
     held_back = bool((throttle > 0).any())
     drained = not held_back or _rested(times, throttle)
-    partitions = len(np.unique(requests.partitions))
+    partitions = _count_of(requests.partitions)
     queue = Guess(PACED, times, sizes, _never(times), requests.partitions, "requests come at their times")
     if requests.library == JAVA:
         largest, smallest = int(sizes.max()), int(sizes.min())
@@ -128,19 +128,22 @@ def producer(requests: Requests) -> Seen:
     elif requests.library == OTHER_LIBRARY and requests.answered:
         queue = queue._replace(resends=partitions)
     free = gaps[~muted]
-    early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
-    waiting = [early] if (early.times != times).any() else []
+    waiting = []
+    if waited.any():
+        early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
+        waiting = [early] if (early.times != times).any() else []
     if len(times) < _ENOUGH:
         return Seen([queue, *waiting], held_back, drained)
     thinks = _thinks(gaps, waited, free)
     why = "requests come a steady time after the answer before"
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
+    # Of the gaps the least, the quick, and the usual one.
+    least, quick, typical = _quantiles(free, 0.05, 0.1, 0.5) if len(free) else (0.0, 0.0, 0.0)
+    is_even = _is_even(len(free), least, typical)
     # The slowest answers may be those of a busy broker: a client that thinks least wants most.
-    quickest = int(np.quantile(free, 0.1)) if len(free) else 0
-    eager = waits._replace(thinks=np.minimum(thinks, quickest))
+    eager = waits._replace(thinks=np.minimum(thinks, int(quick)))
     guesses = [queue]
     if held_back:
-        typical = float(np.median(free)) if len(free) else 0.0
         overtakes = bool((gaps[muted] < 0.5 * typical).mean() > 0.02) if muted.any() else False
         slack = gaps - throttle[:-1]
         runs = times[-1] - times[0] >= _BUSY_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
@@ -152,16 +155,16 @@ def producer(requests: Requests) -> Seen:
                 guesses = [_at_pace(queue, int(np.argmax(muted))), queue, eager]
             else:
                 guesses = [eager, queue]
-        elif len(free) >= _ENOUGH and not overtakes and _is_even(free) and _stays_late(times, ~muted):
+        elif is_even and not overtakes and _stays_late(times, ~muted):
             guesses = [waits, queue, eager]
-        elif len(free) >= _ENOUGH and not overtakes and _is_even(free):
+        elif is_even and not overtakes:
             guesses = [queue, waits]
         else:
             guesses = [queue._replace(why="requests come back to back after a mute")]
         guesses += waiting
-    elif _is_even(free):
+    elif is_even:
         wanders = _wanders(times, ~muted)
-        if float(np.median(free)) <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
+        if typical <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
             now = np.minimum(thinks, 0)
             guesses = [waits._replace(kind=SATURATING, thinks=now, why="requests come back to back"), queue]
         elif _stays_late(times, ~muted):
@@ -170,7 +173,7 @@ def producer(requests: Requests) -> Seen:
             guesses = [queue, waits]
         else:
             guesses = [queue._replace(why="requests keep a schedule")]
-    elif float(np.quantile(free, 0.05)) > 0.1 * float(np.median(free)):
+    elif least > 0.1 * typical:
         guesses = [queue, waits]
     if not requests.answered:
         guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS] or [queue]
@@ -234,7 +237,9 @@ def consumer(requests: Requests) -> Seen:
             max_bytes=largest,
             why=f"it fetches up to {largest:,} bytes whenever it has processed what it got",
         )
-        steady = _is_even(np.diff(times)) and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
+        between = np.diff(times)
+        even = len(between) > 0 and _is_even(len(between), *_quantiles(between, 0.05, 0.5))
+        steady = even and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [*guesses, busy] if steady else [busy, *guesses]
     return Seen(guesses, held_back, drained)
 
@@ -245,8 +250,10 @@ def resent(guess: Guess, charged_ms: Int64s) -> Guess | None:
     All that waits then goes out on a new connection, in one request for each partition. `charged_ms` is when each
     request is charged without that. None where no request waits so long.
     """
+    if guess.kind != PACED or not guess.resends:
+        return None
     late = np.flatnonzero(charged_ms - guess.times > SOCKET_MS)
-    if guess.kind != PACED or not guess.resends or not len(late):
+    if not len(late):
         return None
     first = int(late[0])
     gives_up = int(guess.times[first]) + SOCKET_MS
@@ -310,6 +317,8 @@ def _never(times: Int64s) -> Int64s:
 
 def _thinks(gaps: Int64s, waited: Any, free: Int64s) -> Int64s:
     """How long after the answer before each request comes; where a mute hides it, one of the times that show."""
+    if not waited.any():
+        return np.concatenate([[-1], gaps])
     usual = np.zeros(len(gaps), np.int64)
     if len(free):
         # As many of each length, in the order of the recording: what varies must not become even.
@@ -318,9 +327,26 @@ def _thinks(gaps: Int64s, waited: Any, free: Int64s) -> Int64s:
     return np.concatenate([[-1], thinks]).astype(np.int64)
 
 
-def _is_even(free: Int64s) -> bool:
-    """Whether the gaps have a least length: what is random, or comes in bursts, has none."""
-    return len(free) >= _ENOUGH and float(np.quantile(free, 0.05)) >= 0.5 * float(np.median(free))
+def _count_of(values: Int64s) -> int:
+    """How many different values there are; mostly there is one."""
+    return 1 if (values == values[0]).all() else len(np.unique(values))
+
+
+def _quantiles(values: Int64s, *shares: float) -> list[float]:
+    """As `np.quantile`, whose calls take ten times as long as to sort some thousand numbers once."""
+    ordered = np.sort(values)
+    found = []
+    for share in shares:
+        place = share * (len(ordered) - 1)
+        below = int(place)
+        low, high, part = int(ordered[below]), int(ordered[min(below + 1, len(ordered) - 1)]), place - below
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return found
+
+
+def _is_even(count: int, least: float, typical: float) -> bool:
+    """Whether so many gaps have a least length: those that are random, or come in bursts, have none."""
+    return count >= _ENOUGH and least >= 0.5 * typical
 
 
 def _stays_late(times: Int64s, free: Any) -> bool:

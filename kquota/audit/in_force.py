@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
+from kquota.audit.rows import Rows
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.finding import Logged
 from kquota.core.findings.prediction import (
@@ -138,26 +139,26 @@ def reproduces(judged: Judged) -> bool:
     return all(abs(replayed - answered) <= SAME * answered for replayed, answered in pairs)
 
 
-def happened(judged: Judged, recorded: RecordedUnder, rows: Any, kind: str) -> Prediction:
+def happened(judged: Judged, recorded: RecordedUnder, rows: Rows, kind: str) -> Prediction:
     """What the clients of a counter met while they were recorded, which is what they meet under the same quotas.
 
-    `rows` are its requests (`kquota.audit.prediction`), `kind` the kind of its clients.
+    `rows` are its requests, `kind` the kind of its clients.
     """
     key, logged = judged.ref.key, judged.logged
-    order = np.argsort(rows["time"], kind="stable")
-    rows = rows[order]
-    length = int(rows["time"][-1] - rows["time"][0])
+    order = np.argsort(rows.time, kind="stable")
+    rows = rows.take(order)
+    length = int(rows.time[-1] - rows.time[0])
     seconds = max(length, 1000) / 1000
-    throttle = np.maximum(rows["throttle"], 0)
+    throttle = np.maximum(rows.throttle, 0)
     # The broker sends nothing of a throttled fetch, and rejects a throttled mutation that is strict.
     lost = throttle > 0
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
-        lost &= rows["detail"] == 0
+        lost &= rows.detail == 0
     elif key is not QuotaKey.CONSUMER_BYTE_RATE:
         lost[:] = False
-    got = int(rows["size"][~lost].sum()) / scale_of(key) / seconds
-    moved = np.flatnonzero(~lost & (rows["size"] > (EMPTY_BYTES if key is QuotaKey.CONSUMER_BYTE_RATE else 0)))
-    done = int(rows["time"][moved[-1]] - rows["time"][0]) if len(moved) else length
+    got = int(rows.size[~lost].sum()) / scale_of(key) / seconds
+    moved = np.flatnonzero(~lost & (rows.size > (EMPTY_BYTES if key is QuotaKey.CONSUMER_BYTE_RATE else 0)))
+    done = int(rows.time[moved[-1]] - rows.time[0]) if len(moved) else length
     delivered = Interval.at_least(got) if key is QuotaKey.REQUEST_PERCENTAGE else Interval.exactly(got)
     prediction = Prediction(
         client_kind=kind,
@@ -196,23 +197,23 @@ def scale_of(key: QuotaKey) -> float:
     return 1e9 if key is QuotaKey.REQUEST_PERCENTAGE else 1
 
 
-def _answers(rows: Any, throttle: Any, key: QuotaKey) -> tuple[int, int, int]:
+def _answers(rows: Rows, throttle: Any, key: QuotaKey) -> tuple[int, int, int]:
     """The sum of the throttle times that clients were told, the longest, and how many there were."""
     told = throttle[throttle > 0]
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         # Each rejected topic of a request has the one throttle time of the answer.
-        told = np.unique(np.column_stack([rows["time"], throttle])[throttle > 0], axis=0)[:, 1]
+        told = np.unique(np.column_stack([rows.time, throttle])[throttle > 0], axis=0)[:, 1]
     return int(told.sum()), int(told.max()), len(told)
 
 
-def _muted(rows: Any, throttle: Any, length: int) -> Interval:
+def _muted(rows: Rows, throttle: Any, length: int) -> Interval:
     """The share of the time in which the busiest connection was muted."""
-    connections = rows["connection"]
+    connections = rows.connection
     if (connections == NO_CONNECTION).any():
         return UNKNOWN
-    end = rows["time"][-1]
+    end = rows.time[-1]
     _, numbers = np.unique(connections, return_inverse=True)
-    muted = np.bincount(numbers, np.minimum(throttle, end - rows["time"]))
+    muted = np.bincount(numbers, np.minimum(throttle, end - rows.time))
     return Interval.exactly(min(float(muted.max()) / max(length, 1), 1.0))
 
 

@@ -7,13 +7,14 @@ all of them. Both are known only when the counters of all tasks were simulated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kquota.audit.batch import Int64s
 from kquota.audit.clients import PACED, SATURATING, SYNCHRONOUS
 from kquota.audit.feeds import LOST, Curve, Feeder, Place, arrivals, throttled
+from kquota.audit.rows import Rows
 from kquota.audit.simulated import Model, SimulatedCounter, kernel_for, models_of, prediction_of, runs_of, simulated
 from kquota.audit.spread import MOST_REQUESTS, SeveralBrokers, put_together, run_waiting
 from kquota.core.findings.prediction import Prediction
@@ -29,7 +30,7 @@ class Fed(NamedTuple):
     """Counters of consumers that read what others produce as it comes."""
 
     group: list[SimulatedCounter]
-    rows: dict[int, Any]
+    rows: dict[int, Rows]
     feeders: dict[int, list[Feeder]]
     """By the consumer's connection."""
 
@@ -38,7 +39,7 @@ class Alone(NamedTuple):
     """A counter of one producer's connection. Its client may have connections to other brokers."""
 
     counter: SimulatedCounter
-    rows: Any
+    rows: Rows
 
 
 class Links(NamedTuple):
@@ -49,14 +50,14 @@ class Links(NamedTuple):
     alone: list[Alone]
 
 
-def alone_of(group: Sequence[SimulatedCounter], models: Sequence[Model], rows: Mapping[int, Any]) -> Alone | None:
+def alone_of(group: Sequence[SimulatedCounter], models: Sequence[Model], rows: Mapping[int, Rows]) -> Alone | None:
     """The counter, where the counter of another broker may show more about its only client; else None."""
     (counter, *others), (model, *more) = group, models
     if others or more or model.api != PRODUCE_API or len(rows[counter.number]) > MOST_REQUESTS:
         return None
     if not model.seen.held_back and all(guess.kind == PACED for guess in model.seen.guesses):
         return None  # it keeps its times at this broker, whatever it does at others
-    return Alone(counter, rows[counter.number])
+    return Alone(counter, rows[counter.number].copy())
 
 
 def _spread(
@@ -93,7 +94,7 @@ def _waiting(
         if guess.kind == SYNCHRONOUS:
             counters = [
                 Counted(alone.counter.judged.limits, int(times[0]), int(times[0]) + alone.counter.recorded_ms)
-                for alone, times in ((alone, alone.rows["time"]) for alone in mine)
+                for alone, times in ((alone, alone.rows.time) for alone in mine)
             ]
             met, charged = run_waiting(
                 together, guess, counters, windows=settings.windows, generation=settings.generation, using=using

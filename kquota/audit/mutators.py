@@ -6,11 +6,12 @@ counter count as one client.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kquota.audit.in_force import Judged
+from kquota.audit.rows import Rows
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
@@ -20,13 +21,13 @@ _AGAIN_MS: Final = 250
 """So long after the end of its throttle time a rejected topic is sent again, by a client that does so."""
 
 
-def predicted(rows: Any, judged: Judged, recorded: RecordedUnder, settings: AuditSettings) -> Prediction:
-    """The prediction of the requests in `rows` (`kquota.audit.prediction`) under the limit of the last period."""
-    rows = rows[np.argsort(rows["time"], kind="stable")]
-    length = int(rows["time"][-1] - rows["time"][0])
+def predicted(rows: Rows, judged: Judged, recorded: RecordedUnder, settings: AuditSettings) -> Prediction:
+    """The prediction of these requests under the limit of the last period."""
+    rows = rows.take(np.argsort(rows.time, kind="stable"))
+    length = int(rows.time[-1] - rows.time[0])
     seconds = max(length, 1000) / 1000
     limit = judged.limits[-1][1] or 0.0
-    strict = bool((rows["detail"] == 0).any())
+    strict = bool((rows.detail == 0).any())
     again = _tried_again(rows)
     requests = _requests(rows, again=again)
     likely = again is not False
@@ -67,32 +68,32 @@ _BASIS: Final = {
 }
 
 
-def _tried_again(rows: Any) -> bool | None:
+def _tried_again(rows: Rows) -> bool | None:
     """Whether rejected topics were sent again; None where none was rejected."""
-    rejected = rows[(rows["throttle"] > 0) & (rows["detail"] == 0)]
+    rejected = rows.take((rows.throttle > 0) & (rows.detail == 0))
     if not len(rejected):
         return None
-    ends = rejected["time"] + rejected["throttle"]
-    following = np.searchsorted(rows["time"], ends - 1)
+    ends = rejected.time + rejected.throttle
+    following = np.searchsorted(rows.time, ends - 1)
     there = following < len(rows)
-    soon = rows["time"][np.minimum(following, len(rows) - 1)] <= ends + _AGAIN_MS
+    soon = rows.time[np.minimum(following, len(rows) - 1)] <= ends + _AGAIN_MS
     return bool((there & soon).mean() > 0.5)
 
 
-def _requests(rows: Any, *, again: bool | None) -> list[Mutating]:
+def _requests(rows: Rows, *, again: bool | None) -> list[Mutating]:
     """The requests that clients wanted to send; topics that they sent again count at their first time only."""
-    times = rows["time"].astype(np.int64)
+    times = rows.time
     wanted = np.ones(len(rows), bool)
     if again:
-        rejected = (rows["throttle"] > 0) & (rows["detail"] == 0)
+        rejected = (rows.throttle > 0) & (rows.detail == 0)
         wanted = ~rejected
         # An accepted topic came when its first attempt did, just before it in the log.
         run = np.maximum.accumulate(np.where(rejected, 0, np.arange(1, len(rows) + 1)))
         first = np.concatenate([[0], run[:-1]])
-        times = np.where(wanted, rows["time"][np.minimum(first, len(rows) - 1)], times)
+        times = np.where(wanted, rows.time[np.minimum(first, len(rows) - 1)], times)
     starts = np.flatnonzero(wanted)
     requests: dict[tuple[int, int, int], list[int]] = {}
     for row in starts.tolist():
-        name = (int(times[row]), int(rows["time"][row]), int(rows["detail"][row]))
-        requests.setdefault(name, []).append(int(rows["size"][row]))
+        name = (int(times[row]), int(rows.time[row]), int(rows.detail[row]))
+        requests.setdefault(name, []).append(int(rows.size[row]))
     return [Mutating(at, tuple(topics), detail == 0) for (at, _, detail), topics in sorted(requests.items())]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from kquota.audit.feeds import UNCOUPLED, Curve, Feeds
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.links import Fed, Links, alone_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.rows import RECORD_BYTES, Rows
 from kquota.audit.settings import Together
 from kquota.audit.simulated import BYTES, MOST_TIME, Model, SimulatedCounter, kernel_for, kind_of, models_of, simulated
 from kquota.core.enforcement.kernel import Kernel
@@ -52,9 +53,6 @@ _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The kinds of counters whose rows are kept."""
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
 """Those of which the detail matters: the library and the partition, that the request is permissive, or its kind."""
-_ROW: Final = np.dtype(
-    [("time", "<i8"), ("size", "<i8"), ("connection", "<i8"), ("throttle", "<i4"), ("detail", "<i2")]
-)
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
 _CALM: Final = "twice the thread time of the handlers stays below the limit"
 
@@ -126,16 +124,19 @@ class _Kept(NamedTuple):
             detail = detail * (told & (detail >= 0) & (detail < 2 * UNANSWERED))
         return cls(part.times, part.values, part.connection, part.throttle_ms, detail)
 
-    def rows(self, rows: slice) -> Any:
-        """Some of the rows, as an array of _ROW."""
-        times, values, connection, throttle, detail = (None if each is None else each[rows] for each in self)
+    def rows(self, which: slice) -> Rows:
+        """Some of the rows."""
+        times, values, connection, throttle, detail = (None if each is None else each[which] for each in self)
         assert times is not None
-        found = np.zeros(len(times), _ROW)
-        found["time"], found["size"] = times, values
-        found["connection"] = NO_CONNECTION if connection is None else connection
-        found["throttle"] = -1 if throttle is None else np.minimum(throttle, (1 << 31) - 1)
-        found["detail"] = 0 if detail is None else detail
-        return found
+        assert values is not None
+        count = len(times)
+        return Rows(
+            times,
+            values,
+            np.full(count, NO_CONNECTION) if connection is None else connection,
+            np.full(count, -1) if throttle is None else np.minimum(throttle, (1 << 31) - 1),
+            np.zeros(count, np.int64) if detail is None else detail,
+        )
 
 
 class Recorder:
@@ -177,7 +178,7 @@ class Recorder:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="kquota-audit-")  # noqa: SIM115 - `finish` closes it
         self._parts.append(self._file.seek(0, 2))
-        self._file.write(kept.rows(slice(None)).data)
+        self._file.write(kept.rows(slice(None)).packed())
 
     def finish(
         self, refs: Sequence[CounterRef | None], judged: Callable[[int], Judged], settings: AuditSettings
@@ -241,7 +242,7 @@ class Recorder:
             return replace(calm, verdict=judged.verdict.value, reason=judged.reason, delivered_per_s=UNKNOWN)
         if self._pieces.lacks_connections(counter):
             return _unknown(judged, recorded, "the recording has no connections")
-        connections = np.unique(self._read(counter)["connection"])
+        connections = _distinct(self._read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
         return SimulatedCounter(counter, judged, recorded, self._pieces.length(counter), connections)
@@ -303,7 +304,7 @@ class Recorder:
         self,
         group: Sequence[SimulatedCounter],
         models: Sequence[Model],
-        rows: Mapping[int, Any],
+        rows: Mapping[int, Rows],
         curves: Mapping[int, Curve],
     ) -> str | None:
         """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients.
@@ -330,10 +331,11 @@ class Recorder:
         if fed and sum(map(len, rows.values())) > MOST_FED:
             return _TOO_LONG
         if fed:
-            self.links.fed.append(Fed(list(group), dict(rows), fed))
+            copies = {number: mine.copy() for number, mine in rows.items()}
+            self.links.fed.append(Fed(list(group), copies, fed))
         return None
 
-    def _read(self, counter: int) -> Any:
+    def _read(self, counter: int) -> Rows:
         pieces = []
         for number, start, count in self._pieces.places(counter):
             kept = self._parts[number]
@@ -341,9 +343,9 @@ class Recorder:
                 pieces.append(kept.rows(slice(start, start + count)))
                 continue
             assert self._file is not None
-            self._file.seek(kept + start * _ROW.itemsize)
-            pieces.append(np.frombuffer(self._file.read(count * _ROW.itemsize), _ROW))
-        return np.concatenate(pieces)
+            self._file.seek(kept + start * RECORD_BYTES)
+            pieces.append(Rows.unpacked(self._file.read(count * RECORD_BYTES)))
+        return Rows.joined(pieces)
 
     def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
         """The clients of a counter that delays nobody."""
@@ -392,3 +394,8 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
 def _least_limit(judged: Judged) -> float:
     """The lowest limit that the counter ever had."""
     return min((limit for _, limit in judged.limits if limit is not None), default=0.0)
+
+
+def _distinct(values: Int64s) -> Int64s:
+    """Each of the values once, in order; mostly there is one."""
+    return values[:1].copy() if (values == values[0]).all() else np.unique(values)

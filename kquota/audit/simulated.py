@@ -29,6 +29,7 @@ from kquota.audit.clients import (
 from kquota.audit.feeds import LOST, Curve
 from kquota.audit.in_force import Judged, scale_of
 from kquota.audit.retries import keys_of
+from kquota.audit.rows import Rows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic import NONE
@@ -150,40 +151,45 @@ def _curves(models: Sequence[Model], charged_ms: Sequence[int]) -> dict[int, Cur
     return curves
 
 
-def kind_of(rows: Any, key: QuotaKey) -> str:
+def kind_of(rows: Rows, key: QuotaKey) -> str:
     """The kind of the clients that sent these requests, as far as it shows."""
-    if key not in BYTES or (rows["connection"] == NO_CONNECTION).any():
+    if key not in BYTES or (rows.connection == NO_CONNECTION).any():
         return "unknown"
     clients = _clients(rows, fetches=key is QuotaKey.CONSUMER_BYTE_RATE)
     return _kind([client.guesses[0] for client in clients])
 
 
-def _clients(rows: Any, *, fetches: bool) -> list[Seen]:
+def _clients(rows: Rows, *, fetches: bool) -> list[Seen]:
     """The kinds that fit each connection, in the order of their first requests."""
     return [seen for seen, _ in _seen(rows, FETCH_API if fetches else PRODUCE_API)]
 
 
-def _seen(rows: Any, api: str) -> Iterator[tuple[Seen, Any]]:
+def _seen(rows: Rows, api: str) -> Iterator[tuple[Seen, Any]]:
     """The kinds that fit each connection with its rows, by their numbers, in the order of their first requests."""
-    order = np.argsort(rows["connection"], kind="stable")
-    rows = rows[order]
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(rows["connection"]) != 0]))
-    ends = np.append(starts[1:], len(rows))
-    for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True), key=lambda each: order[each[0]]):
-        mine = rows[start:end]
-        senders = mine["detail"].astype(np.int64) if api == PRODUCE_API else np.zeros(len(mine), np.int64)
+    for mine in _by_connection(rows.connection):
+        its = rows.take(mine)
+        senders = its.detail if api == PRODUCE_API else np.zeros(len(its), np.int64)
         requests = Requests(
-            mine["time"].astype(np.int64),
-            mine["size"].astype(np.int64) if api != _OTHER_API else np.ones(len(mine), np.int64),
-            mine["throttle"].astype(np.int64),
+            its.time,
+            its.size if api != _OTHER_API else np.ones(len(its), np.int64),
+            its.throttle,
             int(senders[-1]) % 4,
             senders % UNANSWERED // 4,
             bool(senders.max() < UNANSWERED),
         )
-        yield (consumer(requests) if api == FETCH_API else producer(requests)), order[start:end]
+        yield (consumer(requests) if api == FETCH_API else producer(requests)), mine
 
 
-def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Any]) -> list[Model]:
+def _by_connection(connections: Int64s) -> list[Any]:
+    """The rows of each connection, in the order of their first requests."""
+    if (connections == connections[0]).all():
+        return [slice(0, len(connections))]
+    order = np.argsort(connections, kind="stable")
+    edges = np.flatnonzero(np.diff(connections[order])) + 1
+    return sorted(np.split(order, edges), key=lambda mine: int(mine[0]))
+
+
+def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Rows]) -> list[Model]:
     """The clients of the counters in a group. Counters of thread time charge the requests that others have bytes of."""
     timed = [each for each in group if each.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE]
     left = {each.number: np.ones(len(rows[each.number]), bool) for each in timed}
@@ -198,37 +204,37 @@ def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Any]) -> lis
             theirs = rows[other.number]
             _, here, there = np.intersect1d(
                 _requests(mine, np.full(len(mine), kind)),
-                _requests(theirs, theirs["detail"]),
+                _requests(theirs, theirs.detail),
                 assume_unique=True,
                 return_indices=True,
             )
-            nanos[here], owner[here] = theirs["size"][there], group.index(other)
+            nanos[here], owner[here] = theirs.size[there], group.index(other)
             left[other.number][there] = False
         api = FETCH_API if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
         for seen, its in _seen(mine, api):
             of_time = int(owner[its].max())
             # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.
             models.append(
-                Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE, int(mine["connection"][its[0]]))
+                Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE, int(mine.connection[its][0]))
             )
     for counter in timed:
-        mine = rows[counter.number][left[counter.number]]
+        mine = rows[counter.number].take(left[counter.number])
         if len(mine):
             for seen, its in _seen(mine, _OTHER_API):
                 charged = Charged(NONE, group.index(counter))
-                nanos = mine["size"][its].astype(np.int64)
-                models.append(Model(seen, _OTHER_API, charged, nanos, False, int(mine["connection"][its[0]])))
+                nanos = mine.size[its]
+                models.append(Model(seen, _OTHER_API, charged, nanos, False, int(mine.connection[its][0])))
     return models
 
 
-def _requests(rows: Any, kinds: Any) -> Any:
+def _requests(rows: Rows, kinds: Any) -> Any:
     """A number for each request, the same in both of its counters: by connection, time, kind, and order at one time."""
-    order = np.lexsort((kinds, rows["time"], rows["connection"]))
-    same = np.logical_and.reduce([np.diff(each[order]) == 0 for each in (kinds, rows["time"], rows["connection"])])
+    order = np.lexsort((kinds, rows.time, rows.connection))
+    same = np.logical_and.reduce([np.diff(each[order]) == 0 for each in (kinds, rows.time, rows.connection)])
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(rows)))
     number = np.empty(len(rows), np.int64)
     number[order] = np.arange(len(rows)) - np.maximum.accumulate(starts)
-    return keys_of(number * 8 + kinds, rows["time"], rows["connection"])
+    return keys_of(number * 8 + kinds, rows.time, rows.connection)
 
 
 def prediction_of(counter: SimulatedCounter, models: Sequence[Model], runs: Sequence[Met], plain: Met) -> Prediction:

@@ -10,12 +10,13 @@ A counter with one producer's connection, on each of several brokers, is taken t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kquota.audit.batch import UNANSWERED, Int64s
 from kquota.audit.clients import SATURATING, SYNCHRONOUS, Guess, Requests, Seen, producer, waiting
+from kquota.audit.rows import Rows
 from kquota.core.enforcement import Generation, Kernel, QuotaWindows
 from kquota.core.enforcement.kind import PRODUCE
 from kquota.core.simulation.recorded import Counted, Met, limit_at
@@ -40,15 +41,15 @@ class SeveralBrokers(NamedTuple):
     """The kinds that fit."""
 
 
-def put_together(rows: Sequence[Any]) -> SeveralBrokers:
-    """The requests of a client to each broker: rows with `time`, `size`, `throttle` (ms) and `detail`, in time."""
+def put_together(rows: Sequence[Rows]) -> SeveralBrokers:
+    """The requests of a client to each broker, in time."""
     brokers = np.repeat(np.arange(len(rows)), [len(mine) for mine in rows])
-    every = np.concatenate(rows)
-    order = np.lexsort((brokers, every["time"]))
-    every, brokers = every[order], brokers[order]
-    times, sizes = every["time"].astype(np.int64), every["size"].astype(np.int64)
-    senders = every["detail"].astype(np.int64)
-    waits = _waits(times, np.maximum(every["throttle"], 0).astype(np.int64), brokers)
+    every = Rows.joined(rows)
+    order = np.lexsort((brokers, every.time))
+    every, brokers = every.take(order), brokers[order]
+    times, sizes = every.time, every.size
+    senders = every.detail
+    waits = _waits(times, np.maximum(every.throttle, 0), brokers)
     requests = Requests(
         times,
         sizes,
