@@ -2,8 +2,8 @@
 
     python -m benchmarks.prediction [LOG --quotas FILE] [--rows 1000000] [--repeat 3]
 
-Without a log it is a usage table with connections, of which about every tenth counter is throttled. Prints CPU seconds
-of each and their ratio, which should be at most 1.5. The first round is not counted: it loads what is compiled.
+Without a log it is a usage table with connections, of which more than half of the counters are throttled. Prints CPU
+seconds of each and their ratio, which should be at most 1.5. The first round is not counted: it loads what is compiled.
 """
 
 from __future__ import annotations

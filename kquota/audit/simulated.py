@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
 
 BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-PLAIN_ROWS: Final = 25_000
-"""Where no more requests are simulated, the plain kernel takes less time than loading the compiled one."""
+UNCOMPILED_ROWS: Final = 25_000
+"""Where no more requests are simulated, the plain kernel takes less time than compiling the loop."""
+UNLOADED_ROWS: Final = 2_000
+"""The same for loading the loop that an earlier process compiled, some 50 ms."""
 _JAVA_REQUEST_MS: Final = 30_000
 """`request.timeout.ms`: a request in flight waits for a mute."""
 _JAVA_DELIVERY_MS: Final = 120_000
@@ -86,7 +88,10 @@ class Model(NamedTuple):
 
 def kernel_for(rows: int) -> Kernel:
     """The kernel that simulates so many requests soonest."""
-    return kernel(Mode.PLAIN if rows <= PLAIN_ROWS else Mode.AUTO)
+    compiled = kernel(Mode.AUTO)
+    if compiled.is_loaded() or rows > UNCOMPILED_ROWS or (rows > UNLOADED_ROWS and compiled.is_kept()):
+        return compiled
+    return kernel(Mode.PLAIN)
 
 
 def simulated(

@@ -88,6 +88,19 @@ class Kernel:
         """Room for the summaries of that many counters."""
         return new_summaries(rows, self.column)
 
+    def is_loaded(self) -> bool:
+        """Whether this process has the code of the simulator's loop."""
+        return self.mode is Mode.PLAIN or bool(getattr(self.run_traffic, "signatures", ()))
+
+    def is_kept(self) -> bool:
+        """Whether an earlier process left the machine code of the simulator's loop on the disk."""
+        function: Any = self.run_traffic
+        if self.mode is Mode.PLAIN or not hasattr(function, "stats"):  # numba can be told not to compile
+            return True
+        folder = function.stats.cache_path
+        # The name has the fingerprint of the source in it; behind it are the versions of Python and numba.
+        return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
+
 
 _MADE_HERE = ("mode", "column", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)

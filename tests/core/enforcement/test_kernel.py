@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,13 @@ def test_without_a_place_to_write_to_an_archive_works_all_the_same(tmp_path: Pat
     said = subprocess.check_output([sys.executable, "-c", LIMIT], env=os.environ | own, cwd=tmp_path, text=True)
 
     assert str(tmp_path / "one.zip") in said
+
+
+def test_compiled_code_is_found_in_the_process_and_on_the_disk() -> None:
+    looked_at: Any = COMPILED.measure  # smaller than the loop of the simulator, and kept in the same way
+    using = replace(COMPILED, run_traffic=looked_at)
+    using.measure(using.new_counter(QuotaWindows(), Generation.N_PLUS_1_BY_LAST), 0)
+    assert using.is_loaded()
+    assert using.is_kept()
+    assert PLAIN.is_loaded()
+    assert PLAIN.is_kept()
