@@ -128,3 +128,40 @@ def test_an_ending_takes_back_what_is_as_it_was_left(tmp_path: Path) -> None:
     assert end({KEY: 3.0, other: 1.0}) == (1, 0)
     assert end({other: 1.0}) == (0, 0)
     assert end({KEY: 4.0}) == (0, 1)
+
+
+def test_a_part_of_an_entry_ends_by_itself(tmp_path: Path) -> None:
+    """Although nothing had to be written for it; the rest stays on, and an undo takes back the rest alone."""
+    bob = Entity(user="bob")
+    both = Plan(tuple(Change(who, {}, {KEY: 3.0}, relative=True) for who in (ALICE, bob)))
+    lease = keep(tmp_path, both, expires=2000)
+    keep(tmp_path, Plan(()), expires=9000, kept=((bob, (KEY,)),))
+    assert list(read_leases(Journal(tmp_path), HERE).due(3000)) == [lease.id]
+    ended = keep(tmp_path, Plan(()), command="reconcile", undoes=lease.id, part=((ALICE, (KEY,)),))
+    assert fates(tmp_path) == [Fate.ENDED, Fate.ON]
+    pages = Journal(tmp_path).read()
+    assert (pages.undone, pages.undone_by(lease)) == (frozenset(), pages.entry(ended.id))
+    assert [change.entity for change in pages.way_back(lease).changes] == [bob]
+    keep(tmp_path, Plan((Change(bob, {KEY: 3.0}, {}),)), command="undo", undoes=lease.id, part=((bob, (KEY,)),))
+    assert Journal(tmp_path).read().undone == {lease.id}
+    assert fates(tmp_path) == [Fate.ENDED, Fate.UNDONE]
+
+
+def test_a_part_that_was_taken_back_by_mistake_can_be_taken_back_again(tmp_path: Path) -> None:
+    """An undo of the undo; and an undo of a part of an undo leaves the other part undone."""
+    bob = Entity(user="bob")
+    both = Plan(tuple(Change(who, {}, {KEY: 3.0}, relative=True) for who in (ALICE, bob)))
+    first = keep(tmp_path, both)
+    part = keep(
+        tmp_path, Plan((Change(ALICE, {KEY: 3.0}, {}),)), command="undo", undoes=first.id, part=((ALICE, (KEY,)),)
+    )
+    keep(tmp_path, Plan((Change(ALICE, {}, {KEY: 3.0}),)), command="undo", undoes=part.id)
+    pages = Journal(tmp_path).read()
+    assert (pages.undone, pages.way_back(first)) == (frozenset({part.id}), both.inverse)
+
+    second = keep(tmp_path, both)
+    whole = keep(tmp_path, both.inverse, command="undo", undoes=second.id)
+    keep(tmp_path, Plan((Change(bob, {}, {KEY: 3.0}),)), command="undo", undoes=whole.id, part=((bob, (KEY,)),))
+    pages = Journal(tmp_path).read()
+    assert pages.undone == {part.id}
+    assert [change.entity for change in pages.way_back(second).changes] == [bob]

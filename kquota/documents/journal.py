@@ -15,7 +15,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,7 +38,7 @@ KIND = "kquota.journal"
 VERSION = 1
 Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs", "record"]
 Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
-"""Values that a run leaves as they are: the keys of each entity."""
+"""Values by their names alone: the keys of each entity."""
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -79,6 +79,8 @@ class Entry:
     """Who did it, as `user@host`; entries of the time before do not say."""
     kept: Kept = ()
     """Leased values that were set already: from now on they end at `expires`, or with None never (`kquota.leases`)."""
+    part: Kept = ()
+    """Of the entry that it `undoes`, the values that it takes back; empty for all that are left."""
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -118,6 +120,16 @@ class Entry:
         changes = tuple(change for change in self.plan.changes if change.entity not in untouched)
         return replace(self.plan, changes=changes)
 
+    @property
+    def values(self) -> frozenset[tuple[Entity, QuotaKey]]:
+        """The values that it changed, or may have changed."""
+        return frozenset((change.entity, key) for change in self.made.changes for key in change.keys)
+
+    @property
+    def parts(self) -> frozenset[tuple[Entity, QuotaKey]]:
+        """The values of `part`."""
+        return frozenset((entity, key) for entity, keys in self.part for key in keys)
+
 
 class Unreadable(NamedTuple):
     """A file of the journal that is no entry: its name, and what is wrong with it."""
@@ -140,20 +152,44 @@ class Pages:
 
     @cached_property
     def undone(self) -> frozenset[str]:
-        """The ids of the entries that were taken back."""
-        undone: set[str] = set()
-        # Backwards: an undo that was taken back itself has undone nothing.
+        """The ids of the entries that were taken back as a whole."""
+        return self._taken_back[0]
+
+    @cached_property
+    def _taken_back(self) -> tuple[frozenset[str], Mapping[str, frozenset[tuple[Entity, QuotaKey]]]]:
+        """The entries that were taken back as a whole, and the values of others that were taken back."""
+        by_id = {entry.id: entry for entry in self.entries if entry.undoes is not None or entry.plan}
+        whole: set[str] = set()
+        parts: dict[str, frozenset[tuple[Entity, QuotaKey]]] = {}
+        # Backwards: what an undo took back has undone nothing, where the undo was taken back itself.
         for entry in reversed(self.entries):
-            if entry.undoes is not None and entry.outcome == "applied" and entry.id not in undone:
-                undone.add(entry.undoes)
-        return frozenset(undone)
+            if entry.undoes is None or entry.outcome != "applied" or entry.id in whole:
+                continue
+            lost = parts.get(entry.id, frozenset())
+            if not entry.part and not lost:
+                whole.add(entry.undoes)
+            elif entry.undoes in by_id:
+                values = by_id[entry.undoes].values
+                parts[entry.undoes] = parts.get(entry.undoes, frozenset()) | ((entry.parts or values) - lost)
+                if parts[entry.undoes] >= values:
+                    whole.add(entry.undoes)
+        return frozenset(whole), parts
 
     def undone_by(self, entry: Entry) -> Entry | None:
-        """The entry that took it back, if it is undone."""
-        if entry.id not in self.undone:
-            return None
+        """The entry that took it back, or the last one that took a part of it back."""
         found = (each for each in reversed(self.entries) if each.undoes == entry.id and each.id not in self.undone)
         return next((each for each in found if each.outcome == "applied"), None)
+
+    def way_back(self, entry: Entry) -> Plan:
+        """The plan that takes an entry back: its values before, without the values that were taken back already."""
+        back = entry.made.inverse
+        taken = self._taken_back[1].get(entry.id)
+        if not taken:
+            return back
+        left = {
+            change.entity: [key for key in change.keys if (change.entity, key) not in taken] for change in back.changes
+        }
+        return replace(back, changes=tuple(each.of(left[each.entity]) for each in back.changes if left[each.entity]))
 
     def setter(self, entity: Entity, key: QuotaKey, value: Value | None, since: Entry) -> Entry | None:
         """The last entry after `since` that gave an entity this value, if the last one that touched it did."""
@@ -218,6 +254,7 @@ class Journal:
         undoes: str | None = None,
         levels: tuple[LevelChange, ...] = (),
         kept: Kept = (),
+        part: Kept = (),
     ) -> Entry:
         """Writes down what is about to be done and by whom, and keeps the room for what will come of it.
 
@@ -242,6 +279,7 @@ class Journal:
                         levels=levels,
                         by=_author(),
                         kept=kept,
+                        part=part,
                     )
                     text = to_json(entry_document(entry))
                     try:
@@ -492,12 +530,17 @@ def entry_document(entry: Entry) -> Document:
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
+        **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
         "plan": plan_document(entry.plan),
     }
 
 
 def _kept_document(kept: tuple[Entity, tuple[QuotaKey, ...]]) -> Document:
     return {"entity": plain_entity(kept[0]), "keys": [*map(str, kept[1])]}
+
+
+def _kept(document: Sequence[Document]) -> Kept:
+    return tuple((read_entity(each["entity"]), tuple(map(QuotaKey.parse, each["keys"]))) for each in document)
 
 
 def _level_document(change: LevelChange) -> Document:
@@ -534,9 +577,8 @@ def _entry(file: Path) -> Entry:
         tuple(map(read_entity, document.get("untouched", ()))),
         tuple(map(_level, document.get("levels", ()))),
         document.get("by"),
-        tuple(
-            (read_entity(kept["entity"]), tuple(map(QuotaKey.parse, kept["keys"]))) for kept in document.get("kept", ())
-        ),
+        _kept(document.get("kept", ())),
+        _kept(document.get("part", ())),
     )
 
 

@@ -15,7 +15,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable
-from kquota.cli.views import Document, View, show, shown_as
+from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -133,8 +133,8 @@ class Terms:
     """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
     `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
-    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` is as in
-    `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
+    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` and `part`
+    are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
     """
 
     cluster: str
@@ -143,11 +143,13 @@ class Terms:
     output: str
     yes: bool = False
     force: bool = False
+    dry_run: bool = False
     rollback: bool = True
     command: Command = "apply"
     expires: int | None = None
     undoes: str | None = None
     kept: Kept = ()
+    part: Kept = ()
     access: Access | None = None
 
 
@@ -161,8 +163,12 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
-    if terms.output == "table":
-        show(plan_view(planned, labels), "table")
+    if terms.output == "table" or terms.dry_run:
+        show(plan_view(planned, labels), terms.output)
+    if terms.dry_run:
+        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        say(DRY_RUN)
+        return ExitCode.OK
     if not planned:
         if terms.output == "json":
             show(_view(ApplyReport(), planned), "json")
@@ -186,6 +192,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             expires=terms.expires,
             undoes=terms.undoes,
             kept=terms.kept,
+            part=terms.part,
             rollback=terms.rollback,
             progress=bar,
             stop=stop,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -117,6 +117,14 @@ class Change:
     def inverse(self) -> Change:
         """The change back, of one that `is_reversible`."""
         return Change(self.entity, self.after, self.before, self.relative, restores=self.form)
+
+    def of(self, keys: Collection[QuotaKey]) -> Change:
+        """The change of some of its keys alone: what others do to the other keys is no conflict."""
+        if set(keys) >= set(self.keys):
+            return self
+        made = {key: self.after[key] for key in keys if key in self.after}
+        kept = {key: value for key, value in self.before.items() if key not in keys}
+        return Change(self.entity, self.before, in_key_order(kept | made), True, self.unusable & {*keys})
 
 
 @dataclass(frozen=True)
