@@ -142,8 +142,8 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
         return ApplyReport(already=tuple(change.entity for change in entry.plan.changes))
     if entry.levels:  # it has no quotas, and an undo of none would count as done
         raise InputError(
-            f"{entry.id} switched request loggers on, and changed no quotas",
-            hint=f"'kquota undo {entry.id}' switches them back",
+            f"entry {entry.name} switched request loggers on, and changed no quotas",
+            hint=f"'kquota undo {entry.name}' switches them back",
         )
     back = pages.way_back(entry)
     check_cluster(back, cluster)

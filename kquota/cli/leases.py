@@ -107,7 +107,11 @@ def note_kept_and_ended(kept: Sequence[Lease], ended: Sequence[Lease], expires: 
     now = f"{would or 'is '}{'be ' if dry_run else ''}permanent"
     if expires is not None:
         now = f"it {would + 'end' if dry_run else 'ends'} {moment(expires)} UTC"
-    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}" for lease in kept):
+
+    def then(lease: Lease) -> str:
+        return "" if expires is None else f", then {shown(lease.key, lease.back)} again"
+
+    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}{then(lease)}" for lease in kept):
         note(line)
     what = "this would end" if dry_run else "this ends"
     for line in few(f"{what} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):

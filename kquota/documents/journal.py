@@ -100,13 +100,12 @@ class Entry:
     @property
     def number(self) -> int:
         """Its place in the journal; 0 for entries of the time before they had one."""
-        numbered = _NUMBERED.fullmatch(self.id)
-        return int(numbered["number"]) if numbered else 0
+        return _number(self.id)
 
     @property
     def name(self) -> str:
         """What people call it, and commands take: its number in the journal, else its id."""
-        return str(self.number) if self.number else self.id
+        return name_of(self.id)
 
     @property
     def fingerprint(self) -> str:
@@ -499,6 +498,11 @@ def _author() -> str:
 def cluster_digest(cluster: str) -> str:
     """Four hexadecimal digits of a cluster's name, as they are in the ids of its entries."""
     return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
+
+
+def name_of(id: str) -> str:
+    """What people call the entry of that id, and commands take: its number in the journal, else the id."""
+    return str(_number(id) or id)
 
 
 def _number(name: str) -> int:

@@ -51,7 +51,7 @@ def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: 
 
     again = kquota(*alter, "--for", "4h")
     assert again.code == 0
-    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends ", again.err), again.err
+    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends .* UTC, then no quota again\n", again.err), again.err
     assert "nothing changes" not in again.err
     let_time_pass(folder)
     first, second = entries(kquota)

@@ -266,7 +266,9 @@ def _note_way_back(altered: Altered) -> None:
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
-        commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
+        from kquota.documents.journal import name_of
+
+        commands = " and ".join(f"'kquota undo {name_of(entry)}'" for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")

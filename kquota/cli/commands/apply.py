@@ -215,8 +215,8 @@ def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
     except BaseException:
         for entry in begun:
             say(
-                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
-                " back"
+                f"kquota: some of {len(entry.plan.changes)} changes may be written:"
+                f" 'kquota undo {entry.name}' takes them back"
             )
         raise
 
@@ -235,6 +235,7 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
 def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
+    from kquota.documents.journal import name_of
 
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
     known = {entity for entity, _ in complaints}
@@ -254,9 +255,9 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> 
     }
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
     entry = ""
-    if report.applied or report.unknown:
+    if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
-        entry = f"; {again}'kquota undo {report.entry}' takes it back"
+        entry = f"; {again}'kquota undo {name_of(report.entry)}' takes it back"
     if report.unfinished is not None:
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":

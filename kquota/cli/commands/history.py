@@ -59,9 +59,14 @@ def command(
     if id is not None and narrowed:
         raise click.UsageError("an ID is one entry: no --since, --user, --client, --ip or --leases beside it")
     by_entry: dict[str, list[Lease]] = {}
+    concerned: dict[str, list[Lease]] = {}
+    """As well by the entry that moved its end."""
     for _, found in by_place(pages.entries):
         for lease in found.found:
             by_entry.setdefault(lease.entry.id, []).append(lease)
+            for entry in (lease.entry, lease.moved):
+                if entry is not None:
+                    concerned.setdefault(entry.id, []).append(lease)
     if since is not None:
         entries = tuple(entry for entry in entries if entry.started >= time - since)
     if about:
@@ -82,7 +87,7 @@ def command(
             return
         unreadable = pages if id is None and not narrowed else None
         if entries or (unreadable and pages.unreadable):
-            yield _table(entries, pages, by_entry, time, unreadable=unreadable)
+            yield _table(entries, pages, concerned, time, unreadable=unreadable)
         elif pages.entries:
             yield Note(f"no entry of the journal {journal} is like that")
         else:

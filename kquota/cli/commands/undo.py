@@ -223,5 +223,5 @@ def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot
             if setter is None:
                 raise Conflict(f"{what}: somebody else set it since", hint="look at it, and alter it by hand")
             raise Conflict(
-                f"{what}: entry {setter.name} set it since", hint=f"undo that first: 'kquota undo {setter.id}'"
+                f"{what}: entry {setter.name} set it since", hint=f"undo that first: 'kquota undo {setter.name}'"
             )
