@@ -101,8 +101,9 @@ class Leases:
             if entry.undoes is not None:
                 if certain:
                     fate = Fate.ENDED if entry.command == "reconcile" else Fate.UNDONE
+                    parts = entry.parts
                     for leased, stack in stacks.items():
-                        if entry.part and leased not in entry.parts:
+                        if parts and leased not in parts:
                             continue
                         own = [number for number in stack if found[number].entry.id == entry.undoes]
                         stack[:] = [number for number in stack if number not in own]
@@ -115,6 +116,7 @@ class Leases:
                         stack[:] = [number for number in stack if number not in later]
                         close(later, Fate.OVERTAKEN, entry)
                 continue
+            sure = {change.entity for change in entry.certain}
             for change, key in written:
                 stack = stacks.setdefault((change.entity, key), [])
                 value, back = change.after.get(key), change.before.get(key)
@@ -122,7 +124,7 @@ class Leases:
                     if differ(value, back):
                         stack.append(len(found))
                         found.append(Lease(entry, change.entity, key, value, back, entry.expires))
-                elif certain:
+                elif change.entity in sure:
                     close(stack, Fate.OVERTAKEN, entry)
         for stack in stacks.values():
             for number in stack[:-1]:

@@ -134,7 +134,7 @@ def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> 
     remains = {*report.unknown, *(change.entity for change in report.applied)}
     untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)
     try:
-        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched)
+        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched, unknown=report.unknown)
     except InputError as problem:
         return replace(report, unfinished=problem.message)
     return report

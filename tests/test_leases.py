@@ -56,6 +56,23 @@ def test_only_what_was_certainly_written_overtakes(tmp_path: Path) -> None:
     assert fates(tmp_path) == [Fate.OVERTAKEN]
 
 
+def test_a_write_that_stopped_midway_overtakes_what_it_wrote(tmp_path: Path) -> None:
+    """Not the lease of an entity whose answer was lost, and none where the journal does not say."""
+    bob, carol = Entity(user="bob"), Entity(user="carol")
+
+    def of(before: float | None, after: float) -> Plan:
+        old = {} if before is None else {KEY: before}
+        return Plan(tuple(Change(who, old, {KEY: after}, relative=True) for who in (ALICE, bob, carol)))
+
+    keep(tmp_path, of(None, 3.0), expires=2000)
+    journal = Journal(tmp_path)
+    for unknown in (None, [bob]):
+        entry = journal.begin(of(3.0, 7.0), cluster=HERE, command="apply", now=1000)
+        assert fates(tmp_path) == [Fate.ON] * 3
+        journal.finish(entry, "incomplete", now=1001, untouched=[carol], unknown=unknown)
+    assert fates(tmp_path) == [Fate.OVERTAKEN, Fate.ON, Fate.ON]
+
+
 def test_an_undo_that_failed_ends_nothing(tmp_path: Path) -> None:
     lease = wrote(tmp_path, None, 3.0, expires=2000)
     wrote(tmp_path, 3.0, None, "incomplete", command="reconcile", undoes=lease.id)

@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
@@ -59,7 +59,8 @@ class Entry:
 
     Without an outcome it is still running or was killed: any of its entities may have the old or the new values. With
     `incomplete` some of them have the one, some the other. `untouched` are entities of the plan that the run did not
-    change, or took back.
+    change, or took back. `unknown` are entities that the run may or may not have changed, as an answer was lost; None
+    where the journal does not say.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Entry:
     """Leased values that were set already: from now on they end at `expires`, or with None never (`kquota.leases`)."""
     part: Kept = ()
     """Of the entry that it `undoes`, the values that it takes back; empty for all that are left."""
+    unknown: tuple[Entity, ...] | None = None
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -118,6 +120,16 @@ class Entry:
         untouched = set(self.untouched)
         changes = tuple(change for change in self.plan.changes if change.entity not in untouched)
         return replace(self.plan, changes=changes)
+
+    @property
+    def certain(self) -> tuple[Change, ...]:
+        """The changes that the run made for certain."""
+        if self.outcome == "applied":
+            return self.made.changes
+        if self.outcome != "incomplete" or self.unknown is None:
+            return ()
+        unknown = set(self.unknown)
+        return tuple(change for change in self.made.changes if change.entity not in unknown)
 
     @property
     def values(self) -> frozenset[tuple[Entity, QuotaKey]]:
@@ -301,10 +313,13 @@ class Journal:
         now: int,
         error: str | None = None,
         untouched: Iterable[Entity] = (),
+        unknown: Iterable[Entity] | None = None,
     ) -> Entry:
         """Writes down what came of it. Raises InputError when that fails: the entry is as `begin` left it then."""
         error = error if error is None or len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}…"
         finished = replace(entry, outcome=outcome, finished=now, error=error, untouched=tuple(untouched))
+        if outcome == "incomplete" and unknown is not None:
+            finished = replace(finished, unknown=tuple(unknown))
         data = to_json(entry_document(finished)).encode()
         spare = self._spare_of(entry.id)
         with self._complaints():
@@ -532,6 +547,7 @@ def entry_document(entry: Entry) -> Document:
         "outcome": entry.outcome,
         "error": entry.error,
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
+        **({} if entry.unknown is None else {"unknown": [*map(plain_entity, entry.unknown)]}),
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
         **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
@@ -583,6 +599,7 @@ def _entry(file: Path) -> Entry:
         document.get("by"),
         _kept(document.get("kept", ())),
         _kept(document.get("part", ())),
+        tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
     )
 
 
