@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kquota.core.change.plan import Change, Plan
+from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.leases import Fate, Leases, ending, read_leases
+from kquota.leases import Fate, Leases, by_place, ending, read_leases
 
 ALICE, KEY = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
 HERE = "zookeeper://zk1:2181"
@@ -182,3 +183,21 @@ def test_a_part_that_was_taken_back_by_mistake_can_be_taken_back_again(tmp_path:
     pages = Journal(tmp_path).read()
     assert pages.undone == {part.id}
     assert [change.entity for change in pages.way_back(second).changes] == [bob]
+
+
+def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
+    """One cluster by two addresses, of which the first entry knows the address alone; and then another one there."""
+    old, new = Cluster(HERE, "first"), Cluster(HERE, "second")
+    set_ = Plan((Change(ALICE, {}, {KEY: 3.0}, relative=True),))
+    back = set_.inverse
+    lease = keep(tmp_path, set_, expires=2000)
+    keep(tmp_path, replace(set_, cluster=old), expires=3000, command="apply")
+    keep(tmp_path, replace(back, cluster=replace(old, address="zookeeper://zk2:2181")), command="delete")
+    keep(tmp_path, replace(set_, cluster=new), expires=4000)
+    found = list(by_place(Journal(tmp_path).read().entries))
+    assert [(place, [each.fate for each in leases.found]) for place, leases in found] == [
+        (old, [Fate.OVERTAKEN, Fate.OVERTAKEN]),
+        (new, [Fate.ON]),
+    ]
+    assert len(read_leases(Journal(tmp_path), old).found) == 2
+    assert Journal(tmp_path).entry(lease.id).plan == lease.plan

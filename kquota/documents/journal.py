@@ -83,6 +83,8 @@ class Entry:
     part: Kept = ()
     """Of the entry that it `undoes`, the values that it takes back; empty for all that are left."""
     unknown: tuple[Entity, ...] | None = None
+    known: Cluster | None = None
+    """Of an entry without a cluster id, the cluster that other entries of the journal know at its address."""
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -91,8 +93,8 @@ class Entry:
 
     @property
     def place(self) -> Cluster:
-        """Which cluster it was done at; by its address alone where the plan does not know more."""
-        return self.plan.cluster or Cluster(self.cluster)
+        """Which cluster it was done at; by its address alone where nobody knows more."""
+        return self.known or self.plan.cluster or Cluster(self.cluster)
 
     @property
     def may_have_changed(self) -> bool:
@@ -415,7 +417,7 @@ class Journal:
             except Exception as error:  # a file may hold anything, and must not hide the others
                 unreadable.append(Unreadable(name, f"no entry of the journal ({type(error).__name__})"))
         entries.sort(key=lambda entry: (entry.number, entry.started, entry.id))
-        return Pages(self.folder, tuple(entries), tuple(unreadable))
+        return Pages(self.folder, _placed(entries), tuple(unreadable))
 
     def entries(self, cluster: str | None = None) -> tuple[Entry, ...]:
         """The entries (of one cluster) in the order of their beginnings. Raises InputError for a file that is none."""
@@ -601,6 +603,22 @@ def _entry(file: Path) -> Entry:
         _kept(document.get("part", ())),
         tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
     )
+
+
+def _placed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries, with their clusters: where one has no cluster id, the next entry of its address has a say, or the
+    last one.
+    """
+    known = {entry.place.servers: entry.place for entry in entries if entry.place.id is not None}
+    placed: list[Entry] = []
+    for entry in reversed(entries):
+        place = entry.place
+        if place.id is not None:
+            known[place.servers] = place
+        elif place.servers in known:
+            entry = replace(entry, known=known[place.servers])
+        placed.append(entry)
+    return tuple(reversed(placed))
 
 
 def _document(file: Path) -> Document:

@@ -141,17 +141,17 @@ class Cluster:
         """
         if self.id is not None and other.id is not None:
             return self.id == other.id
-        return _servers(self.address) == _servers(other.address)
+        return self.servers == other.servers
+
+    @property
+    def servers(self) -> tuple[str, frozenset[str], str]:
+        """The address, by which clusters are compared: the scheme, the servers in no order, and the chroot."""
+        scheme, _, rest = self.address.partition("://")
+        servers, _, chroot = rest.partition("/")
+        return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
 
     def __str__(self) -> str:
         return self.address if self.id is None else f"{self.address} (cluster id {self.id})"
-
-
-def _servers(address: str) -> tuple[str, frozenset[str], str]:
-    """The scheme, the servers in no order, and the chroot."""
-    scheme, _, rest = address.partition("://")
-    servers, _, chroot = rest.partition("/")
-    return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
 
 
 class Severity(enum.IntEnum):
