@@ -21,7 +21,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
-from kquota.documents.journal import Command, Entry, Journal, Pages
+from kquota.documents.journal import Command, Entry, Journal, Pages, Unreadable
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
 from kquota.leases import Lease, Leases, read_leases
@@ -285,6 +285,8 @@ class Altered:
     unfinished: str | None = None
     kept: tuple[Lease, ...] = ()
     ended: tuple[Lease, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Files of the journal that cannot be read, so that leases may be missing."""
 
 
 def alter(
@@ -415,7 +417,8 @@ def alter(
         if pending:
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
-    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended)
+    unreadable = () if leases is None else leases.unreadable
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, unreadable)
 
 
 def _lost_a_race(error: KquotaError) -> bool:

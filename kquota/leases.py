@@ -16,7 +16,10 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal, Kept
+from kquota.documents.journal import Entry, Journal, Kept, Pages, Unreadable
+
+_MANY = 20
+"""So many entries are read in no time."""
 
 
 class Fate(enum.Enum):
@@ -69,6 +72,8 @@ class Leases:
     """The leases of one cluster, in the order of their beginnings."""
 
     found: tuple[Lease, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Files of the journal that cannot be read: leases may be missing."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Leases:
@@ -238,12 +243,29 @@ def kept(leases: Iterable[Lease]) -> Kept:
 
 
 def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] = ()) -> Leases:
-    """The leases of a cluster; `more` are entries that a dry run adds to the journal.
+    """The leases of a cluster that are on; `more` are entries that a dry run adds to the journal.
 
-    Reads no entry before the first lease. Raises InputError for the folder.
+    Raises InputError for the folder.
     """
-    first = journal.first_with_end()
-    return Leases() if first is None else Leases.of((*journal.read(first).of(cluster), *more))
+    pages = read_entries(journal)
+    return replace(Leases.of((*pages.of(cluster), *more)), unreadable=pages.unreadable)
+
+
+def read_entries(journal: Journal) -> Pages:
+    """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
+
+    What is over stays over, so a long reading leaves a mark, before which nothing is read again. The mark holds as long
+    as no file before it changes.
+    """
+    survey = journal.survey()
+    marked = journal.marked(survey)
+    pages = journal.read(marked)
+    if len(pages.entries) > _MANY:
+        on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
+        first = min([*on, *(each.number for each in pages.unreadable), survey.next])
+        if first > marked:
+            journal.mark(survey, first)
+    return pages
 
 
 def by_place(entries: Sequence[Entry]) -> Iterator[tuple[Cluster, Leases]]:

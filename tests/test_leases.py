@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Entry, Journal
+from kquota.documents.journal import Entry, Journal, Pages
 from kquota.leases import Fate, Leases, by_place, ending, read_leases
 
 ALICE, KEY = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
@@ -38,7 +40,7 @@ def fates(folder: Path) -> list[Fate]:
 def test_a_lease_holds_what_was_set_and_what_comes_back(tmp_path: Path) -> None:
     """A deletion is leased as well; a write without an end, or one that was rolled back, begins none."""
     wrote(tmp_path, None, 3.0)
-    assert Journal(tmp_path).first_with_end() is None
+    assert read_leases(Journal(tmp_path), HERE) == Leases()
     wrote(tmp_path, 3.0, 9.0, "rolled back", expires=5)
     wrote(tmp_path, 3.0, None, expires=2000)
     (lease,) = read_leases(Journal(tmp_path), HERE).found
@@ -201,3 +203,37 @@ def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
     ]
     assert len(read_leases(Journal(tmp_path), old).found) == 2
     assert Journal(tmp_path).entry(lease.id).plan == lease.plan
+
+
+def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark says so, until one of the files before it changes; what cannot be read is never before it."""
+    journal = Journal(tmp_path)
+    for number in range(30):
+        wrote(tmp_path, number + 1.0, number + 2.0, expires=2000 if number == 5 else None)
+    read: list[int] = []
+    real = Journal.read
+
+    def watched(self: Journal, first: int = 0) -> Pages:
+        read.append(first)
+        return real(self, first)
+
+    monkeypatch.setattr(Journal, "read", watched)
+    for _ in range(2):
+        assert read_leases(journal, HERE).on == ()
+    lease = wrote(tmp_path, 3.0, 9.0, expires=2000)
+    for _ in range(2):
+        assert [each.entry.id for each in read_leases(journal, HERE).on] == [lease.id]
+    assert read == [0, 31, 31, 31]
+
+    file = next(tmp_path.glob("*-4.json"))
+    text = file.read_text()
+    file.write_text("{")
+    for _ in range(2):
+        assert [each.name for each in read_leases(journal, HERE).unreadable] == [file.name]
+    file.write_text(text)
+    for _ in range(3):
+        assert len(read_leases(journal, HERE).on) == 1
+    assert read[4:] == [0, 4, 4, 31, 31]
+    (tmp_path / ".ended").write_text("31 forged")
+    assert len(read_leases(journal, HERE).on) == 1
+    assert read[-1] == 0

@@ -48,9 +48,8 @@ _SPARE_BYTES = 4096
 """What the outcome and the error may add to an entry, beside the entities that were left alone."""
 _LONGEST_ERROR = 1000
 _OLD_S = 24 * 3600
-_HEAD_BYTES = 2048
-"""An entry's address and its end are in the beginning of its file."""
-_HAS_END = re.compile(rb'"expires":\s*(null|\d)')
+_MARK = ".ended"
+"""The file of `Journal.mark`."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +149,11 @@ class Unreadable(NamedTuple):
     name: str
     why: str
 
+    @property
+    def number(self) -> int:
+        """The number of the entry that it should be; 0 where its name has none."""
+        return _number(self.name)
+
 
 @dataclass(frozen=True)
 class Pages:
@@ -248,6 +252,22 @@ class Pages:
             raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
         ids = ", ".join(entry.id for entry in found[-5:])
         raise InputError(f"{len(found)} entries {text!r} in the journal {self.folder}", hint=f"choose one of {ids}")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The files of a journal at a moment: the number of each, and a sign that changes when its contents do."""
+
+    signs: tuple[tuple[int, str], ...]
+
+    @property
+    def next(self) -> int:
+        """The number after all of theirs."""
+        return 1 + max((number for number, _ in self.signs), default=0)
+
+    def digest(self, first: int) -> str:
+        """A digest of all files before that number."""
+        return hashlib.sha256("\n".join(sign for number, sign in self.signs if number < first).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -374,27 +394,33 @@ class Journal:
             return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
         return ()
 
-    def first_with_end(self) -> int | None:
-        """The number of the first entry with an end, by a look at the beginnings of the files; None without one."""
-        found: list[int] = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                if _ID.fullmatch(name.removesuffix(".json")) and (not found or _number(name) < min(found)):
-                    with contextlib.suppress(OSError):
-                        if self._has_end(self.folder / name):
-                            found.append(_number(name))
-        return min(found, default=None)
+    def survey(self) -> Survey:
+        """The files of the entries as they are now. Raises InputError for the folder."""
+        with self._complaints("read"):
+            try:
+                files = [file for file in os.scandir(self.folder) if _is_entry(file.name)]
+            except FileNotFoundError:
+                return Survey(())
+        signs: list[tuple[int, str]] = []
+        for file in files:
+            with contextlib.suppress(OSError):
+                known = file.stat()
+                sign = f"{file.name} {known.st_ino} {known.st_size} {known.st_mtime_ns}"
+                signs.append((_number(file.name), sign))
+        return Survey(tuple(sorted(signs)))
 
-    @staticmethod
-    def _has_end(file: Path) -> bool:
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                return False
-            found = _HAS_END.search(stream.read(_HEAD_BYTES))
-            if found is None:  # a long address
-                stream.seek(0)
-                found = _HAS_END.search(stream.read())
-        return found is not None and found[1] != b"null"
+    def marked(self, survey: Survey) -> int:
+        """The number that `mark` has left, if all files before it are as they were then; else 0."""
+        with contextlib.suppress(OSError, ValueError):
+            number, _, digest = (self.folder / _MARK).read_text("ascii").strip().partition(" ")
+            if digest == survey.digest(int(number)):
+                return int(number)
+        return 0
+
+    def mark(self, survey: Survey, first: int) -> None:
+        """Leaves for the next reader that no value which ends hangs on entries before that number."""
+        with contextlib.suppress(InputError):
+            write_text(self.folder / _MARK, f"{first} {survey.digest(first)}\n", mode=0o600)
 
     def read(self, first: int = 0) -> Pages:
         """All that is there from that number on; a file that is no entry is among the unreadable.
@@ -406,7 +432,7 @@ class Journal:
         with self._complaints("read"):
             names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         for name in names:
-            if name.startswith(".") or not name.endswith(".json") or (first and _number(name) < first):
+            if not _is_entry(name) or (first and _number(name) < first):
                 continue
             try:
                 entries.append(_entry(self.folder / name))
@@ -515,6 +541,10 @@ def _author() -> str:
 def cluster_digest(cluster: str) -> str:
     """Four hexadecimal digits of a cluster's name, as they are in the ids of its entries."""
     return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
+
+
+def _is_entry(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
 
 
 def name_of(id: str) -> str:

@@ -237,3 +237,27 @@ def test_a_dry_run_of_reconcile_shows_the_whole_chain(kquota: Kquota, chroot: st
     assert "dry run: nothing was written" in dry.err
     assert value(kquota, chroot) == "9000000"
     assert {file: file.read_bytes() for file in folder.glob("*.json")} == before
+
+
+@pytest.mark.parametrize("broken", ["file", "folder"])
+def test_a_journal_that_cannot_be_read_is_said_once(kquota: Kquota, chroot: str, folder: Path, broken: str) -> None:
+    """By all that show leases, and they go on: values may end that nobody knows of."""
+    live = ("--zookeeper", chroot)
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB").code == 0
+    if broken == "file":
+        next(folder.glob("*.json")).write_text("{")
+        said = rf"kquota: warning: 1 file of the journal {folder} cannot be read, so that values may end"
+    else:
+        folder.rename(folder.parent / "elsewhere")
+        folder.write_text("no folder")
+        said = rf"kquota: warning: the journal cannot be read in {folder}: .*: it is not known which values end"
+    readers = [("describe",), ("resolve", "--user", "alice", "--client", "etl"), ("lint",), ("export",)]
+    if broken == "file":
+        readers.append(("alter", *ALICE, "producer_byte_rate=6MB", "--dry-run"))
+    for words in readers:
+        done = kquota(*words, *live)
+        assert len(re.findall(said, done.err)) == 1, (words, done)
+        assert (done.code, "5" in done.out) == (0, True) or words == ("lint",), (words, done)
+    if broken == "file":
+        assert len(re.findall(said, kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").err)) == 1
+        assert re.search(r"warn  leases: 1 of the journal's files cannot be read", kquota("doctor", *live).out)

@@ -175,7 +175,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if terms.expires is None and terms.undoes is None and terms.command != "reconcile":
-        known = leases.known_leases(Journal(terms.journal), place_of(backend))
+        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
         leases.note_kept_and_ended((), known.ended_by(planned), None, dry_run=False)
     if not terms.yes:
         ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
