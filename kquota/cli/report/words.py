@@ -138,9 +138,11 @@ def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], s
         return told
     if found.throttle_time_max_ms is not None:
         return length(found.throttle_time_max_ms)
-    if found.undetermined and found.logged is not None and found.logged.throttled_events:
-        return f"{LOGGED} {length(found.logged.throttle_time_max_ms)}"
-    return "-"
+    shown = found.logged if found.undetermined else None
+    # Samples have only means.
+    if shown is None or shown.throttle_time_ms is None or not shown.throttled_events:
+        return "-"
+    return f"{LOGGED} {length(shown.throttle_time_max_ms)}"
 
 
 LOGGED: Final = "logged"
