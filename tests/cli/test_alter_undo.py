@@ -264,5 +264,5 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     words = {"named": "h:1", "journal": tmp_path, "yes": False, "dry_run": True, "output": "table"}
     assert switch_back(entry, access, command="undo", **words) == 0  # type: ignore[arg-type]
     said = capfd.readouterr().err
-    assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\ndry run: nothing was written\n"
+    assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
     assert len(journal.entries()) == 1

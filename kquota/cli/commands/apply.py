@@ -15,7 +15,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable
-from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
+from kquota.cli.views import Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -140,9 +140,9 @@ def command(
 class Terms:
     """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
-    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
-    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` and `part`
-    are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
+    With `dry_run`, the plan and its review are all. `cluster` is the address by which the journal knows the cluster,
+    and `named` the cluster for people. `undoes` is the entry that is taken back, and `expires` when this one is, in ms
+    since the epoch. `kept` and `part` are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
     """
 
     cluster: str
@@ -186,7 +186,6 @@ def carry_out(
         show(plan_view(planned, labels), terms.output)
     if terms.dry_run:
         consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
-        say(DRY_RUN)
         return ExitCode.OK
     wanted: Sequence[Lease] = ()
     if terms.undoes is None:

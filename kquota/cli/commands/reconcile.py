@@ -11,6 +11,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
+from kquota.cli.views import DRY_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +102,8 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
             worst = max(worst, code)
             if code in SIGNALS:
                 return code
+    if found and dry_run:
+        say(DRY_RUN)
     if not found:
         note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(journal)} have overdue leases")
     return worst
@@ -191,7 +194,7 @@ def _end(
     for lease, value in end.conflicts:
         say(
             f"kquota: entry {entry.name}: {name_of(lease)} is {shown(lease.key, value)} and not"
-            f" {shown(lease.key, lease.value)}: somebody else set it, outside this journal; it stays, and the lease is"
-            " over"
+            f" {shown(lease.key, lease.value)}: somebody else set it, outside this journal; it stays, and the lease"
+            f" {'would be' if assumed is not None else 'is'} over"
         )
     return ExitCode.CONFLICT if end.conflicts else ExitCode.OK

@@ -99,6 +99,8 @@ def command(
             if code != ExitCode.OK:
                 return code
             pages = Journal(journal).read()
+    if dry_run:
+        say(DRY_RUN)
     return ExitCode.OK
 
 
@@ -127,7 +129,6 @@ def switch_back(
         if output == "json":
             raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
         note(f"would switch the request loggers of {nodes} of {safe(named)} back (entry {entry.name})")
-        say(DRY_RUN)
         return ExitCode.OK
     if not yes:
         ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
