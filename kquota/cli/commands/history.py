@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Only writes about this user; repeat it for more.")
-@click.option("--client", "clients", multiple=True, metavar="NAME", help="Only writes about this client-id.")
+@click.option(
+    "--client", "--client-id", "clients", multiple=True, metavar="NAME", help="Only writes about this client-id."
+)
 @click.option("--ip", "ips", multiple=True, metavar="ADDRESS", help="Only writes about this ip.")
 @click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
