@@ -142,5 +142,6 @@ def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str
     first, second = (entry["id"] for entry in entries(kquota))
     done = kquota(*BACK, first.split("-")[1], "--zookeeper", chroot)
     assert done.code == 3
+    assert f"{first.split('-')[1]!r} means 2 entries of the journal " in done.err
     assert first in done.err
     assert second in done.err
