@@ -265,6 +265,40 @@ def _broker(
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whom the writes are about that are meant: of each type one of these names. Without names everybody is meant."""
+
+    names: Mapping[EntityType, tuple[str, ...]]
+
+    def __bool__(self) -> bool:
+        return any(self.names.values())
+
+    def __str__(self) -> str:
+        return " ".join(f"--{kind.plural[:-1]} {name}" for kind, names in self.names.items() for name in names)
+
+    def matches(self, entity: Entity) -> bool:
+        """Whether the entity has all the parts that are asked for, and maybe others."""
+        parts = dict(entity.parts)
+        return all(not names or parts.get(kind) in names for kind, names in self.names.items())
+
+
+def about_options(what: str) -> Callable[[F], F]:
+    """`--user`, `--client` and `--ip` of a command that reads the journal, as the argument `about`."""
+    return _stack(
+        click.option("--user", multiple=True, metavar="NAME", help=f"{what} this user; repeat it for more."),
+        click.option(
+            "--client", "--client-id", "client", multiple=True, metavar="NAME", help=f"{what} this client-id."
+        ),
+        click.option("--ip", multiple=True, metavar="ADDRESS", help=f"{what} this ip."),
+        collected("about", ("user", "client", "ip"), _about),
+    )
+
+
+def _about(user: tuple[str, ...], client: tuple[str, ...], ip: tuple[str, ...]) -> About:
+    return About({EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+
+
 def match_option(function: F) -> F:
     """`--match PATTERN`: shell patterns of names, as the argument `match`."""
     return _stack(

@@ -51,7 +51,7 @@ def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: 
 
     again = kquota(*alter, "--for", "4h")
     assert again.code == 0
-    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends ", again.err), again.err
+    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends .* UTC, then no quota again\n", again.err), again.err
     assert "nothing changes" not in again.err
     let_time_pass(folder)
     first, second = entries(kquota)
@@ -199,3 +199,65 @@ def test_readers_say_which_values_end(kquota: Kquota, chroot: str, folder: Path)
     assert re.search(r"warn  leases of .*: 1 of 1 are overdue", kquota("doctor", *live).out)
     assert kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").code == 0
     assert kquota("describe", *live).err == ""
+
+
+def test_a_value_that_was_put_back_by_hand_ends_beside_others(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """One value of the entry is back already, one has a later end: the first lease is over all the same."""
+    alter = ("alter", "--zookeeper", chroot)
+    both = ("--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2s")
+    assert kquota(*alter, *both).code == 0
+    later = (*alter, "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2h")
+    let_time_pass(folder)
+    assert kquota(*later).code == 0
+    assert kquota("delete", "--zookeeper", chroot, "--user", "alice", "--journal", "elsewhere").code == 0
+    reconcile = ("reconcile", "--zookeeper", chroot)
+    assert "the values before are back already" in kquota(*reconcile).err
+    again = kquota(*reconcile)
+    assert again.err.startswith("nothing is due; 1 lease, next at "), again
+    assert "overdue" not in kquota("history", "--leases").out
+    assert "in part by 3" in kquota("history", COLUMNS="200").out
+
+    undone = kquota("undo", "--yes", "--zookeeper", chroot)
+    assert (undone.code, "undo of entry 1" in undone.err) == (0, True), undone
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
+    assert "nothing is due; no lease" in kquota(*reconcile).err
+
+
+def test_a_dry_run_of_reconcile_shows_the_whole_chain(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """What lies below a lease that ends comes after it; nothing is written, on the cluster or in the journal."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=9MB", "--for", "2s").code == 0
+    let_time_pass(folder)
+    before = {file: file.read_bytes() for file in folder.glob("*.json")}
+    dry = kquota("reconcile", "--dry-run", "--zookeeper", chroot)
+    assert dry.code == 0, dry
+    assert re.search(r"9 MB/s +5 MB/s.*5 MB/s +3 MB/s", dry.out, re.DOTALL), dry.out
+    assert "dry run: nothing was written" in dry.err
+    assert value(kquota, chroot) == "9000000"
+    assert {file: file.read_bytes() for file in folder.glob("*.json")} == before
+
+
+@pytest.mark.parametrize("broken", ["file", "folder"])
+def test_a_journal_that_cannot_be_read_is_said_once(kquota: Kquota, chroot: str, folder: Path, broken: str) -> None:
+    """By all that show leases, and they go on: values may end that nobody knows of."""
+    live = ("--zookeeper", chroot)
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB").code == 0
+    if broken == "file":
+        next(folder.glob("*.json")).write_text("{")
+        said = rf"kquota: warning: 1 file of the journal {folder} cannot be read, so that values may end"
+    else:
+        folder.rename(folder.parent / "elsewhere")
+        folder.write_text("no folder")
+        said = rf"kquota: warning: the journal cannot be read in {folder}: .*: it is not known which values end"
+    readers = [("describe",), ("resolve", "--user", "alice", "--client", "etl"), ("lint",), ("export",)]
+    if broken == "file":
+        readers.append(("alter", *ALICE, "producer_byte_rate=6MB", "--dry-run"))
+    for words in readers:
+        done = kquota(*words, *live)
+        assert len(re.findall(said, done.err)) == 1, (words, done)
+        assert (done.code, "5" in done.out) == (0, True) or words == ("lint",), (words, done)
+    if broken == "file":
+        assert len(re.findall(said, kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").err)) == 1
+        assert re.search(r"warn  leases: 1 of the journal's files cannot be read", kquota("doctor", *live).out)

@@ -202,7 +202,7 @@ def carry_out(
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            known = leases.known_leases(Journal(writing.journal), place_of(backend))
+            known = leases.known_leases(Journal(writing.journal), lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
             consent.name_cluster(named)
@@ -231,6 +231,7 @@ def carry_out(
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
+    leases.warn_unread(altered.unreadable, Journal(writing.journal))
     leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
@@ -268,7 +269,9 @@ def _note_way_back(altered: Altered) -> None:
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
-        commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
+        from kquota.documents.journal import name_of
+
+        commands = " and ".join(f"'kquota undo {name_of(entry)}'" for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")

@@ -15,7 +15,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable
-from kquota.cli.views import Document, View, show, shown_as
+from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -133,8 +133,8 @@ class Terms:
     """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
     `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
-    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` is as in
-    `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
+    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` and `part`
+    are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
     """
 
     cluster: str
@@ -143,11 +143,13 @@ class Terms:
     output: str
     yes: bool = False
     force: bool = False
+    dry_run: bool = False
     rollback: bool = True
     command: Command = "apply"
     expires: int | None = None
     undoes: str | None = None
     kept: Kept = ()
+    part: Kept = ()
     access: Access | None = None
 
 
@@ -161,15 +163,19 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
-    if terms.output == "table":
-        show(plan_view(planned, labels), "table")
+    if terms.output == "table" or terms.dry_run:
+        show(plan_view(planned, labels), terms.output)
+    if terms.dry_run:
+        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        say(DRY_RUN)
+        return ExitCode.OK
     if not planned:
         if terms.output == "json":
             show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if terms.expires is None and terms.undoes is None and terms.command != "reconcile":
-        known = leases.known_leases(Journal(terms.journal), place_of(backend))
+        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
         leases.note_kept_and_ended((), known.ended_by(planned), None, dry_run=False)
     if not terms.yes:
         ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
@@ -186,6 +192,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             expires=terms.expires,
             undoes=terms.undoes,
             kept=terms.kept,
+            part=terms.part,
             rollback=terms.rollback,
             progress=bar,
             stop=stop,
@@ -208,8 +215,8 @@ def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
     except BaseException:
         for entry in begun:
             say(
-                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
-                " back"
+                f"kquota: some of {len(entry.plan.changes)} changes may be written:"
+                f" 'kquota undo {entry.name}' takes them back"
             )
         raise
 
@@ -228,6 +235,7 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
 def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import entity_text, safe
+    from kquota.documents.journal import name_of
 
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
     known = {entity for entity, _ in complaints}
@@ -247,9 +255,9 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> 
     }
     text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
     entry = ""
-    if report.applied or report.unknown:
+    if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
-        entry = f"; {again}'kquota undo {report.entry}' takes it back"
+        entry = f"; {again}'kquota undo {name_of(report.entry)}' takes it back"
     if report.unfinished is not None:
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":

@@ -598,7 +598,7 @@ def _table(
                 _peak(found),
                 (*_delayed(found), *_closed_events(result, found)),
                 *([words.muted(found)] if predicted else []),
-                (words.longest(found), "times out" if words.times_out(found) else ""),
+                (*_longest(found), "times out" if words.times_out(found) else ""),
                 *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
                 *([_logged(found)] if logs else []),
                 times,
@@ -733,6 +733,15 @@ def _delayed(found: Finding) -> tuple[str, ...]:
         basis = "" if found.basis is Basis.REQUESTS else found.basis.value
         return found.verdict.value, f"of {found.events:,} {basis}".rstrip()
     return words.share(found.throttled_events, found.events), f"of {found.events:,}"
+
+
+def _longest(found: Finding) -> tuple[str, ...]:
+    """The longest wait; the word before a number that the log shows stands above it, as the column is narrow."""
+    from kquota.cli.report import words
+
+    told = words.longest(found)
+    number = told.removeprefix(f"{words.LOGGED} ")
+    return (told,) if number == told else (words.LOGGED, number)
 
 
 def _logged(found: Finding) -> tuple[str, ...]:
