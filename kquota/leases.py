@@ -15,6 +15,7 @@ from kquota.core.change.plan import Cluster, Plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Entry, Journal, Kept, Pages, Unreadable
 
@@ -175,7 +176,29 @@ class Leases:
 
     def kept_by(self, wishes: Iterable[Alteration], values: Mapping[Entity, Values]) -> tuple[Lease, ...]:
         """The leases whose value is wished again, while it is set: they get another end, or none."""
-        asked = {(wish.entity, key): wish.set.get(key) for wish in wishes for key in {*wish.set, *wish.remove}}
+        return self._kept(
+            {(wish.entity, key): wish.set.get(key) for wish in wishes for key in {*wish.set, *wish.remove}}, values
+        )
+
+    def kept_by_quotas(
+        self,
+        desired: Mapping[Entity, Values],
+        values: Mapping[Entity, Values],
+        *,
+        prune: bool = False,
+        unmanaged: Sequence[Selector] = (),
+    ) -> tuple[Lease, ...]:
+        """As `kept_by`, of the quotas that entities shall have; the other arguments are as in `plan`."""
+        asked = {
+            (lease.entity, lease.key): desired.get(lease.entity, {}).get(lease.key)
+            for lease in self.on
+            if (prune or lease.key in desired.get(lease.entity, {})) and selected(lease.entity, unmanaged) is None
+        }
+        return self._kept(asked, values)
+
+    def _kept(
+        self, asked: Mapping[tuple[Entity, QuotaKey], Value | None], values: Mapping[Entity, Values]
+    ) -> tuple[Lease, ...]:
         return tuple(
             lease
             for lease in self.on

@@ -77,6 +77,12 @@ def warn_unread(unreadable: Sequence[Unreadable], journal: Journal) -> None:
 def leases_of(backend: QuotaBackend) -> Leases:
     """The leases of a live cluster in this user's journal; none for quotas of a file, and where nothing has an end."""
     from kquota.backends import cluster_of
+
+    return leases_at(lambda: cluster_of(backend))
+
+
+def leases_at(cluster: Callable[[], Cluster | None]) -> Leases:
+    """The leases of a cluster in this user's journal."""
     from kquota.errors import InputError
     from kquota.leases import Leases
     from kquota.state import journal_folder
@@ -90,7 +96,7 @@ def leases_of(backend: QuotaBackend) -> Leases:
         pass  # the reading says why it cannot be read
     from kquota.documents.journal import Journal
 
-    return known_leases(Journal(folder), lambda: cluster_of(backend))
+    return known_leases(Journal(folder), cluster)
 
 
 def few(lines: Iterable[str]) -> Iterator[str]:
@@ -131,6 +137,20 @@ def note_kept_and_ended(kept: Sequence[Lease], ended: Sequence[Lease], expires: 
         note(line)
     what = "this would end" if dry_run else "this ends"
     for line in few(f"{what} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+        note(line)
+
+
+def note_planned(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None) -> None:
+    """Says on stderr what a plan means for the leases that are on, before it is applied."""
+
+    def then(lease: Lease) -> str:
+        if expires is None:
+            return "the plan makes it permanent"
+        return f"with the plan it ends {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
+
+    for line in few(f"{_until(lease)} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
+        note(line)
+    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
         note(line)
 
 

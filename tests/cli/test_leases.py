@@ -261,3 +261,35 @@ def test_a_journal_that_cannot_be_read_is_said_once(kquota: Kquota, chroot: str,
     if broken == "file":
         assert len(re.findall(said, kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").err)) == 1
         assert re.search(r"warn  leases: 1 of the journal's files cannot be read", kquota("doctor", *live).out)
+
+
+def test_a_file_with_the_leased_value_makes_it_permanent(
+    kquota: Kquota, chroot: str, folder: Path, tmp_path: Path
+) -> None:
+    """The plan says so, although it changes nothing; with --prune, a leased deletion as well."""
+    live = ("--zookeeper", chroot)
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice, client-id: etl}, values:"
+        " {producer_byte_rate: 5MB}}\n"
+    )
+    assert kquota("alter", *live, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB", "--for", "2h").code == 0
+    assert kquota("delete", *live, "--user", "bob", "--for", "2h").code == 0
+    apply = ("apply", "quotas.yaml", "--yes", *live)
+    moved = kquota(*apply, "--for", "3h")
+    assert re.search(r"5 MB/s until .* \(entry 2\); with the plan it ends .* UTC, then no quota again\n", moved.err)
+    assert re.search(r"^ends .* UTC, if 'kquota reconcile' runs", moved.err, re.MULTILINE), moved.err
+
+    said = r"5 MB/s until .* \(entry 2\); the plan makes it permanent\n"
+    planned = kquota("plan", "quotas.yaml", "--out", "plan.json", *live)
+    assert re.search(said, planned.err), planned.err
+    assert "a plan that was kept makes nothing permanent: apply quotas.yaml for that" in planned.err
+    assert "nothing changes" in kquota("apply", "plan.json", "--yes", *live).err
+    done = kquota(*apply)
+    assert (done.code, bool(re.search(said, done.err)), "entry 3" in done.err) == (0, True, False), done
+    assert re.search(r"^1 lease changed$", done.err, re.MULTILINE), done.err
+    assert "the plan makes it permanent" not in kquota(*apply).err
+    assert re.search(r"no quota until .* \(entry 3\); the plan makes it permanent\n", kquota(*apply, "--prune").err)
+    let_time_pass(folder)
+    assert "nothing is due; no lease" in kquota("reconcile", *live).err
+    assert (value(kquota, chroot), value(kquota, chroot, "user=bob")) == ("5000000", None)

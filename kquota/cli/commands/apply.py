@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Command, Entry, Kept
     from kquota.documents.quotas import QuotaFile
+    from kquota.leases import Lease, Leases
 
 
 @click.command("apply")
@@ -110,6 +111,12 @@ def command(
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
         consent.check_cluster(planned, backend)
+
+        def keeps(leases: Leases) -> Sequence[Lease]:
+            if quota_file is None:
+                return ()
+            return leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
+
         return carry_out(
             with_review(replace(planned, existing=len(current)), current, guards),
             backend,
@@ -125,6 +132,7 @@ def command(
                 access=access,
             ),
             quota_file.labels if quota_file is not None else {},
+            keeps,
         )
 
 
@@ -153,13 +161,24 @@ class Terms:
     access: Access | None = None
 
 
-def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels) -> int:
-    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
+def carry_out(
+    planned: Plan,
+    backend: QuotaBackend,
+    terms: Terms,
+    labels: Labels,
+    keeps: Callable[[Leases], Sequence[Lease]] = lambda leases: (),
+) -> int:
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+
+    `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
+    """
     from kquota.changes import now, place_of
     from kquota.cli import consent, leases
     from kquota.cli.commands.plan import plan_view, summary
+    from kquota.cli.text import many
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
+    from kquota.leases import kept
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
@@ -169,16 +188,19 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
         consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
         say(DRY_RUN)
         return ExitCode.OK
-    if not planned:
+    wanted: Sequence[Lease] = ()
+    if terms.undoes is None:
+        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
+        wanted = keeps(known)
+        leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
+    if not planned and not wanted:
         if terms.output == "json":
             show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
-    if terms.expires is None and terms.undoes is None and terms.command != "reconcile":
-        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
-        leases.note_kept_and_ended((), known.ended_by(planned), None, dry_run=False)
     if not terms.yes:
-        ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
+        changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
+        ask(f"Apply to {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
     with progress("applying") as bar, stoppable() as stop, says_what_may_be_written(begun):
@@ -191,7 +213,7 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             command=terms.command,
             expires=terms.expires,
             undoes=terms.undoes,
-            kept=terms.kept,
+            kept=terms.kept or kept(wanted),
             part=terms.part,
             rollback=terms.rollback,
             progress=bar,
@@ -201,8 +223,8 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
         )
     if terms.output == "json":
         show(_view(report, planned), "json")
-    code = _conclude(report, stop.exit_code)
-    if report.outcome == "applied" and terms.expires is not None and report.applied:
+    code = _conclude(report, stop.exit_code, len(wanted))
+    if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
     return code
 
@@ -232,9 +254,9 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
-    """What came of it, on stderr, and the exit code."""
-    from kquota.cli.text import entity_text, safe
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0) -> int:
+    """What came of it, on stderr, and the exit code; `kept` leases got another end, or none."""
+    from kquota.cli.text import entity_text, many, safe
     from kquota.documents.journal import name_of
 
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
@@ -253,7 +275,10 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> 
         "rolled back": len(report.rolled_back),
         "unknown": len(report.unknown),
     }
-    text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    if kept and report.entry is not None:
+        said.append(f"{many(kept, 'lease')} changed")
+    text = ", ".join(said) or "nothing to do"
     entry = ""
     if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
