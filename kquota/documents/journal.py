@@ -251,7 +251,9 @@ class Pages:
                 raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
             raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
         ids = ", ".join(entry.id for entry in found[-5:])
-        raise InputError(f"{len(found)} entries {text!r} in the journal {self.folder}", hint=f"choose one of {ids}")
+        raise InputError(
+            f"{text!r} means {len(found)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
+        )
 
 
 @dataclass(frozen=True)

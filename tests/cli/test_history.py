@@ -53,6 +53,7 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     assert (
         json.loads(kquota("history", "--user", "zed", "-o", "json").out)["entries"][0]["started"] == 1_700_000_000_000
     )
+    assert "is like that" in kquota("history", "--client-id", "app1").err
     assert "is like that" in kquota("history", "--ip", "10.0.0.7").err
     assert kquota("history", "1", "--since", "1h").code == 2
 
@@ -151,5 +152,6 @@ def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str
     first, second = (entry["id"] for entry in entries(kquota))
     done = kquota(*BACK, first.split("-")[1], "--zookeeper", chroot)
     assert done.code == 3
+    assert f"{first.split('-')[1]!r} means 2 entries of the journal " in done.err
     assert first in done.err
     assert second in done.err

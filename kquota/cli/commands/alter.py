@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 @params.entity_text_option
 @click.option(
     "--file",
+    multiple=True,
+    callback=params.once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
