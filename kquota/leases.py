@@ -36,7 +36,7 @@ class Fate(enum.Enum):
     OVERTAKEN = "overtaken"
     """A later write of this journal, without an end, set another value."""
     CONFLICT = "conflict"
-    """When its time was over, the value was another one, which no entry of this journal had set."""
+    """When its time was over, the value was another one, which no whole write of this journal had set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,3 +319,17 @@ def test_a_time_alone_moves_the_ends_of_an_entity(kquota: Kquota, chroot: str) -
     assert none.code == 3
     assert "no value of user=bob has an end in the journal" in none.err
     assert "--add-config KEY=VALUE --for TIME" in none.err
+
+
+def test_a_conflict_with_a_write_that_was_killed_names_it(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """The journal did not know that it got so far; the value on the cluster shows it."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=7MB").code == 0
+    killed = next(folder.glob("*-2.json"))
+    killed.write_text(json.dumps(json.loads(killed.read_text()) | {"outcome": None, "finished": None}))
+    let_time_pass(folder)
+    done = kquota("reconcile", "--zookeeper", chroot)
+    assert done.code == 7
+    assert "is 7 MB/s and not 5 MB/s: entry 2 set it, and was stopped before its end; it stays" in done.err
+    assert "nothing is due; no lease" in kquota("reconcile", "--zookeeper", chroot).err

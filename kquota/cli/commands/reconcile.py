@@ -191,10 +191,14 @@ def _end(
             )
         if not end.conflicts:
             note(f"entry {entry.name}: the values before are back already")
+    pages = Journal(journal).read(entry.number) if end.conflicts else None
     for lease, value in end.conflicts:
+        setter = None if pages is None else pages.setter(lease.entity, lease.key, value, entry)
+        who = "somebody else" if setter is None else f"entry {setter.name}"
+        where = "outside this journal" if setter is None else "and was stopped before its end"
         say(
             f"kquota: entry {entry.name}: {name_of(lease)} is {shown(lease.key, value)} and not"
-            f" {shown(lease.key, lease.value)}: somebody else set it, outside this journal; it stays, and the lease"
+            f" {shown(lease.key, lease.value)}: {who} set it, {where}; it stays, and the lease"
             f" {'would be' if assumed is not None else 'is'} over"
         )
     return ExitCode.CONFLICT if end.conflicts else ExitCode.OK
