@@ -118,6 +118,8 @@ class Entry:
     @property
     def made(self) -> Plan:
         """The changes of the plan that the run made, or may have made."""
+        if not self.untouched:
+            return self.plan
         untouched = set(self.untouched)
         changes = tuple(change for change in self.plan.changes if change.entity not in untouched)
         return replace(self.plan, changes=changes)
