@@ -21,7 +21,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
-from kquota.documents.journal import Command, Entry, Journal, Pages
+from kquota.documents.journal import Command, Entry, Journal, Pages, Unreadable
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
 from kquota.leases import Lease, Leases, read_leases
@@ -142,10 +142,10 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
         return ApplyReport(already=tuple(change.entity for change in entry.plan.changes))
     if entry.levels:  # it has no quotas, and an undo of none would count as done
         raise InputError(
-            f"{entry.id} switched request loggers on, and changed no quotas",
-            hint=f"'kquota undo {entry.id}' switches them back",
+            f"entry {entry.name} switched request loggers on, and changed no quotas",
+            hint=f"'kquota undo {entry.name}' switches them back",
         )
-    back = entry.made.inverse
+    back = pages.way_back(entry)
     check_cluster(back, cluster)
     return reconcile.apply(
         back, cluster, journal=book, cluster=here.address, clock=now, command="undo", undoes=entry.id
@@ -176,12 +176,12 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
         )
 
 
-def to_undo(pages: Pages, id: str | None, here: Cluster) -> Entry:
+def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
     """The entry to take back: of that id or fingerprint, else the last of the cluster that stands.
 
-    Raises InputError where there is none, and for one of another cluster.
+    `about` are the entities that are meant. Raises InputError where there is none, and for one of another cluster.
     """
-    entry = last_standing(pages, here) if id is None else meant(pages, id, here)
+    entry = last_standing(pages, here, about) if id is None else meant(pages, id, here)
     if not entry.is_of(here) and entry.cluster != here.address:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {here.address}")
     return entry
@@ -197,10 +197,15 @@ def meant(pages: Pages, text: str, cluster: Cluster) -> Entry:
     return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
 
 
-def last_standing(pages: Pages, cluster: Cluster) -> Entry:
-    """The last entry that can be taken back and is no undo itself. Raises InputError where there is none."""
+def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
+    """The last entry that can be taken back and is no undo itself; with `about`, for such an entity.
+
+    Raises InputError where there is none.
+    """
     for entry in reversed(pages.of(cluster)):
-        if entry.undoes is None and pages.can_be_undone(entry):
+        if entry.undoes is not None or not pages.can_be_undone(entry):
+            continue
+        if about is None or any(about(change.entity) for change in pages.way_back(entry).changes):
             return entry
     raise InputError(f"nothing to undo at {cluster.address}", hint="'kquota history' lists what was done")
 
@@ -280,6 +285,8 @@ class Altered:
     unfinished: str | None = None
     kept: tuple[Lease, ...] = ()
     ended: tuple[Lease, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Files of the journal that cannot be read, so that leases may be missing."""
 
 
 def alter(
@@ -410,7 +417,8 @@ def alter(
         if pending:
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
-    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended)
+    unreadable = () if leases is None else leases.unreadable
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, unreadable)
 
 
 def _lost_a_race(error: KquotaError) -> bool:

@@ -17,7 +17,7 @@ from kquota.access import Access, Ask, ask_nobody
 from kquota.core.check import Check, failure, ok, warning
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
-from kquota.leases import by_place
+from kquota.leases import by_place, read_entries
 
 HERE: Final = "installation"
 EXTRAS: Final[Mapping[str, str]] = {
@@ -130,12 +130,19 @@ def check_leases(folder: Path, now: int) -> Iterator[Check]:
     """Whether the values that end have ended in time, as that journal knows them; nothing of no such value."""
     journal = Journal(folder)
     try:
-        if journal.first_with_end() is None:
-            return
-        found = list(by_place(journal.read().entries))
-    except InputError:
-        return  # the check of the journal says it
-    for place, leases in found:
+        pages = read_entries(journal)
+    except InputError as error:
+        yield failure("settings", "leases", error)
+        return
+    if pages.unreadable:
+        name, why = pages.unreadable[0]
+        yield warning(
+            "settings",
+            "leases",
+            f"{len(pages.unreadable)} of the journal's files cannot be read, such as {name}: {why}",
+            "move them out of the journal; 'kquota history' shows them",
+        )
+    for place, leases in by_place(pages.entries):
         if not leases.on:
             continue
         overdue = leases.overdue(now)

@@ -11,12 +11,16 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kquota.core.change.plan import Change, Cluster, Plan
+from kquota.core.change.plan import Cluster, Plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal, Kept
+from kquota.documents.journal import Entry, Journal, Kept, Pages, Unreadable
+
+_MANY = 20
+"""So many entries are read in no time."""
 
 
 class Fate(enum.Enum):
@@ -32,7 +36,7 @@ class Fate(enum.Enum):
     OVERTAKEN = "overtaken"
     """A later write of this journal, without an end, set another value."""
     CONFLICT = "conflict"
-    """When its time was over, the value was another one, which no entry of this journal had set."""
+    """When its time was over, the value was another one, which no whole write of this journal had set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Leases:
     """The leases of one cluster, in the order of their beginnings."""
 
     found: tuple[Lease, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Files of the journal that cannot be read: leases may be missing."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Leases:
@@ -98,24 +104,25 @@ class Leases:
                     elif stack:
                         found[stack[-1]] = replace(found[stack[-1]], ends=entry.expires, moved=entry)
             written = [(change, key) for change in entry.made.changes for key in change.keys]
-            if entry.undoes is not None or entry.command == "reconcile":
+            if entry.undoes is not None:
                 if certain:
                     fate = Fate.ENDED if entry.command == "reconcile" else Fate.UNDONE
-                    for stack in stacks.values():
+                    parts = entry.parts
+                    for leased, stack in stacks.items():
+                        if parts and leased not in parts:
+                            continue
                         own = [number for number in stack if found[number].entry.id == entry.undoes]
                         stack[:] = [number for number in stack if number not in own]
                         close(own, fate, entry)
                     # An entry that is not among these came before them all: it began no lease.
-                    since = places.get(entry.undoes or "", -1)
+                    since = places.get(entry.undoes, -1)
                     for change, key in written:
                         stack = stacks.get((change.entity, key), [])
-                        if entry.undoes is None:
-                            close([stack.pop()] if stack else [], fate, entry)
-                            continue
                         later = [number for number in stack if places[found[number].entry.id] > since]
                         stack[:] = [number for number in stack if number not in later]
                         close(later, Fate.OVERTAKEN, entry)
                 continue
+            sure = {change.entity for change in entry.certain}
             for change, key in written:
                 stack = stacks.setdefault((change.entity, key), [])
                 value, back = change.after.get(key), change.before.get(key)
@@ -123,7 +130,7 @@ class Leases:
                     if differ(value, back):
                         stack.append(len(found))
                         found.append(Lease(entry, change.entity, key, value, back, entry.expires))
-                elif certain:
+                elif change.entity in sure:
                     close(stack, Fate.OVERTAKEN, entry)
         for stack in stacks.values():
             for number in stack[:-1]:
@@ -169,7 +176,29 @@ class Leases:
 
     def kept_by(self, wishes: Iterable[Alteration], values: Mapping[Entity, Values]) -> tuple[Lease, ...]:
         """The leases whose value is wished again, while it is set: they get another end, or none."""
-        asked = {(wish.entity, key): wish.set.get(key) for wish in wishes for key in {*wish.set, *wish.remove}}
+        return self._kept(
+            {(wish.entity, key): wish.set.get(key) for wish in wishes for key in {*wish.set, *wish.remove}}, values
+        )
+
+    def kept_by_quotas(
+        self,
+        desired: Mapping[Entity, Values],
+        values: Mapping[Entity, Values],
+        *,
+        prune: bool = False,
+        unmanaged: Sequence[Selector] = (),
+    ) -> tuple[Lease, ...]:
+        """As `kept_by`, of the quotas that entities shall have; the other arguments are as in `plan`."""
+        asked = {
+            (lease.entity, lease.key): desired.get(lease.entity, {}).get(lease.key)
+            for lease in self.on
+            if (prune or lease.key in desired.get(lease.entity, {})) and selected(lease.entity, unmanaged) is None
+        }
+        return self._kept(asked, values)
+
+    def _kept(
+        self, asked: Mapping[tuple[Entity, QuotaKey], Value | None], values: Mapping[Entity, Values]
+    ) -> tuple[Lease, ...]:
         return tuple(
             lease
             for lease in self.on
@@ -190,17 +219,22 @@ class Ending:
     """What is to be done about the leases of one entry that are over.
 
     `plan` takes back what is as the entry left it. `conflicts` are leases whose value somebody else has changed, with
-    the present value. `is_whole`: no lease of the entry is on afterwards.
+    the present value. `part` are all of the leases, where others of the entry are on afterwards.
     """
 
     plan: Plan
     conflicts: tuple[tuple[Lease, Value | None], ...]
-    is_whole: bool
+    part: Kept
 
     @property
     def kept(self) -> Kept:
         """The values in conflict, as the journal has them."""
         return kept(lease for lease, _ in self.conflicts)
+
+    def assumed(self, entry: Entry) -> Entry:
+        """What the journal would have of it."""
+        made = Entry("", entry.cluster, "reconcile", entry.started, self.plan, undoes=entry.id, outcome="applied")
+        return replace(made, kept=self.kept, part=self.part)
 
 
 def ending(leases: Sequence[Lease], current: QuotaSnapshot, *, is_whole: bool) -> Ending:
@@ -214,16 +248,13 @@ def ending(leases: Sequence[Lease], current: QuotaSnapshot, *, is_whole: bool) -
             due.setdefault(lease.entity, []).append(lease.key)
         elif differ(value, lease.back):
             conflicts.append((lease, value))
-    changes = tuple(_back(change, due[change.entity]) for change in entry.made.changes if change.entity in due)
-    return Ending(Plan(changes, cluster=entry.plan.cluster), tuple(conflicts), is_whole)
-
-
-def _back(change: Change, keys: Sequence[QuotaKey]) -> Change:
-    """The way back of some keys of a change: what others do to other keys is no conflict."""
-    restored = {key: change.before[key] for key in keys if key in change.before}
-    after = {key: value for key, value in change.after.items() if key not in keys} | restored
-    whole = set(change.keys) == set(keys)
-    return Change(change.entity, change.after, after, relative=True, restores=change.form if whole else None)
+    changes = tuple(
+        # What others do to other keys is no conflict.
+        replace(change.inverse.of(due[change.entity]), relative=True)
+        for change in entry.made.changes
+        if change.entity in due
+    )
+    return Ending(Plan(changes, cluster=entry.plan.cluster), tuple(conflicts), () if is_whole else kept(leases))
 
 
 def kept(leases: Iterable[Lease]) -> Kept:
@@ -234,10 +265,30 @@ def kept(leases: Iterable[Lease]) -> Kept:
     return tuple((entity, tuple(found)) for entity, found in keys.items())
 
 
-def read_leases(journal: Journal, cluster: str | Cluster) -> Leases:
-    """The leases of a cluster. Reads no entry before the first lease. Raises InputError for the folder."""
-    first = journal.first_with_end()
-    return Leases() if first is None else Leases.of(journal.read(first).of(cluster))
+def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] = ()) -> Leases:
+    """The leases of a cluster that are on; `more` are entries that a dry run adds to the journal.
+
+    Raises InputError for the folder.
+    """
+    pages = read_entries(journal)
+    return replace(Leases.of((*pages.of(cluster), *more)), unreadable=pages.unreadable)
+
+
+def read_entries(journal: Journal) -> Pages:
+    """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
+
+    What is over stays over, so a long reading leaves a mark, before which nothing is read again. The mark holds as long
+    as no file before it changes.
+    """
+    survey = journal.survey()
+    marked = journal.marked(survey)
+    pages = journal.read(marked)
+    if len(pages.entries) > _MANY:
+        on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
+        first = min([*on, *(each.number for each in pages.unreadable), survey.next])
+        if first > marked:
+            journal.mark(survey, first)
+    return pages
 
 
 def by_place(entries: Sequence[Entry]) -> Iterator[tuple[Cluster, Leases]]:

@@ -44,6 +44,7 @@ def apply(
     expires: int | None = None,
     undoes: str | None = None,
     kept: Kept = (),
+    part: Kept = (),
     rollback: bool = True,
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
@@ -58,12 +59,19 @@ def apply(
 
     `kept` are leased values that stay: they get another end by this entry, which is made for them alone as well.
     With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
-    nothing is left to take back, the journal gets an entry without changes.
+    nothing is left to take back, the journal gets an entry without changes. `part` are the values that are taken back,
+    where it is not all of that entry.
 
     Raises Conflict when an entity is neither as the plan found it nor as it wants it. Raises the error of the first
     change that the cluster would refuse, and what the backend or the journal raises before the first write. Nothing has
     been written then. What happens afterwards is in the report and in the journal.
     """
+
+    def begin(due: Plan) -> Entry:
+        return journal.begin(
+            due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept, part=part
+        )
+
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(_turn(backend, stop))
@@ -83,17 +91,13 @@ def apply(
             if undoes is None and not kept:
                 return ApplyReport(already=already)
             # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
-            entry = journal.begin(
-                due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept
-            )
+            entry = begin(due)
             return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
         due, refused = _rehearsed(due, backend, undoes is not None)
         unwritable |= refused
         if stop():
             return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
-        entry = journal.begin(
-            due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept
-        )
+        entry = begin(due)
         begun(entry)
         run = _Run(due.changes, backend)
         run.write(stop, progress)
@@ -130,7 +134,7 @@ def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> 
     remains = {*report.unknown, *(change.entity for change in report.applied)}
     untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)
     try:
-        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched)
+        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched, unknown=report.unknown)
     except InputError as problem:
         return replace(report, unfinished=problem.message)
     return report

@@ -75,7 +75,7 @@ def recorded_traffic(
     quotas: QuotaSnapshot,
     *,
     window_seconds: int = 1,
-    repeated: Callable[[str], None] = lambda path: None,
+    left_out: Callable[[str, str], None] = lambda path, why: None,
 ) -> Traffic:
     """Recorded requests of any dialect, as they came. Raises InputError, and MissingDependency without pyarrow."""
     try:
@@ -83,7 +83,7 @@ def recorded_traffic(
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
-    recording = read_events(paths, "auto", ReadSettings(), Brokers(), repeated)
+    recording = read_events(paths, "auto", ReadSettings(), Brokers(), left_out)
     notes = []
     if recording.rejected:
         notes.append(f"records that cannot be read, and are left out: {recording.rejected}")

@@ -108,7 +108,9 @@ class World:
         script = script.replace("http://broker-1:7071/metrics", "page.prom")
         script = script.replace("3f2a91c0d4e5", self.entry)
         if re.match("kquota (?:history|undo)\\b", script):
+            # The first entry is about the user batch.
             script = re.sub(r"\b25\b", "2", re.sub(r"\b24\b", "1", script))
+            script = script.replace("--user alice", "--user batch")
         if re.match("kquota (?:exporter|top)\\b", script) and "--once" not in script:
             script += " --once"
         if script.startswith("kquota watch"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kquota.core.change.plan import Change, Plan
+import pytest
+
+from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Entry, Journal
-from kquota.leases import Fate, Leases, ending, read_leases
+from kquota.documents.journal import Entry, Journal, Pages
+from kquota.leases import Fate, Leases, by_place, ending, read_leases
 
 ALICE, KEY = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
 HERE = "zookeeper://zk1:2181"
@@ -37,7 +40,7 @@ def fates(folder: Path) -> list[Fate]:
 def test_a_lease_holds_what_was_set_and_what_comes_back(tmp_path: Path) -> None:
     """A deletion is leased as well; a write without an end, or one that was rolled back, begins none."""
     wrote(tmp_path, None, 3.0)
-    assert Journal(tmp_path).first_with_end() is None
+    assert read_leases(Journal(tmp_path), HERE) == Leases()
     wrote(tmp_path, 3.0, 9.0, "rolled back", expires=5)
     wrote(tmp_path, 3.0, None, expires=2000)
     (lease,) = read_leases(Journal(tmp_path), HERE).found
@@ -54,6 +57,23 @@ def test_only_what_was_certainly_written_overtakes(tmp_path: Path) -> None:
     assert fates(tmp_path) == [Fate.ON]
     wrote(tmp_path, 3.0, 7.0)
     assert fates(tmp_path) == [Fate.OVERTAKEN]
+
+
+def test_a_write_that_stopped_midway_overtakes_what_it_wrote(tmp_path: Path) -> None:
+    """Not the lease of an entity whose answer was lost, and none where the journal does not say."""
+    bob, carol = Entity(user="bob"), Entity(user="carol")
+
+    def of(before: float | None, after: float) -> Plan:
+        old = {} if before is None else {KEY: before}
+        return Plan(tuple(Change(who, old, {KEY: after}, relative=True) for who in (ALICE, bob, carol)))
+
+    keep(tmp_path, of(None, 3.0), expires=2000)
+    journal = Journal(tmp_path)
+    for unknown in (None, [bob]):
+        entry = journal.begin(of(3.0, 7.0), cluster=HERE, command="apply", now=1000)
+        assert fates(tmp_path) == [Fate.ON] * 3
+        journal.finish(entry, "incomplete", now=1001, untouched=[carol], unknown=unknown)
+    assert fates(tmp_path) == [Fate.OVERTAKEN, Fate.ON, Fate.ON]
 
 
 def test_an_undo_that_failed_ends_nothing(tmp_path: Path) -> None:
@@ -128,3 +148,92 @@ def test_an_ending_takes_back_what_is_as_it_was_left(tmp_path: Path) -> None:
     assert end({KEY: 3.0, other: 1.0}) == (1, 0)
     assert end({other: 1.0}) == (0, 0)
     assert end({KEY: 4.0}) == (0, 1)
+
+
+def test_a_part_of_an_entry_ends_by_itself(tmp_path: Path) -> None:
+    """Although nothing had to be written for it; the rest stays on, and an undo takes back the rest alone."""
+    bob = Entity(user="bob")
+    both = Plan(tuple(Change(who, {}, {KEY: 3.0}, relative=True) for who in (ALICE, bob)))
+    lease = keep(tmp_path, both, expires=2000)
+    keep(tmp_path, Plan(()), expires=9000, kept=((bob, (KEY,)),))
+    assert list(read_leases(Journal(tmp_path), HERE).due(3000)) == [lease.id]
+    ended = keep(tmp_path, Plan(()), command="reconcile", undoes=lease.id, part=((ALICE, (KEY,)),))
+    assert fates(tmp_path) == [Fate.ENDED, Fate.ON]
+    pages = Journal(tmp_path).read()
+    assert (pages.undone, pages.undone_by(lease)) == (frozenset(), pages.entry(ended.id))
+    assert [change.entity for change in pages.way_back(lease).changes] == [bob]
+    keep(tmp_path, Plan((Change(bob, {KEY: 3.0}, {}),)), command="undo", undoes=lease.id, part=((bob, (KEY,)),))
+    assert Journal(tmp_path).read().undone == {lease.id}
+    assert fates(tmp_path) == [Fate.ENDED, Fate.UNDONE]
+
+
+def test_a_part_that_was_taken_back_by_mistake_can_be_taken_back_again(tmp_path: Path) -> None:
+    """An undo of the undo; and an undo of a part of an undo leaves the other part undone."""
+    bob = Entity(user="bob")
+    both = Plan(tuple(Change(who, {}, {KEY: 3.0}, relative=True) for who in (ALICE, bob)))
+    first = keep(tmp_path, both)
+    part = keep(
+        tmp_path, Plan((Change(ALICE, {KEY: 3.0}, {}),)), command="undo", undoes=first.id, part=((ALICE, (KEY,)),)
+    )
+    keep(tmp_path, Plan((Change(ALICE, {}, {KEY: 3.0}),)), command="undo", undoes=part.id)
+    pages = Journal(tmp_path).read()
+    assert (pages.undone, pages.way_back(first)) == (frozenset({part.id}), both.inverse)
+
+    second = keep(tmp_path, both)
+    whole = keep(tmp_path, both.inverse, command="undo", undoes=second.id)
+    keep(tmp_path, Plan((Change(bob, {}, {KEY: 3.0}),)), command="undo", undoes=whole.id, part=((bob, (KEY,)),))
+    pages = Journal(tmp_path).read()
+    assert pages.undone == {part.id}
+    assert [change.entity for change in pages.way_back(second).changes] == [bob]
+
+
+def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
+    """One cluster by two addresses, of which the first entry knows the address alone; and then another one there."""
+    old, new = Cluster(HERE, "first"), Cluster(HERE, "second")
+    set_ = Plan((Change(ALICE, {}, {KEY: 3.0}, relative=True),))
+    back = set_.inverse
+    lease = keep(tmp_path, set_, expires=2000)
+    keep(tmp_path, replace(set_, cluster=old), expires=3000, command="apply")
+    keep(tmp_path, replace(back, cluster=replace(old, address="zookeeper://zk2:2181")), command="delete")
+    keep(tmp_path, replace(set_, cluster=new), expires=4000)
+    found = list(by_place(Journal(tmp_path).read().entries))
+    assert [(place, [each.fate for each in leases.found]) for place, leases in found] == [
+        (old, [Fate.OVERTAKEN, Fate.OVERTAKEN]),
+        (new, [Fate.ON]),
+    ]
+    assert len(read_leases(Journal(tmp_path), old).found) == 2
+    assert Journal(tmp_path).entry(lease.id).plan == lease.plan
+
+
+def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark says so, until one of the files before it changes; what cannot be read is never before it."""
+    journal = Journal(tmp_path)
+    for number in range(30):
+        wrote(tmp_path, number + 1.0, number + 2.0, expires=2000 if number == 5 else None)
+    read: list[int] = []
+    real = Journal.read
+
+    def watched(self: Journal, first: int = 0) -> Pages:
+        read.append(first)
+        return real(self, first)
+
+    monkeypatch.setattr(Journal, "read", watched)
+    for _ in range(2):
+        assert read_leases(journal, HERE).on == ()
+    lease = wrote(tmp_path, 3.0, 9.0, expires=2000)
+    for _ in range(2):
+        assert [each.entry.id for each in read_leases(journal, HERE).on] == [lease.id]
+    assert read == [0, 31, 31, 31]
+
+    file = next(tmp_path.glob("*-4.json"))
+    text = file.read_text()
+    file.write_text("{")
+    for _ in range(2):
+        assert [each.name for each in read_leases(journal, HERE).unreadable] == [file.name]
+    file.write_text(text)
+    for _ in range(3):
+        assert len(read_leases(journal, HERE).on) == 1
+    assert read[4:] == [0, 4, 4, 31, 31]
+    (tmp_path / ".ended").write_text("31 forged")
+    assert len(read_leases(journal, HERE).on) == 1
+    assert read[-1] == 0

@@ -166,6 +166,7 @@ def test_without_rollback_the_rest_stays(journal: Journal) -> None:
     assert backend.describe() == QuotaSnapshot({**GOAL, BOB: {PRODUCER: 1}})
     assert report.entry is not None
     entry = journal.entry(report.entry)
+    assert {change.entity for change in entry.certain} == {ALICE, CAROL}
     # The way back is known as far as it is due.
     undo = apply(entry.plan.inverse, backend, journal=journal, cluster="test", clock=clock)
     assert {change.entity for change in undo.applied} == {ALICE, CAROL}
@@ -177,6 +178,9 @@ def test_an_answer_that_was_lost_is_unknown_until_it_shows(journal: Journal) -> 
     report = run(backend, journal, GOAL)
     assert report.outcome == "incomplete"
     assert set(report.unknown) == {ALICE, BOB, CAROL}
+    assert report.entry is not None
+    entry = journal.entry(report.entry)
+    assert (set(entry.unknown or ()), entry.certain) == ({ALICE, BOB, CAROL}, ())
 
 
 def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:

@@ -46,16 +46,16 @@ def read_events(
     dialect: str,
     settings: ReadSettings,
     brokers: Brokers,
-    repeated: Callable[[str], None] = lambda path: None,
+    left_out: Callable[[str, str], None] = lambda path, why: None,
 ) -> Recording:
     """Reads files of usage events. Raises InputError when there are none that can be read.
 
-    `brokers` gives the windows, by the brokers' names in the events. `repeated` is called with each file that is given
-    more than once, and read once.
+    `brokers` gives the windows, by the brokers' names in the events. `left_out` is called with each file that
+    is not read, or read once although it is given twice, and why.
     """
     tally = Tally()
     batches = []
-    for split in plan_splits(paths, dialect, repeated):
+    for split in plan_splits(paths, dialect, left_out):
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")

@@ -95,12 +95,13 @@ def auditor(
     needs: str | None = None,
     *,
     progress: Progress = silent,
-    repeated: Callable[[str], None] = lambda path: None,
+    left_out: Callable[[str, str], None] = lambda path, why: None,
 ) -> Iterator[Audit]:
     """Finds the input and the engine; yields the audit of the one on the other.
 
-    `needs` names an analysis that cannot be made without each request. `repeated` is called with a file that is given
-    twice, and read once. Raises InputError for an unusable input, and for samples where each request is needed.
+    `needs` names an analysis that cannot be made without each request. `left_out` is called with a file that is not
+    read, or read once although it is given twice, and why. Raises InputError for an unusable input, and for samples
+    where each request is needed.
     """
     if usage.table is not None:
         from kquota.audit import spark
@@ -122,7 +123,7 @@ def auditor(
     with tempfile.TemporaryDirectory(prefix="kquota-audit-") if asked else contextlib.nullcontext() as folder:
         fetched = asked.fetch(Path(folder)) if asked is not None and folder is not None else ()
         # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-        splits = plan_splits((*usage.paths, *fetched), usage.dialect, repeated)
+        splits = plan_splits((*usage.paths, *fetched), usage.dialect, left_out)
         what = ", ".join((*usage.paths, *([asked.url] if asked is not None else ())))
         if needs is not None and any(split.dialect in SAMPLED for split in splits):
             raise InputError(f"{what}: there are samples, and {needs} needs each request")

@@ -29,7 +29,7 @@ def auditor(
 
     if usage.prometheus is not None:
         security.prometheus_credentials(usage.prometheus.url)  # for its warning
-    return run.auditor(usage, settings, needs, progress=_progress, repeated=warn_repeated)
+    return run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out)
 
 
 def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
@@ -47,10 +47,9 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
         yield lambda poll: bar.watch(poll, "auditing")
 
 
-def warn_repeated(path: str) -> None:
-    """Says that a file was given more than once."""
-
-    warn(f"{path}: given more than once, and read once")
+def warn_left_out(path: str, why: str) -> None:
+    """Says that a file was not read, or not twice."""
+    warn(f"{path}: {why}")
 
 
 _MOST_FILES = 5
@@ -81,12 +80,20 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
                 file.write(to_json_line(asdict(reject)) + "\n")
     except OSError as error:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    warn(f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}")
+    told = f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}"
+    warn(f"{told} ({_where(result.rejects)})")
 
 
 def why(rejects: Sequence[Reject]) -> str:
     """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
     return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])
+
+
+def _where(rejects: Sequence[Reject]) -> str:
+    """`a.log, b.log and 3 more`: the sources that hold the most of them."""
+    sources = [source for source, _ in Counter(reject.source for reject in rejects).most_common()]
+    more = len(sources) - 3
+    return ", ".join(sources[:3]) + (f" and {more} more" if more > 0 else "")
 
 
 def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota.cli.streams import note
-from kquota.cli.text import entity_text, moment, safe
+from kquota.cli.streams import note, warn
+from kquota.cli.text import entity_text, many, moment, safe
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.change.plan import Cluster
-    from kquota.documents.journal import Journal
+    from kquota.documents.journal import Journal, Unreadable
     from kquota.leases import Lease, Leases
 
 _MOST = 5
@@ -46,35 +46,57 @@ def end_of(lease: Lease, now: int) -> str:
     )
 
 
-def known_leases(journal: Journal, cluster: Cluster) -> Leases:
-    """The leases of a cluster, to be shown; none where the journal cannot be read, as no answer depends on them."""
+def known_leases(journal: Journal, cluster: Callable[[], Cluster | None]) -> Leases:
+    """The leases of a cluster, to be shown. What cannot be read is a warning, as no answer depends on it.
+
+    The cluster is asked who it is only where the journal has leases.
+    """
     from kquota.errors import InputError
-    from kquota.leases import Leases, read_leases
+    from kquota.leases import Leases, read_entries
 
     try:
-        return read_leases(journal, cluster)
-    except InputError:
+        pages = read_entries(journal)
+    except InputError as error:
+        warn(f"{safe(error.message)}: it is not known which values end")
         return Leases()
+    warn_unread(pages.unreadable, journal)
+    here = cluster() if any(entry.expires is not None for entry in pages.entries) else None
+    return Leases() if here is None else Leases.of(pages.of(here))
+
+
+def warn_unread(unreadable: Sequence[Unreadable], journal: Journal) -> None:
+    """Says on stderr that leases may be missing, where files of the journal cannot be read."""
+    if unreadable:
+        count = many(len(unreadable), "file")
+        warn(
+            f"{count} of the journal {safe(journal.folder)} cannot be read, so that values may end which nothing shows:"
+            " 'kquota history' says why"
+        )
 
 
 def leases_of(backend: QuotaBackend) -> Leases:
     """The leases of a live cluster in this user's journal; none for quotas of a file, and where nothing has an end."""
     from kquota.backends import cluster_of
+
+    return leases_at(lambda: cluster_of(backend))
+
+
+def leases_at(cluster: Callable[[], Cluster | None]) -> Leases:
+    """The leases of a cluster in this user's journal."""
     from kquota.errors import InputError
     from kquota.leases import Leases
     from kquota.state import journal_folder
 
     try:
         folder = journal_folder()
-        if not folder.is_dir():
-            return Leases()
-        from kquota.documents.journal import Journal
-
-        journal = Journal(folder)
-        here = None if journal.first_with_end() is None else cluster_of(backend)
-        return Leases() if here is None else known_leases(journal, here)
-    except (InputError, OSError):
+        folder.stat()
+    except (InputError, FileNotFoundError):  # InputError: without a home folder there is no journal
         return Leases()
+    except OSError:
+        pass  # the reading says why it cannot be read
+    from kquota.documents.journal import Journal
+
+    return known_leases(Journal(folder), cluster)
 
 
 def few(lines: Iterable[str]) -> Iterator[str]:
@@ -107,10 +129,28 @@ def note_kept_and_ended(kept: Sequence[Lease], ended: Sequence[Lease], expires: 
     now = f"{would or 'is '}{'be ' if dry_run else ''}permanent"
     if expires is not None:
         now = f"it {would + 'end' if dry_run else 'ends'} {moment(expires)} UTC"
-    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}" for lease in kept):
+
+    def then(lease: Lease) -> str:
+        return "" if expires is None else f", then {shown(lease.key, lease.back)} again"
+
+    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}{then(lease)}" for lease in kept):
         note(line)
     what = "this would end" if dry_run else "this ends"
     for line in few(f"{what} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+        note(line)
+
+
+def note_planned(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None) -> None:
+    """Says on stderr what a plan means for the leases that are on, before it is applied."""
+
+    def then(lease: Lease) -> str:
+        if expires is None:
+            return "the plan makes it permanent"
+        return f"with the plan it ends {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
+
+    for line in few(f"{_until(lease)} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
+        note(line)
+    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
         note(line)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kquota.core.change.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
+V = TypeVar("V")
 
 _BROKERS = "brokers"
 
@@ -99,7 +100,9 @@ def entity_options(function: F) -> F:
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
         name_option("ip", "The ip address; repeat it for several."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
-        click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
+        click.option(
+            "--broker", multiple=True, callback=once, metavar="ID", help="A broker: its limits of connections."
+        ),
         click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
         click.option(
             "--entity-type",
@@ -152,9 +155,7 @@ class Selection:
         Raises click.UsageError for a missing name and for brokers, InvalidRequest for an ip with others.
         """
         if not self:
-            raise click.UsageError(
-                "name the entity to alter: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …"
-            )
+            raise click.UsageError("name the entity: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
         entities = []
         for parts in self._combined():
             names: dict[EntityType, Name] = {}
@@ -264,6 +265,40 @@ def _broker(
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whom the writes are about that are meant: of each type one of these names. Without names everybody is meant."""
+
+    names: Mapping[EntityType, tuple[str, ...]]
+
+    def __bool__(self) -> bool:
+        return any(self.names.values())
+
+    def __str__(self) -> str:
+        return " ".join(f"--{kind.plural[:-1]} {name}" for kind, names in self.names.items() for name in names)
+
+    def matches(self, entity: Entity) -> bool:
+        """Whether the entity has all the parts that are asked for, and maybe others."""
+        parts = dict(entity.parts)
+        return all(not names or parts.get(kind) in names for kind, names in self.names.items())
+
+
+def about_options(what: str) -> Callable[[F], F]:
+    """`--user`, `--client` and `--ip` of a command that reads the journal, as the argument `about`."""
+    return _stack(
+        click.option("--user", multiple=True, metavar="NAME", help=f"{what} this user; repeat it for more."),
+        click.option(
+            "--client", "--client-id", "client", multiple=True, metavar="NAME", help=f"{what} this client-id."
+        ),
+        click.option("--ip", multiple=True, metavar="ADDRESS", help=f"{what} this ip."),
+        collected("about", ("user", "client", "ip"), _about),
+    )
+
+
+def _about(user: tuple[str, ...], client: tuple[str, ...], ip: tuple[str, ...]) -> About:
+    return About({EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+
+
 def match_option(function: F) -> F:
     """`--match PATTERN`: shell patterns of names, as the argument `match`."""
     return _stack(
@@ -278,7 +313,7 @@ def match_option(function: F) -> F:
     )(function)
 
 
-def once(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
+def once(ctx: click.Context, param: click.Parameter, value: tuple[V, ...]) -> V | None:
     """The one value of an option with `multiple`: click itself would silently take the last of several.
 
     Raises click.UsageError for several.

@@ -231,14 +231,16 @@ def _throttle_time(clients: Sequence[ClientResult]) -> tuple[str, ...]:
 
 
 def _delays(throttled: int, total: int, longest: int, ranges: Sequence[int]) -> tuple[str, ...]:
-    """The throttle times of delayed requests: on average, and the longest. A sum is shown only where it is a range."""
+    """The throttle times of delayed requests: on average, and the longest. `ranges` bounds their sum,
+    where it depends on unknowns. No sum is shown: nobody waits for it.
+    """
     from kquota.cli.text import duration, range_text
 
-    parts = [f"mean {duration(round(total / throttled))}", f"max {duration(longest)}"] if throttled else []
-    least, most = map(duration, ranges)
-    if least != most:
-        parts.append(f"sum {range_text(least, most)}")
-    return tuple(parts) or ("-",)
+    if not throttled:
+        return ("perhaps",) if any(ranges) else ("-",)
+    sums = (total, total) if ranges[0] == ranges[1] else ranges
+    least, most = (duration(round(each / throttled)) for each in sums)
+    return f"mean {range_text(least, most)}", f"max {duration(longest)}"
 
 
 _DONE = {"create-topics": "created", "create-partitions": "extended", "delete-topics": "deleted"}

@@ -390,8 +390,12 @@ def _behind(change: ClientChange | CounterChange) -> tuple[str, ...]:
     """What the counter has not delivered at the end of the recorded time, and when it is gone, after the change."""
     from kquota.cli.report import words
 
-    left, *gone = () if change.after.predicted is None else words.behind_parts(change.key, change.after.predicted)
-    return (f"{left},", *gone) if gone else (left,)
+    predicted = change.after.predicted
+    match () if predicted is None else words.behind_parts(change.key, predicted):
+        case (left, gone):
+            return (f"{left},", gone)
+        case parts:
+            return parts
 
 
 def _brokers(change: ClientChange) -> str:

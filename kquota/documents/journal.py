@@ -15,14 +15,14 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
@@ -38,7 +38,7 @@ KIND = "kquota.journal"
 VERSION = 1
 Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs", "record"]
 Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
-"""Values that a run leaves as they are: the keys of each entity."""
+"""Values by their names alone: the keys of each entity."""
 
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
@@ -48,9 +48,8 @@ _SPARE_BYTES = 4096
 """What the outcome and the error may add to an entry, beside the entities that were left alone."""
 _LONGEST_ERROR = 1000
 _OLD_S = 24 * 3600
-_HEAD_BYTES = 2048
-"""An entry's address and its end are in the beginning of its file."""
-_HAS_END = re.compile(rb'"expires":\s*(null|\d)')
+_MARK = ".ended"
+"""The file of `Journal.mark`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Entry:
 
     Without an outcome it is still running or was killed: any of its entities may have the old or the new values. With
     `incomplete` some of them have the one, some the other. `untouched` are entities of the plan that the run did not
-    change, or took back.
+    change, or took back. `unknown` are entities that the run may or may not have changed, as an answer was lost; None
+    where the journal does not say.
     """
 
     id: str
@@ -79,6 +79,11 @@ class Entry:
     """Who did it, as `user@host`; entries of the time before do not say."""
     kept: Kept = ()
     """Leased values that were set already: from now on they end at `expires`, or with None never (`kquota.leases`)."""
+    part: Kept = ()
+    """Of the entry that it `undoes`, the values that it takes back; empty for all that are left."""
+    unknown: tuple[Entity, ...] | None = None
+    known: Cluster | None = None
+    """Of an entry without a cluster id, the cluster that other entries of the journal know at its address."""
 
     def is_of(self, cluster: str | Cluster) -> bool:
         """Whether it was done at that cluster: by the cluster ids where both are known, else by the addresses."""
@@ -87,8 +92,8 @@ class Entry:
 
     @property
     def place(self) -> Cluster:
-        """Which cluster it was done at; by its address alone where the plan does not know more."""
-        return self.plan.cluster or Cluster(self.cluster)
+        """Which cluster it was done at; by its address alone where nobody knows more."""
+        return self.known or self.plan.cluster or Cluster(self.cluster)
 
     @property
     def may_have_changed(self) -> bool:
@@ -98,13 +103,12 @@ class Entry:
     @property
     def number(self) -> int:
         """Its place in the journal; 0 for entries of the time before they had one."""
-        numbered = _NUMBERED.fullmatch(self.id)
-        return int(numbered["number"]) if numbered else 0
+        return _number(self.id)
 
     @property
     def name(self) -> str:
         """What people call it, and commands take: its number in the journal, else its id."""
-        return str(self.number) if self.number else self.id
+        return name_of(self.id)
 
     @property
     def fingerprint(self) -> str:
@@ -114,9 +118,31 @@ class Entry:
     @property
     def made(self) -> Plan:
         """The changes of the plan that the run made, or may have made."""
+        if not self.untouched:
+            return self.plan
         untouched = set(self.untouched)
         changes = tuple(change for change in self.plan.changes if change.entity not in untouched)
         return replace(self.plan, changes=changes)
+
+    @property
+    def certain(self) -> tuple[Change, ...]:
+        """The changes that the run made for certain."""
+        if self.outcome == "applied":
+            return self.made.changes
+        if self.outcome != "incomplete" or self.unknown is None:
+            return ()
+        unknown = set(self.unknown)
+        return tuple(change for change in self.made.changes if change.entity not in unknown)
+
+    @property
+    def values(self) -> frozenset[tuple[Entity, QuotaKey]]:
+        """The values that it changed, or may have changed."""
+        return frozenset((change.entity, key) for change in self.made.changes for key in change.keys)
+
+    @property
+    def parts(self) -> frozenset[tuple[Entity, QuotaKey]]:
+        """The values of `part`."""
+        return frozenset((entity, key) for entity, keys in self.part for key in keys)
 
 
 class Unreadable(NamedTuple):
@@ -124,6 +150,11 @@ class Unreadable(NamedTuple):
 
     name: str
     why: str
+
+    @property
+    def number(self) -> int:
+        """The number of the entry that it should be; 0 where its name has none."""
+        return _number(self.name)
 
 
 @dataclass(frozen=True)
@@ -140,20 +171,44 @@ class Pages:
 
     @cached_property
     def undone(self) -> frozenset[str]:
-        """The ids of the entries that were taken back."""
-        undone: set[str] = set()
-        # Backwards: an undo that was taken back itself has undone nothing.
+        """The ids of the entries that were taken back as a whole."""
+        return self._taken_back[0]
+
+    @cached_property
+    def _taken_back(self) -> tuple[frozenset[str], Mapping[str, frozenset[tuple[Entity, QuotaKey]]]]:
+        """The entries that were taken back as a whole, and the values of others that were taken back."""
+        by_id = {entry.id: entry for entry in self.entries if entry.undoes is not None or entry.plan}
+        whole: set[str] = set()
+        parts: dict[str, frozenset[tuple[Entity, QuotaKey]]] = {}
+        # Backwards: what an undo took back has undone nothing, where the undo was taken back itself.
         for entry in reversed(self.entries):
-            if entry.undoes is not None and entry.outcome == "applied" and entry.id not in undone:
-                undone.add(entry.undoes)
-        return frozenset(undone)
+            if entry.undoes is None or entry.outcome != "applied" or entry.id in whole:
+                continue
+            lost = parts.get(entry.id, frozenset())
+            if not entry.part and not lost:
+                whole.add(entry.undoes)
+            elif entry.undoes in by_id:
+                values = by_id[entry.undoes].values
+                parts[entry.undoes] = parts.get(entry.undoes, frozenset()) | ((entry.parts or values) - lost)
+                if parts[entry.undoes] >= values:
+                    whole.add(entry.undoes)
+        return frozenset(whole), parts
 
     def undone_by(self, entry: Entry) -> Entry | None:
-        """The entry that took it back, if it is undone."""
-        if entry.id not in self.undone:
-            return None
+        """The entry that took it back, or the last one that took a part of it back."""
         found = (each for each in reversed(self.entries) if each.undoes == entry.id and each.id not in self.undone)
         return next((each for each in found if each.outcome == "applied"), None)
+
+    def way_back(self, entry: Entry) -> Plan:
+        """The plan that takes an entry back: its values before, without the values that were taken back already."""
+        back = entry.made.inverse
+        taken = self._taken_back[1].get(entry.id)
+        if not taken:
+            return back
+        left = {
+            change.entity: [key for key in change.keys if (change.entity, key) not in taken] for change in back.changes
+        }
+        return replace(back, changes=tuple(each.of(left[each.entity]) for each in back.changes if left[each.entity]))
 
     def setter(self, entity: Entity, key: QuotaKey, value: Value | None, since: Entry) -> Entry | None:
         """The last entry after `since` that gave an entity this value, if the last one that touched it did."""
@@ -198,7 +253,25 @@ class Pages:
                 raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
             raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
         ids = ", ".join(entry.id for entry in found[-5:])
-        raise InputError(f"{len(found)} entries {text!r} in the journal {self.folder}", hint=f"choose one of {ids}")
+        raise InputError(
+            f"{text!r} means {len(found)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The files of a journal at a moment: the number of each, and a sign that changes when its contents do."""
+
+    signs: tuple[tuple[int, str], ...]
+
+    @property
+    def next(self) -> int:
+        """The number after all of theirs."""
+        return 1 + max((number for number, _ in self.signs), default=0)
+
+    def digest(self, first: int) -> str:
+        """A digest of all files before that number."""
+        return hashlib.sha256("\n".join(sign for number, sign in self.signs if number < first).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -218,6 +291,7 @@ class Journal:
         undoes: str | None = None,
         levels: tuple[LevelChange, ...] = (),
         kept: Kept = (),
+        part: Kept = (),
     ) -> Entry:
         """Writes down what is about to be done and by whom, and keeps the room for what will come of it.
 
@@ -242,6 +316,7 @@ class Journal:
                         levels=levels,
                         by=_author(),
                         kept=kept,
+                        part=part,
                     )
                     text = to_json(entry_document(entry))
                     try:
@@ -264,10 +339,13 @@ class Journal:
         now: int,
         error: str | None = None,
         untouched: Iterable[Entity] = (),
+        unknown: Iterable[Entity] | None = None,
     ) -> Entry:
         """Writes down what came of it. Raises InputError when that fails: the entry is as `begin` left it then."""
         error = error if error is None or len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}…"
         finished = replace(entry, outcome=outcome, finished=now, error=error, untouched=tuple(untouched))
+        if outcome == "incomplete" and unknown is not None:
+            finished = replace(finished, unknown=tuple(unknown))
         data = to_json(entry_document(finished)).encode()
         spare = self._spare_of(entry.id)
         with self._complaints():
@@ -320,27 +398,33 @@ class Journal:
             return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
         return ()
 
-    def first_with_end(self) -> int | None:
-        """The number of the first entry with an end, by a look at the beginnings of the files; None without one."""
-        found: list[int] = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                if _ID.fullmatch(name.removesuffix(".json")) and (not found or _number(name) < min(found)):
-                    with contextlib.suppress(OSError):
-                        if self._has_end(self.folder / name):
-                            found.append(_number(name))
-        return min(found, default=None)
+    def survey(self) -> Survey:
+        """The files of the entries as they are now. Raises InputError for the folder."""
+        with self._complaints("read"):
+            try:
+                files = [file for file in os.scandir(self.folder) if _is_entry(file.name)]
+            except FileNotFoundError:
+                return Survey(())
+        signs: list[tuple[int, str]] = []
+        for file in files:
+            with contextlib.suppress(OSError):
+                known = file.stat()
+                sign = f"{file.name} {known.st_ino} {known.st_size} {known.st_mtime_ns}"
+                signs.append((_number(file.name), sign))
+        return Survey(tuple(sorted(signs)))
 
-    @staticmethod
-    def _has_end(file: Path) -> bool:
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                return False
-            found = _HAS_END.search(stream.read(_HEAD_BYTES))
-            if found is None:  # a long address
-                stream.seek(0)
-                found = _HAS_END.search(stream.read())
-        return found is not None and found[1] != b"null"
+    def marked(self, survey: Survey) -> int:
+        """The number that `mark` has left, if all files before it are as they were then; else 0."""
+        with contextlib.suppress(OSError, ValueError):
+            number, _, digest = (self.folder / _MARK).read_text("ascii").strip().partition(" ")
+            if digest == survey.digest(int(number)):
+                return int(number)
+        return 0
+
+    def mark(self, survey: Survey, first: int) -> None:
+        """Leaves for the next reader that no value which ends hangs on entries before that number."""
+        with contextlib.suppress(InputError):
+            write_text(self.folder / _MARK, f"{first} {survey.digest(first)}\n", mode=0o600)
 
     def read(self, first: int = 0) -> Pages:
         """All that is there from that number on; a file that is no entry is among the unreadable.
@@ -352,7 +436,7 @@ class Journal:
         with self._complaints("read"):
             names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         for name in names:
-            if name.startswith(".") or not name.endswith(".json") or (first and _number(name) < first):
+            if not _is_entry(name) or (first and _number(name) < first):
                 continue
             try:
                 entries.append(_entry(self.folder / name))
@@ -363,7 +447,7 @@ class Journal:
             except Exception as error:  # a file may hold anything, and must not hide the others
                 unreadable.append(Unreadable(name, f"no entry of the journal ({type(error).__name__})"))
         entries.sort(key=lambda entry: (entry.number, entry.started, entry.id))
-        return Pages(self.folder, tuple(entries), tuple(unreadable))
+        return Pages(self.folder, _placed(entries), tuple(unreadable))
 
     def entries(self, cluster: str | None = None) -> tuple[Entry, ...]:
         """The entries (of one cluster) in the order of their beginnings. Raises InputError for a file that is none."""
@@ -463,6 +547,15 @@ def cluster_digest(cluster: str) -> str:
     return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
 
 
+def _is_entry(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def name_of(id: str) -> str:
+    """What people call the entry of that id, and commands take: its number in the journal, else the id."""
+    return str(_number(id) or id)
+
+
 def _number(name: str) -> int:
     numbered = _NUMBERED.fullmatch(name.removesuffix(".json"))
     return int(numbered["number"]) if numbered else 0
@@ -490,14 +583,20 @@ def entry_document(entry: Entry) -> Document:
         "outcome": entry.outcome,
         "error": entry.error,
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
+        **({} if entry.unknown is None else {"unknown": [*map(plain_entity, entry.unknown)]}),
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
+        **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
         "plan": plan_document(entry.plan),
     }
 
 
 def _kept_document(kept: tuple[Entity, tuple[QuotaKey, ...]]) -> Document:
     return {"entity": plain_entity(kept[0]), "keys": [*map(str, kept[1])]}
+
+
+def _kept(document: Sequence[Document]) -> Kept:
+    return tuple((read_entity(each["entity"]), tuple(map(QuotaKey.parse, each["keys"]))) for each in document)
 
 
 def _level_document(change: LevelChange) -> Document:
@@ -534,10 +633,26 @@ def _entry(file: Path) -> Entry:
         tuple(map(read_entity, document.get("untouched", ()))),
         tuple(map(_level, document.get("levels", ()))),
         document.get("by"),
-        tuple(
-            (read_entity(kept["entity"]), tuple(map(QuotaKey.parse, kept["keys"]))) for kept in document.get("kept", ())
-        ),
+        _kept(document.get("kept", ())),
+        _kept(document.get("part", ())),
+        tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
     )
+
+
+def _placed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries, with their clusters: where one has no cluster id, the next entry of its address has a say, or the
+    last one.
+    """
+    known = {entry.place.servers: entry.place for entry in entries if entry.place.id is not None}
+    placed: list[Entry] = []
+    for entry in reversed(entries):
+        place = entry.place
+        if place.id is not None:
+            known[place.servers] = place
+        elif place.servers in known:
+            entry = replace(entry, known=known[place.servers])
+        placed.append(entry)
+    return tuple(reversed(placed))
 
 
 def _document(file: Path) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
@@ -95,9 +96,26 @@ def _explained(problem: Any, numbers: Mapping[str, Sequence[int]]) -> Iterator[M
             hint = f"add {' and '.join(lines)}"
     elif problem.validator == "type":
         expected = problem.validator_value
-        names = expected if isinstance(expected, str) else " or ".join(expected)
-        message = f"expected {names}, found {type_name(problem.instance)}"
+        message = f"expected {_types(expected)}, found {type_name(problem.instance)}"
+    elif problem.validator == "const":
+        message = f"expected {json.dumps(problem.validator_value)}"
+    elif problem.validator in ("oneOf", "anyOf") and all(each.validator == "type" for each in problem.context):
+        wanted = dict.fromkeys(_form(each) for each in problem.context)
+        message = f"expected {' or '.join(wanted)}, found {type_name(problem.instance)}"
     yield Mistake(tuple(steps), message, hint)
+
+
+def _types(expected: str | Sequence[str]) -> str:
+    return expected if isinstance(expected, str) else " or ".join(expected)
+
+
+def _form(problem: Any) -> str:
+    """The type that is wanted; of an object with one fixed key that key too, as in `{default: true}`."""
+    for name in problem.schema.get("required", ()):
+        rule = problem.schema.get("properties", {}).get(name, {})
+        if "const" in rule:
+            return f"{{{name}: {json.dumps(rule['const'])}}}"
+    return _types(problem.validator_value)
 
 
 def _suspects(data: Mapping[str, Any], rules: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[int]]]:

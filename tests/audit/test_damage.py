@@ -413,7 +413,7 @@ def test_a_file_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
     again: list[str] = []
 
     given = [path, path.parent, tmp_path / "link.jsonl", tmp_path / "hard.jsonl", tmp_path / "logs" / ".." / "logs"]
-    splits = plan_splits(list(map(str, given)), "auto", again.append)
+    splits = plan_splits(list(map(str, given)), "auto", lambda file, _: again.append(file))
 
     assert local.audit(splits, SETTINGS, "usage", processes=1).quality.events == ROWS
     assert [Path(one).name for one in again] == ["usage.jsonl"] * 2 + ["hard.jsonl", "usage.jsonl"]

@@ -291,7 +291,10 @@ def test_what_a_command_says_of_another_kind_of_listener(
     never: str,
 ) -> None:
     how = security(Scene(cluster, certificates))
-    with KafkaBackend(getattr(cluster, listener), security=how) as backend, pytest.raises(Unreachable) as raised:
+    with (
+        KafkaBackend(getattr(cluster, listener), security=how, timeout_s=60) as backend,
+        pytest.raises(Unreachable) as raised,
+    ):
         backend.describe()
     assert (says in (raised.value.hint or ""), never in (raised.value.hint or "")) == (True, False), raised.value.hint
 

@@ -126,6 +126,20 @@ def test_the_next_writer_looks_for_what_the_one_before_wrote(locks: Path) -> Non
     assert heard == [WROTE]
 
 
+def test_nobody_looks_for_what_a_killed_writer_may_have_written_over(locks: Path) -> None:
+    """Each later writer would wait for it until it gives up."""
+    heard: list[Written] = []
+    first, killed = named("a"), named("a")
+    with first.alone():
+        first.wrote(WROTE)
+    with killed.alone(heard.append):
+        killed.writes()
+        # Its end, which a kill takes away, would note what it wrote.
+    with named("a").alone(heard.append):
+        pass
+    assert heard == [WROTE]
+
+
 def test_a_folder_that_was_named_must_do_and_the_usual_one_need_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from kquota import reconcile
+from kquota.access import Access
 from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
+from kquota.cli.commands.undo import switch_back
+from kquota.core.change.plan import Plan
+from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.journal import Journal
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import validated
 
@@ -223,3 +228,41 @@ def test_reconcile_goes_on_after_an_entry_that_it_cannot_take_back(
     assert done.code == 6, done
     assert re.search(r"^kquota: \S+-2: .*user=bob", done.err, re.MULTILINE)
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=bob\n"
+
+
+def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
+    """Without an ID it is the last change about them; the rest can be undone later."""
+    live = ("--zookeeper", chroot)
+    users = ("--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=1MB")
+    assert kquota("alter", *live, *users).code == 0
+    assert kquota("alter", *live, "--user", "carol", "--add-config", "producer_byte_rate=2MB").code == 0
+    undo = ("undo", "--yes", *live)
+    dry = kquota(*undo, "--user", "alice", "--dry-run")
+    assert (dry.code, "dry run: nothing was written" in dry.err) == (0, True), dry
+    planned = validated(kquota(*undo, "--user", "alice", "--dry-run", "-o", "json").out, "plan")
+    assert [change["entity"] for change in planned["changes"]] == [{"user": "alice"}]
+
+    assert kquota(*undo, "--user", "alice").code == 0
+    named = kquota("describe", *live, "-o", "name").out.splitlines()
+    assert named == ["user=bob", "user=carol"]
+    assert "undone in part by 3" in kquota("history", COLUMNS="200").out
+    none = kquota(*undo, "1", "--user", "alice")
+    assert none.code == 3
+    assert "entry 1 has no value to revert for --user alice" in none.err
+    assert kquota(*undo, "1").code == 0
+    assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=carol"]
+    assert re.search(r"undone by 4", kquota("history", COLUMNS="200").out)
+    assert "is undone already" in kquota(*undo, "1").err
+
+
+def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It names the brokers, without a connection."""
+    levels = (LevelChange(1, Level("WARN", inherited=True)),)
+    journal = Journal(tmp_path)
+    entry = journal.begin(Plan(()), cluster="kafka://h:1", command="record", now=0, expires=1, levels=levels)
+    access = Access(bootstrap_server="h:1")
+    words = {"named": "h:1", "journal": tmp_path, "yes": False, "dry_run": True, "output": "table"}
+    assert switch_back(entry, access, command="undo", **words) == 0  # type: ignore[arg-type]
+    said = capfd.readouterr().err
+    assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
+    assert len(journal.entries()) == 1

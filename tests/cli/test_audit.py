@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> None:
         ("folder --quotas quotas.json", 3, "folder without files"),
         ("empty.log --quotas quotas.json", 3, "empty"),
         ("missing.log --quotas quotas.json", 3, "no such file"),
-        ("quotas.json --quotas quotas.json", 3, "none of 1 records can be read"),
+        ("quotas.json --quotas quotas.json", 3, "no usage events in it (a document kquota.quotas)"),
         ("broker-7 --quotas bad.json", 3, "greater than 0"),
         ("broker-7 --quotas folder", 3, "is a directory"),
         ("broker-7 --quotas none.json --fail-on throttled", 3, "--fail-on needs quotas"),
@@ -191,6 +191,25 @@ def test_a_file_that_is_given_twice_is_read_once(kquota: Kquota) -> None:
 
     assert "broker-7/kafka-request.log: given more than once, and read once" in done.err
     assert "9 requests read" in done.err
+
+
+def test_a_folder_may_hold_what_kquota_wrote(kquota: Kquota, tmp_path: Path) -> None:
+    """Quotas beside the log, and records that an audit before could not read, are no usage; the warning names files."""
+    told = ("--quotas", "quotas.json", "-o", "json")
+    alone = kquota("audit", "broker-7", *told)
+    shutil.copy(tmp_path / "quotas.json", tmp_path / "broker-7")
+    (tmp_path / "broker-7" / "later.yaml").write_text("# Soon\nkind: kquota.quotas\nversion: 1\nquotas: []\n")
+    shutil.move(tmp_path / "kquota-quarantine.jsonl", tmp_path / "broker-7")
+    done = kquota("audit", "broker-7", *told)
+    followed = kquota("audit", "broker-7", *told, "--follow", "--until-idle", "1s")
+
+    assert done.out == alone.out == followed.out
+    assert "quotas.json: left out: a document kquota.quotas" in done.err
+    assert "later.yaml: left out: a document kquota.quotas" in done.err
+    assert "kquota-quarantine.jsonl: left out: records that could not be read before" in done.err
+    assert "broker-7/kafka-request.log)" in alone.err
+    only = kquota("audit", "quotas.json", "--quotas", "quotas.json")
+    assert (only.code, "a document kquota.quotas" in only.err) == (3, True)
 
 
 @pytest.mark.parametrize(

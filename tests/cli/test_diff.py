@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota.cli import session
+from kquota.cli.main import run
 from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, validated
@@ -99,6 +101,17 @@ def test_an_address_of_a_zookeeper_on_another_port(kquota: Kquota, live: dict[st
     """As 'kquota sandbox start' prints it: neither port 2181, nor a chroot."""
     done = kquota("diff", zookeeper.connect, f"zookeeper://{zookeeper.connect}", "--exit-code")
     assert (done.code, done.out, done.err) == (0, "", "no difference\n")
+
+
+def test_a_guessed_address_is_named_by_what_answers(
+    live: dict[str, str], zookeeper: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, and never as a broker that is not there."""
+    named: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(session, "note_cluster", lambda access, side: named.append((side, access.zookeeper)))
+    chroot = live["KQUOTA_ZOOKEEPER"]
+    assert run(["diff", "live", zookeeper.connect, "--zookeeper", chroot]) == 0
+    assert named == [("A", chroot), ("B", zookeeper.connect)]
 
 
 def test_what_it_prints_of_a_cluster_is_for_that_cluster_alone(

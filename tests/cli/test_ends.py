@@ -214,7 +214,7 @@ def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
     (entry,) = Journal(tmp_path / "journal").entries()
     said = capfd.readouterr().err
     assert f"stopped: {COUNT // 3} applied, {2 * COUNT // 3} not tried" in said
-    assert f"'kquota undo {entry.id}' takes it back" in said
+    assert f"'kquota undo {entry.name}' takes it back" in said
     assert (entry.outcome, len(entry.made.changes)) == ("incomplete", COUNT // 3)
     backend.alter([change.inverse.alteration for change in entry.made.changes])
     assert backend.describe() == backend.start
@@ -273,7 +273,7 @@ def test_a_second_signal_interrupts_at_once_and_leads_back(
     (entry,) = Journal(tmp_path / "journal").entries()
     assert (entry.outcome, entry.finished) == (None, None)
     said = capfd.readouterr().err
-    assert f"some of {COUNT} changes may be written: 'kquota undo {entry.id}' takes them back" in said
+    assert f"some of {COUNT} changes may be written: 'kquota undo {entry.name}' takes them back" in said
 
 
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ def test_a_bug_in_the_middle_leads_back_too(
     backend.broken = ZeroDivisionError("oops")
     assert applied(backend, tmp_path, monkeypatch) == 70
     (entry,) = Journal(tmp_path / "journal").entries()
-    assert f"'kquota undo {entry.id}' takes them back" in capfd.readouterr().err
+    assert f"'kquota undo {entry.name}' takes them back" in capfd.readouterr().err
 
 
 def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
@@ -309,7 +309,7 @@ def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
     said = capfd.readouterr().err
     (entry,) = Journal(tmp_path / "journal").entries()
     assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
-    assert f"{COUNT} applied; 'kquota undo {entry.id}' takes it back" in said
+    assert f"{COUNT} applied; 'kquota undo {entry.name}' takes it back" in said
     assert {values[KEY] for values in backend.describe().values()} == {2000}
 
 
@@ -414,7 +414,7 @@ def test_a_lost_answer_about_one_entity_leads_back_too(
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 4
     (entry,) = Journal(tmp_path / "journal").entries()
-    assert f"'kquota undo {entry.id}' takes it back" in capfd.readouterr().err
+    assert f"'kquota undo {entry.name}' takes it back" in capfd.readouterr().err
 
 
 def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

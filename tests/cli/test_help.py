@@ -10,7 +10,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.cli.commands.help import TOPICS, text_of
+from kquota.cli.commands.help import TOPICS, fitted, text_of
 from kquota.cli.main import ALIASES, COMMANDS, GROUPS, cli
 from kquota.cli.params import ClusterOption
 from kquota.documents.encoding import schema
@@ -55,6 +55,23 @@ def test_a_topic_is_a_short_readable_page(kquota: Kquota, topic: str) -> None:
         assert name in TOPICS
     for name in re.findall(r"kquota ([a-z]+)", done.out.replace("\n", " ")):
         assert name in COMMANDS
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_topic_fits_a_narrow_terminal(topic: str, width: int) -> None:
+    """Every word is there, and only what is to be copied may be too wide."""
+    text = text_of(topic)
+
+    lines = fitted(text, width).splitlines()
+
+    assert " ".join(lines).split() == text.split()
+    assert [line for line in lines if len(line) > width] == [
+        line
+        for line in text.splitlines()
+        if len(line) > width and re.match(" {4}(kquota|scp|docker|kubectl|  - )", line)
+    ]
+    assert fitted(text, 120) == text
 
 
 def test_the_options_of_the_cluster_stand_once(kquota: Kquota) -> None:

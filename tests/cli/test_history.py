@@ -26,8 +26,8 @@ def zed(kquota: Kquota, chroot: str) -> Any:
     return alter
 
 
-def rows(kquota: Kquota, *more: str) -> list[str]:
-    return kquota("history", *more).out.splitlines()[1:]
+def rows(kquota: Kquota, *more: str, **environment: str) -> list[str]:
+    return kquota("history", *more, **environment).out.splitlines()[1:]
 
 
 def test_history_says_what_and_who_the_newest_first(kquota: Kquota, zed: Any) -> None:
@@ -53,6 +53,7 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     assert (
         json.loads(kquota("history", "--user", "zed", "-o", "json").out)["entries"][0]["started"] == 1_700_000_000_000
     )
+    assert "is like that" in kquota("history", "--client-id", "app1").err
     assert "is like that" in kquota("history", "--ip", "10.0.0.7").err
     assert kquota("history", "1", "--since", "1h").code == 2
 
@@ -97,6 +98,17 @@ def test_history_says_how_each_lease_ended(kquota: Kquota, chroot: str, zed: Any
     }
 
 
+def test_an_entry_that_moved_an_end_says_how_the_lease_ended(kquota: Kquota, zed: Any) -> None:
+    """The lease is the first entry's; its end is as well the second one's."""
+    zed("5MB", "--for", "2h")
+    zed("5MB", "--for", "3h")
+    assert all("  until 2" in row for row in rows(kquota, COLUMNS="200"))
+    zed("5MB")
+    third, second, first = rows(kquota, COLUMNS="200")
+    assert ("  made permanent by 3" in second, "  made permanent by 3" in first) == (True, True)
+    assert "  applied" in third
+
+
 def test_undo_says_what_it_takes_back(kquota: Kquota, chroot: str, zed: Any) -> None:
     zed("1MB")
     by = entries(kquota)[0]["by"]
@@ -117,11 +129,10 @@ def test_an_undo_once_more_does_nothing(kquota: Kquota, chroot: str, zed: Any) -
 def test_an_undo_in_the_wrong_order_names_the_entry_between(kquota: Kquota, chroot: str, zed: Any) -> None:
     zed("8MB")
     zed("9MB")
-    second = entries(kquota)[1]["id"]
     done = kquota(*BACK, "1", "--zookeeper", chroot)
     assert (done.code, done.out) == (7, "")
     assert "user=zed producer_byte_rate is 9 MB/s and not 8 MB/s: entry 2 set it since" in done.err
-    assert f"(undo that first: 'kquota undo {second}')" in done.err
+    assert "(undo that first: 'kquota undo 2')" in done.err
     zed("7MB", "--journal", "elsewhere")
     assert "is 7 MB/s and not 9 MB/s: somebody else set it since" in kquota(*BACK, "2", "--zookeeper", chroot).err
 
@@ -141,5 +152,6 @@ def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str
     first, second = (entry["id"] for entry in entries(kquota))
     done = kquota(*BACK, first.split("-")[1], "--zookeeper", chroot)
     assert done.code == 3
+    assert f"{first.split('-')[1]!r} means 2 entries of the journal " in done.err
     assert first in done.err
     assert second in done.err

@@ -51,7 +51,7 @@ def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: 
 
     again = kquota(*alter, "--for", "4h")
     assert again.code == 0
-    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends ", again.err), again.err
+    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends .* UTC, then no quota again\n", again.err), again.err
     assert "nothing changes" not in again.err
     let_time_pass(folder)
     first, second = entries(kquota)
@@ -120,6 +120,9 @@ def test_a_conflict_is_said_once(kquota: Kquota, chroot: str, folder: Path, znod
     elsewhere = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=7MB", "--journal", "elsewhere")
     assert kquota(*elsewhere).code == 0
     let_time_pass(folder)
+    dry = kquota("reconcile", "--zookeeper", chroot, "--dry-run")
+    assert (dry.code, "the lease would be over\n" in dry.err) == (7, True), dry
+    assert dry.err.endswith("dry run: nothing was written\n")
     first = kquota("reconcile", "--zookeeper", chroot)
     assert first.code == 7
     assert "producer_byte_rate is 7 MB/s and not 5 MB/s: somebody else set it" in first.err
@@ -199,3 +202,134 @@ def test_readers_say_which_values_end(kquota: Kquota, chroot: str, folder: Path)
     assert re.search(r"warn  leases of .*: 1 of 1 are overdue", kquota("doctor", *live).out)
     assert kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").code == 0
     assert kquota("describe", *live).err == ""
+
+
+def test_a_value_that_was_put_back_by_hand_ends_beside_others(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """One value of the entry is back already, one has a later end: the first lease is over all the same."""
+    alter = ("alter", "--zookeeper", chroot)
+    both = ("--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2s")
+    assert kquota(*alter, *both).code == 0
+    later = (*alter, "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2h")
+    let_time_pass(folder)
+    assert kquota(*later).code == 0
+    assert kquota("delete", "--zookeeper", chroot, "--user", "alice", "--journal", "elsewhere").code == 0
+    reconcile = ("reconcile", "--zookeeper", chroot)
+    assert "the values before are back already" in kquota(*reconcile).err
+    again = kquota(*reconcile)
+    assert again.err.startswith("nothing is due; 1 lease, next at "), again
+    assert "overdue" not in kquota("history", "--leases").out
+    assert "in part by 3" in kquota("history", COLUMNS="200").out
+
+    undone = kquota("undo", "--yes", "--zookeeper", chroot)
+    assert (undone.code, "undo of entry 1" in undone.err) == (0, True), undone
+    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
+    assert "nothing is due; no lease" in kquota(*reconcile).err
+
+
+def test_a_dry_run_of_reconcile_shows_the_whole_chain(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """What lies below a lease that ends comes after it; nothing is written, on the cluster or in the journal."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=9MB", "--for", "2s").code == 0
+    let_time_pass(folder)
+    before = {file: file.read_bytes() for file in folder.glob("*.json")}
+    dry = kquota("reconcile", "--dry-run", "--zookeeper", chroot)
+    assert dry.code == 0, dry
+    assert re.search(r"9 MB/s +5 MB/s.*5 MB/s +3 MB/s", dry.out, re.DOTALL), dry.out
+    assert dry.err.count("dry run: nothing was written") == 1
+    assert value(kquota, chroot) == "9000000"
+    assert {file: file.read_bytes() for file in folder.glob("*.json")} == before
+
+
+@pytest.mark.parametrize("broken", ["file", "folder"])
+def test_a_journal_that_cannot_be_read_is_said_once(kquota: Kquota, chroot: str, folder: Path, broken: str) -> None:
+    """By all that show leases, and they go on: values may end that nobody knows of."""
+    live = ("--zookeeper", chroot)
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB").code == 0
+    if broken == "file":
+        next(folder.glob("*.json")).write_text("{")
+        said = rf"kquota: warning: 1 file of the journal {folder} cannot be read, so that values may end"
+    else:
+        folder.rename(folder.parent / "elsewhere")
+        folder.write_text("no folder")
+        said = rf"kquota: warning: the journal cannot be read in {folder}: .*: it is not known which values end"
+    readers = [("describe",), ("resolve", "--user", "alice", "--client", "etl"), ("lint",), ("export",)]
+    if broken == "file":
+        readers.append(("alter", *ALICE, "producer_byte_rate=6MB", "--dry-run"))
+    for words in readers:
+        done = kquota(*words, *live)
+        assert len(re.findall(said, done.err)) == 1, (words, done)
+        assert (done.code, "5" in done.out) == (0, True) or words == ("lint",), (words, done)
+    if broken == "file":
+        assert len(re.findall(said, kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").err)) == 1
+        assert re.search(r"warn  leases: 1 of the journal's files cannot be read", kquota("doctor", *live).out)
+
+
+def test_a_file_with_the_leased_value_makes_it_permanent(
+    kquota: Kquota, chroot: str, folder: Path, tmp_path: Path
+) -> None:
+    """The plan says so, although it changes nothing; with --prune, a leased deletion as well."""
+    live = ("--zookeeper", chroot)
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice, client-id: etl}, values:"
+        " {producer_byte_rate: 5MB}}\n"
+    )
+    assert kquota("alter", *live, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
+    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB", "--for", "2h").code == 0
+    assert kquota("delete", *live, "--user", "bob", "--for", "2h").code == 0
+    apply = ("apply", "quotas.yaml", "--yes", *live)
+    moved = kquota(*apply, "--for", "3h")
+    assert re.search(r"5 MB/s until .* \(entry 2\); with the plan it ends .* UTC, then no quota again\n", moved.err)
+    assert re.search(r"^ends .* UTC, if 'kquota reconcile' runs", moved.err, re.MULTILINE), moved.err
+
+    said = r"5 MB/s until .* \(entry 2\); the plan makes it permanent\n"
+    planned = kquota("plan", "quotas.yaml", "--out", "plan.json", *live)
+    assert re.search(said, planned.err), planned.err
+    assert "a plan that was kept makes nothing permanent: apply quotas.yaml for that" in planned.err
+    assert "nothing changes" in kquota("apply", "plan.json", "--yes", *live).err
+    done = kquota(*apply)
+    assert (done.code, bool(re.search(said, done.err)), "entry 3" in done.err) == (0, True, False), done
+    assert re.search(r"^1 lease changed$", done.err, re.MULTILINE), done.err
+    assert "the plan makes it permanent" not in kquota(*apply).err
+    assert re.search(r"no quota until .* \(entry 3\); the plan makes it permanent\n", kquota(*apply, "--prune").err)
+    let_time_pass(folder)
+    assert "nothing is due; no lease" in kquota("reconcile", *live).err
+    assert (value(kquota, chroot), value(kquota, chroot, "user=bob")) == ("5000000", None)
+
+
+def test_a_time_alone_moves_the_ends_of_an_entity(kquota: Kquota, chroot: str) -> None:
+    """Of all its leased values that are set, a deletion as well; of an entity without a lease it is an error."""
+    live = ("--zookeeper", chroot)
+    alice = ("--user", "alice")
+    first = "producer_byte_rate=1MB,consumer_byte_rate=2MB,request_percentage=50"
+    assert kquota("alter", *live, *alice, "--add-config", first).code == 0
+    leased = ("--add-config", "producer_byte_rate=5MB", "--delete-config", "consumer_byte_rate", "--for", "2h")
+    assert kquota("alter", *live, *alice, *leased).code == 0
+    dry = kquota("alter", *live, *alice, "--for", "3h", "--dry-run")
+    assert (dry.code, "now it would end" in dry.err) == (0, True), dry
+    moved = kquota("alter", *live, *alice, "--for", "3h")
+    assert moved.code == 0, moved
+    assert re.search(r"producer_byte_rate: 5 MB/s .* now it ends .* UTC, then 1 MB/s again\n", moved.err), moved.err
+    assert re.search(r"consumer_byte_rate: no quota .* now it ends .* UTC, then 2 MB/s again\n", moved.err), moved.err
+    last = entries(kquota)[-1]
+    assert (last["plan"]["changes"], last["kept"][0]["keys"]) == ([], ["producer_byte_rate", "consumer_byte_rate"])
+
+    none = kquota("alter", *live, *alice, "--user", "bob", "--for", "3h")
+    assert none.code == 3
+    assert "no value of user=bob has an end in the journal" in none.err
+    assert "--add-config KEY=VALUE --for TIME" in none.err
+
+
+def test_a_conflict_with_a_write_that_was_killed_names_it(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """The journal did not know that it got so far; the value on the cluster shows it."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=7MB").code == 0
+    killed = next(folder.glob("*-2.json"))
+    killed.write_text(json.dumps(json.loads(killed.read_text()) | {"outcome": None, "finished": None}))
+    let_time_pass(folder)
+    done = kquota("reconcile", "--zookeeper", chroot)
+    assert done.code == 7
+    assert "is 7 MB/s and not 5 MB/s: entry 2 set it, and was stopped before its end; it stays" in done.err
+    assert "nothing is due; no lease" in kquota("reconcile", "--zookeeper", chroot).err

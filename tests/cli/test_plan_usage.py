@@ -113,6 +113,18 @@ def test_a_narrow_terminal_shows_what_they_still_get(
     assert not any(re.search("producer_byt *$", line) for line in lines)
 
 
+@pytest.mark.parametrize("command", [("plan", "raised.json", "--usage"), ("audit", "--quotas", "raised.json")])
+def test_nothing_is_left_over(command: tuple[str, ...], kquota: Kquota, tmp_path: Path) -> None:
+    """Where nobody is behind after the change, no column says by how much."""
+    (tmp_path / "usage.csv").write_text(CONNECTED)
+    (tmp_path / "raised.json").write_text(quotas(alice=20_000, bob=50_000, carol=50_000))
+    against = ("--quotas", "current.json") if command[0] == "plan" else ("--against", "current.json")
+
+    done = kquota(*command, "usage.csv", *against)
+
+    assert (done.code, "DELIVERED" in done.out, "BEHIND" in done.out) == (0, True, False)
+
+
 def test_the_wish_is_one_of_the_counter() -> None:
     """A client of several did not want what all of them did."""
     standing = Standing("undetermined", None, None, limit=300_000, wanted=359_000.0, clients=3)

@@ -19,7 +19,7 @@ from kquota.audit import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.cli.commands.audit import audited_view
+from kquota.cli.findings import audited_view
 from kquota.cli.report import MOST, Report, charts, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
 from kquota.cli.views import show

@@ -15,7 +15,7 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from kquota.cli.commands.audit import audited_view
+from kquota.cli.findings import audited_view
 from kquota.cli.main import run
 from kquota.cli.report import words
 from kquota.cli.report.markdown import summary

@@ -154,7 +154,9 @@ def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
     assert len(counters(few.out)) == 2
     assert widths(counters(few.out)) == widths(counters(everything.out)[:2])
     twice = [line for line in counters(everything.out) if line.startswith("all 2 ")]
-    assert [line.split()[3:5] for line in twice] == [["ip", "10.0.0.1"], ["user", "carol"]], "one row for both"
+    assert [line.split()[3:5] for line in twice] == [["ip", "10.0.0.1"], ["user", "carol"], ["user", "bob"]], (
+        "one row for both"
+    )
     assert f"\n{len(counters(everything.out)) + len(twice)} of " in few.err
     assert "the 2 most throttled counters are shown" in few.err
 
@@ -290,7 +292,7 @@ def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -
         ("--quotas quotas.yaml", 2, "give a WORKLOAD file ('kquota help workload' shows one to copy)"),
         ("workload.yaml --events usage.csv --quotas quotas.yaml", 2, "recorded requests with --events FILE"),
         ("--events missing.csv --quotas quotas.yaml", 3, "no such file"),
-        ("--events workload.yaml --quotas quotas.yaml", 3, "no usage event can be read"),
+        ("--events workload.yaml --quotas quotas.yaml", 3, "no usage events in it (a document kquota.workload)"),
         ("own.yaml --kafka-version latest", 3, "not a Kafka version"),
         ("workload.yaml --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
         ("workload.yaml --brokers 3", 2, "brokers stand in the workload: 'brokers: 3'"),

@@ -99,6 +99,24 @@ def test_a_word_too_much_or_wrong(kquota: Kquota, arguments: list[str], advice: 
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        "alter --file a.yaml --file b.yaml",
+        "alter --broker 1 --broker 2 --add-config max.connection.creation.rate=9",
+        "describe --broker 1 --broker 2",
+        "top --user alice --user bob --metrics x --once",
+        "top --client a --client-id b --metrics x --once",
+        "probe produce --topic load --client a --client-id b",
+    ],
+)
+def test_the_last_of_several_does_not_win(kquota: Kquota, arguments: str) -> None:
+    """Nothing is read or written where an option that takes one value has two."""
+    done = kquota(*arguments.split(), KQUOTA_BOOTSTRAP_SERVER="127.0.0.1:1")
+    assert done.code == 2
+    assert "Found multiple arguments for option" in done.err
+
+
+@pytest.mark.parametrize(
     ("kind", "found"), [("kquota.plan", "kquota.plan"), ("kquota.quota", "kquota.quota"), ("s3cret", "another")]
 )
 def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind: str, found: str) -> None:

@@ -73,6 +73,14 @@ def test_a_part_that_is_nearly_one_is_refused_with_what_is_meant(text: str, mean
     assert "write \\" in (refused.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "twice"), [("user=alice,users=bob", "user"), ("client-id=a,user=b,client=c", "client-id")]
+)
+def test_what_is_meant_is_never_refused_itself(text: str, twice: str) -> None:
+    with pytest.raises(InputError, match=f": {twice} is given twice$"):
+        Entity.parse(text)
+
+
 @pytest.mark.parametrize("text", ["ip=1.2.3.4,user=a", "user=a,client-id=b,ip=c", "client-id=<default>,ip=<default>"])
 def test_an_ip_stands_alone(text: str) -> None:
     with pytest.raises(InvalidRequest):

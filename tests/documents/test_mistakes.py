@@ -47,6 +47,23 @@ def test_mistakes_of_all_kinds_are_named_in_their_order(tmp_path: Path, capfd: p
     assert capfd.readouterr().err.splitlines() == [f"kquota: {file}, {each}" for each in WRONG]
 
 
+@pytest.mark.parametrize(
+    ("entity", "wrong"),
+    [
+        ("{user: null}", "user: expected string or {default: true}, found null"),
+        ("{user: true}", "user: expected string or {default: true}, found boolean"),
+        ("{user: {default: false}}", "user.default: expected true"),
+    ],
+)
+def test_a_name_of_another_type_in_the_words_of_the_file(tmp_path: Path, entity: str, wrong: str) -> None:
+    """The words are not Python's, and the default entity is among what is expected."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"{HEAD}  - entity: {entity}\n    values: {{producer_byte_rate: 1MB}}\n")
+    with pytest.raises(InputError) as raised:
+        read_quota_file(file)
+    assert raised.value.message == f"{file}, line 4: quotas[0].entity.{wrong}"
+
+
 def test_many_mistakes_are_counted(tmp_path: Path) -> None:
     """Of a list of thousands, too, and whether it is their shape or their value."""
     file = tmp_path / "quotas.yaml"

@@ -146,23 +146,30 @@ class ReadSettings:
         return replace(self, shows_outcome=all(split.fault or split.dialect not in _TABLES for split in splits))
 
 
-def plan_splits(paths: Sequence[str], dialect: str, repeated: Callable[[str], None] = lambda path: None) -> list[Split]:
+def plan_splits(
+    paths: Sequence[str], dialect: str, left_out: Callable[[str, str], None] = lambda path, why: None
+) -> list[Split]:
     """Cuts files, and the files of folders, into splits, in the order of their names; a path may be a URI.
 
     `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). A file that is given more than once, also
-    by links, is read once, and `repeated` is called with its path. A file that is not what its name says is a split
-    with a fault, beside others. Raises InputError for a path that is missing or unreadable, a folder without files, and
-    when nothing can be read or everything is empty.
+    by links, is read once. A document of kquota beside the usage is not read. `left_out` is called with the path of
+    either, and the reason. A file that is not what its name says is a split with a fault, beside others. Raises
+    InputError for a path that is missing or unreadable, a folder without files, and when nothing can be read or
+    everything is empty.
     """
     splits: list[Split] = []
     faults: list[InputError] = []
     known: set[object] = set()
+    others: list[tuple[str, str]] = []
     for path in paths:
         for file in find(path):
             if (file.identity or file.path) in known:
-                repeated(file.path)
+                left_out(file.path, "given more than once, and read once")
                 continue
             known.add(file.identity or file.path)
+            if (own := own_document(file)) is not None:
+                others.append((file.path, f"left out: {own}"))
+                continue
             kind = detect(file) if dialect == "auto" else dialect
             try:
                 mine = module(kind).splits(file)
@@ -172,8 +179,12 @@ def plan_splits(paths: Sequence[str], dialect: str, repeated: Callable[[str], No
                 faults.append(error)
                 mine = [Split(kind, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
             splits += [replace(split, size=file.size // len(mine)) for split in mine]
+    if not splits and others:
+        raise InputError(f"{', '.join(paths)}: no usage events in it ({others[0][1].removeprefix('left out: ')})")
     if not splits:
         raise InputError(f"{', '.join(paths)}: empty, no usage events in it")
+    for path, why in others:
+        left_out(path, why)
     if len(faults) == len(splits):
         raise faults[0]
     folders = {split.path: folder_of(split.path) for split in splits}
@@ -226,16 +237,35 @@ def broker_of(split: Split, settings: ReadSettings) -> str:
     return settings.broker if settings.broker is not None else split.broker
 
 
+def own_document(file: File) -> str | None:
+    """What a file is that kquota itself wrote, or that it reads elsewhere; None for all others."""
+    if not file.name.endswith((".json", ".jsonl", ".yaml", ".yml")):
+        return None
+    head = _beginning(file)
+    if _QUARANTINE.match(head):
+        return "records that could not be read before"
+    found = _DOCUMENT.match(head)
+    return None if found is None else f"a document {found[1].decode()}"
+
+
+_DOCUMENT = re.compile(rb"""\A(?:\s|#.*\n)*\{?\s*["']?kind["']?\s*:\s*["']?(kquota\.[a-z-]+)""")
+_QUARANTINE = re.compile(rb'\A\{"source": "[^\n]*", "place": "[^\n]*", "reason": "')
+
+
+def _beginning(file: File) -> bytes:
+    try:
+        with open_text(file.path) as stream:
+            return stream.read(_HEAD_BYTES)
+    except (InputError, OSError):
+        return b""  # the dialect's own reader says what is wrong
+
+
 def detect(file: File) -> str:
     """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
     if name.endswith((".parquet", ".orc")):
         return "usage"
-    try:
-        with open_text(file.path) as stream:
-            head = stream.read(_HEAD_BYTES)
-    except (InputError, OSError):
-        head = b""  # the dialect's own reader says what is wrong
+    head = _beginning(file)
     for dialect, sign in _SIGNS.items():
         if sign.search(head):
             return dialect

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kquota.audit.sources import Split, detect, module, plan_splits
+from kquota.audit.sources import Split, detect, module, own_document, plan_splits
 from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_text
 from kquota.errors import InputError, KquotaError
 
@@ -69,7 +69,6 @@ class Tail:
     paths: Sequence[str]
     dialect: str
     files: list[Followed] = field(default_factory=list)
-    repeated: Callable[[str], None] = lambda path: None
     order: list[int] = field(default_factory=list)
     """The numbers of the files that are there, in the order in which a batch audit reads them."""
     lost_bytes: int = 0
@@ -136,6 +135,7 @@ class Tail:
 
     def _find(self) -> list[File]:
         found: dict[tuple[int, int], File] = {}
+        followed = {each.identity for each in self.files}
         for path in self.paths:
             if _URI.match(path):
                 raise InputError(f"{path}: --follow reads files of this machine, by their paths")
@@ -151,9 +151,8 @@ class Tail:
                     continue  # nothing is in it yet
                 raise
             for file in files:
-                if _identity(file) in found:
-                    self.repeated(file.path)
-                found.setdefault(_identity(file), file)
+                if _identity(file) in followed or own_document(file) is None:
+                    found.setdefault(_identity(file), file)
         return list(found.values())
 
     def _is_still(self, each: Followed, present: dict[tuple[int, int], File]) -> bool:

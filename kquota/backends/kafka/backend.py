@@ -80,7 +80,8 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return QuotaSnapshot(stored.values, tuple(stored.problems))
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-        writer = Writer(self._session, self._current, validate_only=validate_only)
+        begin = None if validate_only else self._turns.writes
+        writer = Writer(self._session, self._current, begin=begin, validate_only=validate_only)
         # What expects nothing overwrites whatever is there, so there is nothing to wait for.
         expects = not validate_only and any(alteration.expect is not None for alteration in alterations)
         with self.alone() if expects else contextlib.nullcontext():

@@ -40,6 +40,7 @@ class Turns:
         self._cluster = cluster
         self._name: str | None = None
         self._depth = 0
+        self._descriptor: int | None = None
         self._wrote: dict[Entity, Mapping[QuotaKey, Value | None]] = {}
 
     @contextlib.contextmanager
@@ -64,13 +65,19 @@ class Turns:
             descriptor = self._enter(stack, stop)
             if descriptor is not None and (written := _remembered(descriptor)):
                 heed(written)
-            self._depth, self._wrote = 1, {}
+            self._depth, self._descriptor, self._wrote = 1, descriptor, {}
             try:
                 yield
             finally:
-                self._depth = 0
+                self._depth, self._descriptor = 0, None
                 if descriptor is not None and self._wrote:
                     _remember(descriptor, self._wrote)
+
+    def writes(self) -> None:
+        """What the writer before wrote may not stay: nobody shall look for it after a writer that was killed."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
 
     def wrote(self, written: Written) -> None:
         """Has the next writer look for it, where this one has the turn."""

@@ -68,7 +68,7 @@ _Waiting = dict[frozenset[wire.EntityData], _Task]
 
 class Writer:
     """One alter. `current` reads what is set on entities, and for which of them it could not find out; None is for
-    controllers, which do not show it.
+    controllers, which do not show it. `begin` is called before each request that writes.
 
     `written` is what brokers acknowledged, by entity and key; None is for a key that was removed.
     """
@@ -78,10 +78,12 @@ class Writer:
         session: Session,
         current: Callable[[Sequence[Entity]], tuple[Stored, dict[Entity, KquotaError]]] | None,
         *,
+        begin: Callable[[], None] | None = None,
         validate_only: bool,
     ) -> None:
         self._session = session
         self._current = current
+        self._begin = begin
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
         self.written: dict[Entity, dict[QuotaKey, Value | None]] = {}
@@ -97,6 +99,8 @@ class Writer:
             for batch in _batches([*pending], OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
                 # What is there is read as late as can be: no broker compares it with what is expected.
                 writing = tasks = self._tasks(batch)
+                if tasks and self._begin is not None:
+                    self._begin()
                 self._write(tasks)
                 writing = ()
                 del pending[: len(batch)]

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 @params.entity_text_option
 @click.option(
     "--file",
+    multiple=True,
+    callback=params.once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
@@ -82,8 +84,9 @@ def command(
     (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
 
     With --for TIME, 'kquota reconcile' reverts the alter when the time is over. It has to read the same journal. The
-    same alter with another --for moves the end, and without --for it makes the value permanent. Another value without
-    --for ends the lease as well ('kquota help temporary').
+    same alter with another --for moves the end, and without --for it makes the value permanent. --for TIME alone moves
+    the ends of all such values of the entity. Another value without --for ends the lease as well ('kquota help
+    temporary').
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
     with --entity.
@@ -101,6 +104,7 @@ def command(
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
       kquota alter --user alice --add-config producer_byte_rate=40MB --for 2h
+      kquota alter --user alice --for 3h
       kquota alter --file quotas.yaml
       kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
@@ -116,6 +120,8 @@ def command(
         alterations, guards = _from_file(file)
     else:
         chosen = chosen_entities(entities, selection)
+        if writing.lasts_ms is not None and not add_config and not delete_config:
+            return carry_out(_prolonged(chosen, given.access(), writing.journal), given.access(), writing)
         _check_changes(add_config, delete_config)
         additions = _additions(add_config)
         everything = _ALL in _items(delete_config)
@@ -130,6 +136,37 @@ def command(
             for entity in chosen
         ]
     return carry_out(alterations, given.access(), writing, guards=guards, everything=everything)
+
+
+def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> list[Alteration]:
+    """The alterations that wish the leased values of entities once more. Raises InputError where one has none."""
+    from kquota.backends import describe_entities
+    from kquota.changes import place_of
+    from kquota.cli.leases import known_leases
+    from kquota.cli.text import entity_text
+    from kquota.documents.journal import Journal
+    from kquota.leases import kept
+
+    if access.bootstrap_controller:
+        raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
+    with session.open_backend(access) as backend:
+        current = describe_entities(backend, entities)
+        leases = known_leases(Journal(journal), lambda: place_of(backend))
+    leased = dict(kept(leases.kept_by_quotas(current, current, prune=True)))
+    missing = [entity_text(entity) for entity in dict.fromkeys(entities) if entity not in leased]
+    if missing:
+        raise InputError(
+            f"no value of {' and '.join(missing)} has an end in the journal {safe(journal)}: --for alone moves none",
+            hint="set one: --add-config KEY=VALUE --for TIME; 'kquota history --leases' lists the values that end",
+        )
+    alterations = []
+    for entity in dict.fromkeys(entities):
+        values = current.get(entity, {})
+        here = {key: values[key] for key in leased[entity] if key in values}
+        gone = frozenset(key for key in leased[entity] if key not in values)
+        # A value that somebody changes meanwhile is not set back.
+        alterations.append(Alteration(entity, here, gone, expect=values, relative=True))
+    return alterations
 
 
 def chosen_entities(texts: Iterable[str], selection: params.Selection) -> list[Entity]:
@@ -200,7 +237,7 @@ def carry_out(
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            known = leases.known_leases(Journal(writing.journal), place_of(backend))
+            known = leases.known_leases(Journal(writing.journal), lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
             consent.name_cluster(named)
@@ -229,6 +266,7 @@ def carry_out(
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
+    leases.warn_unread(altered.unreadable, Journal(writing.journal))
     leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
@@ -266,7 +304,9 @@ def _note_way_back(altered: Altered) -> None:
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
-        commands = " and ".join(f"'kquota undo {entry}'" for entry in reversed(altered.entries))
+        from kquota.documents.journal import name_of
+
+        commands = " and ".join(f"'kquota undo {name_of(entry)}'" for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")

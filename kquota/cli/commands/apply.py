@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Command, Entry, Kept
     from kquota.documents.quotas import QuotaFile
+    from kquota.leases import Lease, Leases
 
 
 @click.command("apply")
@@ -110,6 +111,12 @@ def command(
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
         consent.check_cluster(planned, backend)
+
+        def keeps(leases: Leases) -> Sequence[Lease]:
+            if quota_file is None:
+                return ()
+            return leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
+
         return carry_out(
             with_review(replace(planned, existing=len(current)), current, guards),
             backend,
@@ -125,6 +132,7 @@ def command(
                 access=access,
             ),
             quota_file.labels if quota_file is not None else {},
+            keeps,
         )
 
 
@@ -132,9 +140,9 @@ def command(
 class Terms:
     """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
 
-    `cluster` is the address by which the journal knows the cluster, and `named` the cluster for people. `undoes` is the
-    entry that is taken back, and `expires` when this one is, in ms since the epoch. `kept` is as in
-    `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
+    With `dry_run`, the plan and its review are all. `cluster` is the address by which the journal knows the cluster,
+    and `named` the cluster for people. `undoes` is the entry that is taken back, and `expires` when this one is, in ms
+    since the epoch. `kept` and `part` are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
     """
 
     cluster: str
@@ -143,36 +151,55 @@ class Terms:
     output: str
     yes: bool = False
     force: bool = False
+    dry_run: bool = False
     rollback: bool = True
     command: Command = "apply"
     expires: int | None = None
     undoes: str | None = None
     kept: Kept = ()
+    part: Kept = ()
     access: Access | None = None
 
 
-def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels) -> int:
-    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile."""
+def carry_out(
+    planned: Plan,
+    backend: QuotaBackend,
+    terms: Terms,
+    labels: Labels,
+    keeps: Callable[[Leases], Sequence[Lease]] = lambda leases: (),
+) -> int:
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+
+    `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
+    """
     from kquota.changes import now, place_of
     from kquota.cli import consent, leases
     from kquota.cli.commands.plan import plan_view, summary
+    from kquota.cli.text import many
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
+    from kquota.leases import kept
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
-    if terms.output == "table":
-        show(plan_view(planned, labels), "table")
-    if not planned:
+    if terms.output == "table" or terms.dry_run:
+        show(plan_view(planned, labels), terms.output)
+    if terms.dry_run:
+        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        return ExitCode.OK
+    wanted: Sequence[Lease] = ()
+    if terms.undoes is None:
+        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
+        wanted = keeps(known)
+        leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
+    if not planned and not wanted:
         if terms.output == "json":
             show(_view(ApplyReport(), planned), "json")
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
-    if terms.expires is None and terms.undoes is None and terms.command != "reconcile":
-        known = leases.known_leases(Journal(terms.journal), place_of(backend))
-        leases.note_kept_and_ended((), known.ended_by(planned), None, dry_run=False)
     if not terms.yes:
-        ask(f"Apply to {terms.named} ({summary(planned)})?", done="applied", yes="applies")
+        changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
+        ask(f"Apply to {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
     with progress("applying") as bar, stoppable() as stop, says_what_may_be_written(begun):
@@ -185,7 +212,8 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
             command=terms.command,
             expires=terms.expires,
             undoes=terms.undoes,
-            kept=terms.kept,
+            kept=terms.kept or kept(wanted),
+            part=terms.part,
             rollback=terms.rollback,
             progress=bar,
             stop=stop,
@@ -194,8 +222,8 @@ def carry_out(planned: Plan, backend: QuotaBackend, terms: Terms, labels: Labels
         )
     if terms.output == "json":
         show(_view(report, planned), "json")
-    code = _conclude(report, stop.exit_code)
-    if report.outcome == "applied" and terms.expires is not None and report.applied:
+    code = _conclude(report, stop.exit_code, len(wanted))
+    if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
     return code
 
@@ -208,8 +236,8 @@ def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
     except BaseException:
         for entry in begun:
             say(
-                f"kquota: some of {len(entry.plan.changes)} changes may be written: 'kquota undo {entry.id}' takes them"
-                " back"
+                f"kquota: some of {len(entry.plan.changes)} changes may be written:"
+                f" 'kquota undo {entry.name}' takes them back"
             )
         raise
 
@@ -225,9 +253,10 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> int:
-    """What came of it, on stderr, and the exit code."""
-    from kquota.cli.text import entity_text, safe
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0) -> int:
+    """What came of it, on stderr, and the exit code; `kept` leases got another end, or none."""
+    from kquota.cli.text import entity_text, many, safe
+    from kquota.documents.journal import name_of
 
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
     known = {entity for entity, _ in complaints}
@@ -245,11 +274,14 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED) -> 
         "rolled back": len(report.rolled_back),
         "unknown": len(report.unknown),
     }
-    text = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do"
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    if kept and report.entry is not None:
+        said.append(f"{many(kept, 'lease')} changed")
+    text = ", ".join(said) or "nothing to do"
     entry = ""
-    if report.applied or report.unknown:
+    if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
-        entry = f"; {again}'kquota undo {report.entry}' takes it back"
+        entry = f"; {again}'kquota undo {name_of(report.entry)}' takes it back"
     if report.unfinished is not None:
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":

@@ -151,7 +151,8 @@ class _Operand:
             read = files.sides[Path(self.name)]
             return read, read.cluster if isinstance(read, Plan) else None
         access = self._access(given)
-        session.note_cluster(access, side)
+        if not self.guessed:
+            session.note_cluster(access, side)
         try:
             with session.open_backend(access) as backend:
                 snapshot = backend.describe()
@@ -162,6 +163,8 @@ class _Operand:
             if self._is_zookeeper(access):
                 return replace(self, kind="zookeeper", guessed=False).read(files, given, side)
             raise Unreachable(error.message, hint=f"for a ZooKeeper, zookeeper://{self.name}") from error
+        if self.guessed:  # only the answer says that it is a broker
+            session.note_cluster(access, side)
         session.warn_problems(snapshot)
         return snapshot, cluster
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+from collections import deque
 from collections.abc import Iterable
 from importlib.resources import files
 
@@ -66,7 +70,9 @@ def command(ctx: click.Context, topic: str | None) -> None:
         click.echo(root.get_help())
         click.echo(f"\nTopics, as in 'kquota help concepts':\n{_folded(TOPICS)}")
     elif topic in TOPICS:
-        click.echo(text_of(topic).removeprefix("# "), nl=False)
+        text = text_of(topic).removeprefix("# ")
+        # Pages are made for 120 columns; a narrower terminal would break their lines inside words.
+        click.echo(fitted(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text, nl=False)
     elif topic in COMMANDS:
         found = cli.get_command(root, topic)
         assert found is not None
@@ -96,6 +102,52 @@ def text_of(topic: str) -> str:
     return text
 
 
+def fitted(text: str, width: int) -> str:
+    """A page for a terminal of so many columns: paragraphs, lists and definitions folded, examples left as they are."""
+    lines = text.splitlines()
+    if max(map(len, lines), default=0) <= width:
+        return text
+    import textwrap
+
+    fitting = []
+    rest = deque(lines)
+    while rest:
+        line = rest.popleft()
+        row = _ROW.match(line)
+        head = row[0] if row else ""
+        if not line or (line.startswith(" ") and (not row or line[len(head)] == "#")):
+            fitting.append(line)
+            continue
+        words = [line[len(head) :]]
+        while rest and _goes_on(rest[0], len(head)):
+            words.append(rest.popleft())
+        hanging = " " * (len(head) if len(head) <= width // 2 else 6)
+        if len(head) > len(hanging):
+            fitting.append(head.rstrip())
+            head = hanging
+        folded = " ".join(word.strip() for word in words)
+        fitting += textwrap.wrap(
+            folded,
+            width,
+            initial_indent=head,
+            subsequent_indent=hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "".join(f"{line}\n" for line in fitting)
+
+
+def _goes_on(line: str, hanging: int) -> bool:
+    """Whether a line goes on with a paragraph, an item or a meaning that stands so far to the right."""
+    if len(line) - len(line.lstrip()) != hanging or not line.strip():
+        return False
+    return hanging > 0 or not line.startswith(("- ", "#"))
+
+
+_ROW = re.compile(r"- | +\S.*?  +(?=\S)| {8,}(?=\S)")
+"""The beginning of an item, a word and the gap before its meaning, or the gap below a word."""
+
+
 def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
     """Words, each with its meaning beside it, folded to 100 columns."""
     import textwrap
@@ -109,8 +161,6 @@ def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
 
 def _cluster_options() -> str:
     """The options of `params.cluster_flags` with their help."""
-    import re
-
     command = click.command("cluster")(params.cluster_flags(_nothing))
     context = click.Context(command)
     found = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
@@ -134,8 +184,6 @@ def glossary() -> str:
 
 def _glossary() -> str:
     """The glossary with its table as definitions."""
-    import re
-
     text, _, table = glossary().partition("\n| word | meaning |\n|---|---|\n")
     rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
     return f"{text}\n" + _definitions([(word, re.sub("`", "", meaning)) for word, meaning in rows], 24)

@@ -23,18 +23,14 @@ if TYPE_CHECKING:
 @click.command("history")
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Only writes about this user; repeat it for more.")
-@click.option("--client", "clients", multiple=True, metavar="NAME", help="Only writes about this client-id.")
-@click.option("--ip", "ips", multiple=True, metavar="ADDRESS", help="Only writes about this ip.")
+@params.about_options("Only writes about")
 @click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
 @shown_as("table", "json")
 def command(
     id: str | None,
     since: int | None,
-    users: tuple[str, ...],
-    clients: tuple[str, ...],
-    ips: tuple[str, ...],
+    about: params.About,
     leases: bool,
     journal: Path,
 ) -> View:
@@ -59,18 +55,22 @@ def command(
     book = Journal(journal)
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
-    names = {"user": users, "client-id": clients, "ip": ips}
-    narrowed = leases or since is not None or any(names.values())
+    narrowed = leases or since is not None or bool(about)
     if id is not None and narrowed:
         raise click.UsageError("an ID is one entry: no --since, --user, --client, --ip or --leases beside it")
     by_entry: dict[str, list[Lease]] = {}
+    concerned: dict[str, list[Lease]] = {}
+    """As well by the entry that moved its end."""
     for _, found in by_place(pages.entries):
         for lease in found.found:
             by_entry.setdefault(lease.entry.id, []).append(lease)
+            for entry in (lease.entry, lease.moved):
+                if entry is not None:
+                    concerned.setdefault(entry.id, []).append(lease)
     if since is not None:
         entries = tuple(entry for entry in entries if entry.started >= time - since)
-    if any(names.values()):
-        entries = tuple(entry for entry in entries if _is_about(entry, names))
+    if about:
+        entries = tuple(entry for entry in entries if _is_about(entry, about))
     if leases:
         entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
 
@@ -87,7 +87,7 @@ def command(
             return
         unreadable = pages if id is None and not narrowed else None
         if entries or (unreadable and pages.unreadable):
-            yield _table(entries, pages, by_entry, time, unreadable=unreadable)
+            yield _table(entries, pages, concerned, time, unreadable=unreadable)
         elif pages.entries:
             yield Note(f"no entry of the journal {journal} is like that")
         else:
@@ -109,16 +109,10 @@ def command(
     return View(screen=screen, document=document, code=code)
 
 
-def _is_about(entry: Entry, names: Mapping[str, Sequence[str]]) -> bool:
-    """Whether one of its entities has all the parts that are asked for, by one of the names of each."""
+def _is_about(entry: Entry, about: params.About) -> bool:
+    """Whether one of its entities is meant."""
     entities = [change.entity for change in entry.plan.changes] + [entity for entity, _ in entry.kept]
-    return any(
-        all(
-            not wanted or any(part.value == kind and name in wanted for part, name in entity.parts)
-            for kind, wanted in names.items()
-        )
-        for entity in entities
-    )
+    return any(map(about.matches, entities))
 
 
 def _levels(entry: Entry) -> Table:
@@ -261,21 +255,24 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
     if entry.outcome == "rolled back":
         return "switched back" if entry.levels else "rolled back"
     word = entry.outcome or "unfinished"
+    by, undone = pages.undone_by(entry), ""
+    if by is not None:
+        verb = "ended" if by.command == "reconcile" else "undone"
+        undone = f"{verb} by {by.name}" if entry.id in pages.undone else f"{verb} in part by {by.name}"
     on = [lease for lease in leases if lease.is_on]
     if on:
         end = min(lease.ends for lease in on)
         said = f"overdue since {moment(end)}" if end <= now else f"until {moment(end)}"
+        said += f", {undone}" if undone else ""
         return said if word == "applied" else f"{word}, {said}"
-    by = pages.undone_by(entry)
-    ended = next((lease for lease in leases if lease.by is not None), None)
-    if ended is not None and ended.by is not None:
-        fates = [lease for lease in leases if lease.fate is Fate.CONFLICT] or [ended]
-        fate, last = fates[0].fate, fates[0].by or ended.by
-        at = f" {moment(last.started)}" if fate in (Fate.ENDED, Fate.CONFLICT) else ""
-        undone = f", undone by {by.name}" if by is not None and fate in (Fate.PERMANENT, Fate.OVERTAKEN) else ""
-        return f"{fate.value}{at} by {last.name}{undone}"
-    if by is not None:
-        return f"undone by {by.name}"
+    for fate in (Fate.CONFLICT, Fate.PERMANENT, Fate.OVERTAKEN, Fate.ENDED):
+        last = next((lease.by for lease in leases if lease.fate is fate and lease.by is not None), None)
+        if last is not None:
+            at = f" {moment(last.started)}" if fate in (Fate.ENDED, Fate.CONFLICT) else ""
+            more = f", {undone}" if undone and last.id != (by and by.id) else ""
+            return f"{fate.value}{at} by {last.name}{more}"
+    if undone:
+        return undone
     if entry.expires is not None and entry.levels and word == "applied":
         return f"{word}, until {moment(entry.expires)}"
     return word

@@ -11,7 +11,8 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import wrote
+from kquota.cli.streams import note, wrote
+from kquota.cli.text import safe
 from kquota.cli.usage import recorded_under_option
 from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
 
@@ -122,7 +123,7 @@ def command(
         raise click.UsageError("who would be throttled is known with --usage PATH only")
     if recorded_under is not None and not usage:
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
-    from kquota.cli import consent
+    from kquota.cli import consent, leases
     from kquota.core.change.lint import Facts, concerning, lint
     from kquota.core.change.plan import plan
     from kquota.core.change.review import Guards, with_review
@@ -147,6 +148,12 @@ def command(
     under = _under(usage, planned, current, source.file, facts, recorded_under)
     review = Review(brokers or alive, concerning(findings, named), under, unnamed)
     show(plan_view(planned, quota_file.labels, review), output)
+    if where is not None:
+        known = leases.leases_at(lambda: where)
+        kept = known.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
+        leases.note_planned(kept, known.ended_by(planned), None)
+        if kept and out is not None:
+            note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     consent.foretell(planned.objections)
     if (exit_code and planned) or set(fail_on) & review.answers:
         return ExitCode.DIFFERENT

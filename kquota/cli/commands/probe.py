@@ -51,8 +51,8 @@ _PARTITIONS_OF_A_TOPIC = 100
     help="Bytes of a record (10kB) or of a fetch at most (50kB); partitions of a topic (1).",
 )
 @click.option("--duration", type=params.DURATION, default="30s", show_default=True, help="How long, such as 90s or 2m.")
-@click.option("--client-id", default="kquota-probe", show_default=True, help="The client-id to say.")
-@click.option("--user", metavar="NAME", help="Who the broker takes us for, where the login does not say.")
+@params.name_option("client", "The client-id to say. Default: kquota-probe.", single=True)
+@params.name_option("user", "Who the broker takes us for, where the login does not say.", single=True)
 @click.option("--max-bytes", default="100MB", show_default=True, metavar="SIZE", help="Never produce or fetch more.")
 @click.option(
     "--max-count",
@@ -82,7 +82,7 @@ def command(
     rate: str | None,
     size: str | None,
     duration: int,
-    client_id: str,
+    client: str | None,
     user: str | None,
     max_bytes: str,
     max_count: int,
@@ -135,7 +135,7 @@ def command(
     request = ProbeRequest(
         kind,
         load,
-        client_id,
+        "kquota-probe" if client is None else client,
         user,
         topic,
         partition,

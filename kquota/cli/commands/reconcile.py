@@ -11,6 +11,7 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
+from kquota.cli.views import DRY_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
 
 @click.command("reconcile")
+@click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
 @params.journal_option
 @params.cluster_options
-def command(journal: Path, access: Access) -> int:
+def command(dry_run: bool, journal: Path, access: Access) -> int:
     """Revert writes with --for when their time is over, and recordings that were killed.
 
     Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. It reads the journal that
@@ -70,24 +72,38 @@ def command(journal: Path, access: Access) -> int:
             found = True
             try:
                 code = switch_back(
-                    entry, access, named=named, journal=journal, yes=True, output="table", command="reconcile"
+                    entry,
+                    access,
+                    named=named,
+                    journal=journal,
+                    yes=True,
+                    dry_run=dry_run,
+                    output="table",
+                    command="reconcile",
                 )
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
         tried: set[str] = set()
+        assumed: list[Entry] | None = [] if dry_run else None
         # After each one the journal is read again: what lay below a lease that has ended can end now.
-        while due := [each for each in read_leases(book, here).due(time).values() if each[0].entry.id not in tried]:
+        while True:
+            leases = read_leases(book, here, assumed or ())
+            due = next((each for id, each in leases.due(time).items() if id not in tried), None)
+            if due is None:
+                break
             found = True
-            entry = due[0][0].entry
+            entry = due[0].entry
             tried.add(entry.id)
             try:
-                code = _end(due[0], read_leases(book, here), backend, named=named, journal=journal)
+                code = _end(due, leases, backend, named=named, journal=journal, assumed=assumed)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
             if code in SIGNALS:
                 return code
+    if found and dry_run:
+        say(DRY_RUN)
     if not found:
         note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(journal)} have overdue leases")
     return worst
@@ -111,10 +127,19 @@ def _complained(entry: Entry, error: KquotaError) -> int:
     return exit_code_of(error)
 
 
-def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, *, named: str, journal: Path) -> int:
+def _end(
+    due: Sequence[Lease],
+    leases: Leases,
+    backend: QuotaBackend,
+    *,
+    named: str,
+    journal: Path,
+    assumed: list[Entry] | None,
+) -> int:
     """Takes back the leases of one entry that are due; returns the exit code.
 
-    A value that somebody else has changed stays. That is said once: the journal closes such a lease.
+    A value that somebody else has changed stays. That is said once: the journal closes such a lease. In a dry run,
+    `assumed` are the entries that the run would have written until now, and nothing is written.
     """
     from kquota import reconcile
     from kquota.backends import describe_entities
@@ -129,33 +154,51 @@ def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, *, named: 
     entry = due[0].entry
     left = [lease for lease in leases.of_entry(entry) if lease.is_on and lease not in due]
     current = describe_entities(backend, list(dict.fromkeys(lease.entity for lease in due)))
+    for each in assumed or ():
+        current = each.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
-    undoes = entry.id if end.is_whole else None
+    if assumed is not None:
+        assumed.append(end.assumed(entry))
     if end.plan:
         around = [each for change in end.plan.changes for each in related(change.entity)]
         terms = Terms(
-            entry.cluster, named, journal, "table", yes=True, command="reconcile", undoes=undoes, kept=end.kept
+            entry.cluster,
+            named,
+            journal,
+            "table",
+            yes=True,
+            dry_run=assumed is not None,
+            command="reconcile",
+            undoes=entry.id,
+            kept=end.kept,
+            part=end.part,
         )
         code = carry_out(with_freezes(end.plan, describe_entities(backend, around)), backend, terms, {})
         if code != ExitCode.OK:
             return code
     else:
-        reconcile.apply(
-            end.plan,
-            backend,
-            journal=Journal(journal),
-            cluster=entry.cluster,
-            clock=now,
-            command="reconcile",
-            undoes=undoes,
-            kept=end.kept,
-        )
+        if assumed is None:
+            reconcile.apply(
+                end.plan,
+                backend,
+                journal=Journal(journal),
+                cluster=entry.cluster,
+                clock=now,
+                command="reconcile",
+                undoes=entry.id,
+                kept=end.kept,
+                part=end.part,
+            )
         if not end.conflicts:
             note(f"entry {entry.name}: the values before are back already")
+    pages = Journal(journal).read(entry.number) if end.conflicts else None
     for lease, value in end.conflicts:
+        setter = None if pages is None else pages.setter(lease.entity, lease.key, value, entry)
+        who = "somebody else" if setter is None else f"entry {setter.name}"
+        where = "outside this journal" if setter is None else "and was stopped before its end"
         say(
             f"kquota: entry {entry.name}: {name_of(lease)} is {shown(lease.key, value)} and not"
-            f" {shown(lease.key, lease.value)}: somebody else set it, outside this journal; it stays, and the lease is"
-            " over"
+            f" {shown(lease.key, lease.value)}: {who} set it, {where}; it stays, and the lease"
+            f" {'would be' if assumed is not None else 'is'} over"
         )
     return ExitCode.CONFLICT if end.conflicts else ExitCode.OK

@@ -222,7 +222,7 @@ def command(
                 )
             except BaseException:
                 for entry in begun:
-                    say(f"kquota: request loggers may be on: 'kquota undo {entry.id}' switches them back")
+                    say(f"kquota: request loggers may be on: 'kquota undo {entry.name}' switches them back")
                 raise
         view = View(
             screen=lambda: [settled_table(recorded.settled, loggers.noun)],
@@ -267,7 +267,10 @@ def _say_who(draft: Draft, loggers: BrokerLoggers, journal: Journal) -> None:
         nodes = [change.node for change in entry.levels if change.node in draft.on]
         if nodes and pages.can_be_undone(entry):
             named = ", ".join(map(str, nodes))
-            warn(f"{loggers.noun} {named}: switched on by {entry.id}: 'kquota undo {entry.id}' switches it back")
+            warn(
+                f"{loggers.noun} {named}: switched on by entry {entry.name}:"
+                f" 'kquota undo {entry.name}' switches it back"
+            )
 
 
 def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
@@ -371,6 +374,7 @@ def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
     """What came of it, on stderr, and the exit code."""
     from kquota.cli.text import amount_text, many
+    from kquota.documents.journal import name_of
 
     code = complain(recorded.settled, noun)
     total = recorded.total
@@ -379,8 +383,8 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
         about = "" if total.exact else "about "
         counted = f"{about}{many(total.requests, 'request')}, {about}{amount_text(total.bytes, 'bytes')}"
     note(f"ended by {recorded.ended_by}; requests: {counted}")
-    if any(not each.fate.is_settled for each in recorded.settled):
-        say(f"kquota: 'kquota undo {recorded.entry}' or 'kquota reconcile' switches back what is left")
+    if recorded.entry is not None and any(not each.fate.is_settled for each in recorded.settled):
+        say(f"kquota: 'kquota undo {name_of(recorded.entry)}' or 'kquota reconcile' switches back what is left")
     else:
         note("collect the log and audit it: 'kquota help request-log'")
     if recorded.unfinished is not None:

@@ -144,7 +144,7 @@ def command(
     else:
         quotas = session.load_quotas(source)
         seconds = quota_window_size_seconds or 1
-        traffic = recorded_traffic(event_files, facts, quotas, window_seconds=seconds, repeated=auditing.warn_repeated)
+        traffic = recorded_traffic(event_files, facts, quotas, window_seconds=seconds, left_out=auditing.warn_left_out)
     if traffic.settings is not None:
         session.warn_problems(traffic.settings)
     auditing.warn_unread(traffic.unread)

@@ -64,9 +64,9 @@ _KEYS = (
 @click.option(
     "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
 )
-@click.option("--user", metavar="NAME", help="Only counters of that user.")
-@click.option("--client", metavar="NAME", help="Only counters of that client-id.")
-@click.option("--ip", metavar="ADDRESS", help="Only connections of that ip.")
+@params.name_option("user", "Only counters of that user.", single=True)
+@params.name_option("client", "Only counters of that client-id.", single=True)
+@params.name_option("ip", "Only connections of that ip.", single=True)
 @click.option("--key", type=click.Choice(_KEYS), help="Only counters of that quota key.")
 @click.option("--broker", metavar="NAME", help="Only counters of that broker.")
 @click.option("--all", "everything", is_flag=True, help="Counters within their limit too, and those without a limit.")

@@ -11,12 +11,13 @@ from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, note, say, warn
 from kquota.cli.text import moment, safe
-from kquota.cli.views import View, check_sorting, show, shown_as
+from kquota.cli.views import DRY_RUN, View, check_sorting, show, shown_as
 from kquota.errors import Conflict, InputError
 
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.backends import QuotaBackend
+    from kquota.cli.commands.apply import Terms
     from kquota.core.change.plan import Plan
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.documents.journal import Command, Entry, Pages
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 @click.command("undo")
 @click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids"))
+@params.about_options("Only the values of")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
-def command(ids: tuple[str, ...], yes: bool, journal: Path, access: Access, output: str) -> int:
+def command(
+    ids: tuple[str, ...], about: params.About, yes: bool, dry_run: bool, journal: Path, access: Access, output: str
+) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
     ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
@@ -37,33 +42,65 @@ def command(ids: tuple[str, ...], yes: bool, journal: Path, access: Access, outp
     An entry that is undone already is left alone. An apply that was killed is reverted as far as it got. For a 'kquota
     record' that was killed, undo switches the request loggers back.
 
+    --user, --client and --ip revert a part of an entry: the values of these users with their pairs, client-ids or ips.
+    Without an ID, that is the last change that is about them. The rest of the entry can be reverted later.
+
     \b
     Examples:
       kquota undo --bootstrap-server localhost:9092
       kquota undo 24
       kquota undo 3f2a91c0d4e5 --yes
       kquota undo 24 25 --yes
+      kquota undo 24 --user alice --dry-run
     """
     from kquota.changes import place_of, to_undo
+    from kquota.cli.commands.apply import Terms
     from kquota.documents.journal import Journal
 
     if len(ids) > 1 and output == "json":
         raise click.UsageError("-o json is for one ID")
+    if len(ids) > 1 and dry_run:
+        # The plan of the second depends on what the first leaves.
+        raise click.UsageError("--dry-run is for one ID")
     named = session.label(access)
     pages = Journal(journal).read()
     warn_unreadable(pages)
     with session.open_backend(access) as backend:
         here = place_of(backend)
-        found = {entry.id: entry for entry in (to_undo(pages, id, here) for id in ids or (None,))}
+        meant = about.matches if about else None
+        found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
         for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
             if entry.levels:
-                code = switch_back(entry, access, named=named, journal=journal, yes=yes, output=output, command="undo")
+                if about:
+                    raise InputError(f"entry {entry.name} switched request loggers on, and changed no quotas")
+                code = switch_back(
+                    entry,
+                    access,
+                    named=named,
+                    journal=journal,
+                    yes=yes,
+                    dry_run=dry_run,
+                    output=output,
+                    command="undo",
+                )
             else:
-                code = take_back(entry, pages, backend, named=named, journal=journal, yes=yes, output=output)
+                terms = Terms(
+                    entry.cluster,
+                    named,
+                    journal,
+                    output,
+                    yes=yes,
+                    dry_run=dry_run,
+                    command="undo",
+                    undoes=entry.id,
+                )
+                code = take_back(entry, pages, backend, terms, about)
             if code != ExitCode.OK:
                 return code
             pages = Journal(journal).read()
+    if dry_run:
+        say(DRY_RUN)
     return ExitCode.OK
 
 
@@ -74,7 +111,7 @@ def warn_unreadable(pages: Pages) -> None:
 
 
 def switch_back(
-    entry: Entry, access: Access, *, named: str, journal: Path, yes: bool, output: str, command: Command
+    entry: Entry, access: Access, *, named: str, journal: Path, yes: bool, dry_run: bool, output: str, command: Command
 ) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.changes import now
@@ -88,6 +125,11 @@ def switch_back(
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
     check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
+    if dry_run:
+        if output == "json":
+            raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
+        note(f"would switch the request loggers of {nodes} of {safe(named)} back (entry {entry.name})")
+        return ExitCode.OK
     if not yes:
         ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
     consent.name_cluster(named)
@@ -99,42 +141,51 @@ def switch_back(
     return complain(settled, noun)
 
 
-def take_back(
-    entry: Entry, pages: Pages, backend: QuotaBackend, *, named: str, journal: Path, yes: bool, output: str
-) -> int:
-    """Applies the inverse of an entry's plan, as far as it is due; returns the exit code.
+def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.About) -> int:
+    """Applies the way back of an entry, or of a part of it, as far as it is due; returns the exit code.
 
     What was there may be there again: of the review, the freezes alone are said. Raises Conflict, naming who changed an
     entity since, before anything is asked.
     """
+    from dataclasses import replace
+
     from kquota import reconcile
     from kquota.backends import describe_entities
     from kquota.changes import now, with_freezes
     from kquota.cli import consent
-    from kquota.cli.commands.apply import Terms, carry_out
+    from kquota.cli.commands.apply import carry_out
     from kquota.core.change.plan import Plan
     from kquota.core.change.review import related
     from kquota.documents.journal import Journal
 
-    terms = Terms(entry.cluster, named, journal, output, yes=yes, command="undo", undoes=entry.id)
-    by = pages.undone_by(entry)
+    by = pages.undone_by(entry) if entry.id in pages.undone else None
     if by is not None:
         say(f"entry {entry.name} is undone already, by entry {by.name} at {moment(by.started)} UTC: nothing is done")
-        return carry_out(Plan(()), backend, terms, {}) if output == "json" else ExitCode.OK
+        return carry_out(Plan(()), backend, terms, {}) if terms.output == "json" else ExitCode.OK
     if entry.kept and not entry.plan.changes:
         raise InputError(
             f"entry {entry.name} changed when a value ends, and no value",
             hint="'kquota alter' with --for gives it another end",
         )
     note(f"undo of {_described(entry, now())}")
-    back = entry.made.inverse
+    back = pages.way_back(entry)
     consent.check_cluster(back, backend)
-    if not back:
+    if about:
+        chosen = tuple(change for change in back.changes if about.matches(change.entity))
+        if not chosen:
+            raise InputError(
+                f"entry {entry.name} has no value to revert for {about}",
+                hint=f"'kquota history {entry.name}' shows its values",
+            )
+        if len(chosen) < len(back.changes):
+            terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
+            back = replace(back, changes=chosen)
+    if not back and not terms.dry_run:
         # What was no value is not restored. The journal knows from now on that nothing is left to take back.
         reconcile.apply(
             back,
             backend,
-            journal=Journal(journal),
+            journal=Journal(terms.journal),
             cluster=entry.cluster,
             clock=now,
             command="undo",
@@ -173,5 +224,5 @@ def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot
             if setter is None:
                 raise Conflict(f"{what}: somebody else set it since", hint="look at it, and alter it by hand")
             raise Conflict(
-                f"{what}: entry {setter.name} set it since", hint=f"undo that first: 'kquota undo {setter.id}'"
+                f"{what}: entry {setter.name} set it since", hint=f"undo that first: 'kquota undo {setter.name}'"
             )

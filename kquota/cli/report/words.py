@@ -96,8 +96,15 @@ def used(key: QuotaKey, value: float) -> str:
 
 
 def interval(value: Interval, show: Callable[[float], str]) -> str:
-    """A number with its bounds: `42 %`, `30 % to 45 %`, `≥ 220 kB/s`; empty where nothing is known of it."""
+    """A number with its bounds: `42 %`, `30 % to 45 %`, `≥ 220 kB/s`; empty where nothing is known of it.
+
+    No number is below 0: 0 as the only bound says nothing, and a bound that rounds to nothing says `> 0`.
+    """
     low, high = (None if end is None else show(end) for end in (value.low, value.high))
+    if low is not None and high is None:
+        if low.startswith("<"):
+            return "> 0"
+        low = low if value.low else None
     if low is not None and high is not None:
         return range_text(low, high)
     if low is None and high is None:
@@ -122,9 +129,24 @@ def muted(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str
 
 
 def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str] = interval) -> str:
-    """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either."""
+    """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either.
+
+    Where neither is known, the longest that the log itself shows: `logged 1.0 s`.
+    """
     told = found.prediction and tell(found.prediction.throttle_time_max_ms, lambda ms: length(round(ms)))
-    return told or ("-" if found.throttle_time_max_ms is None else length(found.throttle_time_max_ms))
+    if told:
+        return told
+    if found.throttle_time_max_ms is not None:
+        return length(found.throttle_time_max_ms)
+    shown = found.logged if found.undetermined else None
+    # Samples have only means.
+    if shown is None or shown.throttle_time_ms is None or not shown.throttled_events:
+        return "-"
+    return f"{LOGGED} {length(shown.throttle_time_max_ms)}"
+
+
+LOGGED: Final = "logged"
+"""Before a number that the log itself shows."""
 
 
 def muted_parts(standing: Standing) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -118,6 +118,14 @@ class Change:
         """The change back, of one that `is_reversible`."""
         return Change(self.entity, self.after, self.before, self.relative, restores=self.form)
 
+    def of(self, keys: Collection[QuotaKey]) -> Change:
+        """The change of some of its keys alone: what others do to the other keys is no conflict."""
+        if set(keys) >= set(self.keys):
+            return self
+        made = {key: self.after[key] for key in keys if key in self.after}
+        kept = {key: value for key, value in self.before.items() if key not in keys}
+        return Change(self.entity, self.before, in_key_order(kept | made), True, self.unusable & {*keys})
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -133,17 +141,17 @@ class Cluster:
         """
         if self.id is not None and other.id is not None:
             return self.id == other.id
-        return _servers(self.address) == _servers(other.address)
+        return self.servers == other.servers
+
+    @property
+    def servers(self) -> tuple[str, frozenset[str], str]:
+        """The address, by which clusters are compared: the scheme, the servers in no order, and the chroot."""
+        scheme, _, rest = self.address.partition("://")
+        servers, _, chroot = rest.partition("/")
+        return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
 
     def __str__(self) -> str:
         return self.address if self.id is None else f"{self.address} (cluster id {self.id})"
-
-
-def _servers(address: str) -> tuple[str, frozenset[str], str]:
-    """The scheme, the servers in no order, and the chroot."""
-    scheme, _, rest = address.partition("://")
-    servers, _, chroot = rest.partition("/")
-    return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
 
 
 class Severity(enum.IntEnum):

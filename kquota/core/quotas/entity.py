@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -209,7 +209,7 @@ def parse_entity(text: str) -> Entity:
         entity_type = EntityType(match.group(1))
         if entity_type in names:
             raise InputError(f"malformed entity {text!r}: {entity_type.value} is given twice")
-        names[entity_type], position = _read_name(text, match.end())
+        names[entity_type], position = _read_name(text, match.end(), {*names, entity_type})
         if position == len(text):
             break
         position += 1
@@ -218,18 +218,20 @@ def parse_entity(text: str) -> Entity:
     )
 
 
-def _read_name(text: str, start: int) -> tuple[Name, int]:
-    """Reads up to the next separator or the end; returns the name and where it ended."""
+def _read_name(text: str, start: int, given: Collection[EntityType]) -> tuple[Name, int]:
+    """Reads up to the next separator or the end; returns the name and where it ended. `given` are the types so far."""
     out: list[str] = []
     position = start
     while position < len(text) and _SEPARATOR.match(text, position) is None:
         if text[position] == "\\" and position + 1 < len(text):
             position += 1
         elif (near := NEAR_PART.match(text, position)) is not None:
-            meant = f"{text[:position]},{meant_type(near['word']).value}={text[near.end() :].lstrip()}"
+            meant = meant_type(near["word"])
+            whole = f"{text[:position]},{meant.value}={text[near.end() :].lstrip()}"
             separator = near[0][0]
+            why = f"{meant.value} is given twice" if meant in given else f"did you mean {whole}?"
             raise InputError(
-                f"malformed entity {text!r}: did you mean {meant}?",
+                f"malformed entity {text!r}: {why}",
                 hint=f"if it is a part of the name, write \\{separator} for the {separator!r}",
             )
         out.append(text[position])

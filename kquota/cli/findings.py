@@ -1,0 +1,424 @@
+"""The findings of an audit in its formats: the table, its lines of text, CSV, Markdown and the document."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kquota.cli import auditing, whatif
+from kquota.cli.views import Csv, Document, Note, Part, Table, View
+from kquota.core.findings.finding import Basis
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.quota import QuotaKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from kquota.audit.result import AuditResult, DataQuality
+    from kquota.audit.settings import AuditSettings
+    from kquota.core.findings.closed_loop import Closed
+    from kquota.core.findings.finding import Finding
+    from kquota.core.findings.whatif import Comparison
+
+
+def compared_view(
+    view: View, comparison: Comparison, result: AuditResult, file: Path | None, against: str | None
+) -> View:
+    """What changes, in the formats of an audit; the document of an audit holds it already."""
+    from kquota.cli.text import code
+
+    def screen() -> Iterator[Part]:
+        yield Note(whatif.summary(comparison))
+        yield from whatif.comparison_screen(comparison)
+        yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
+        yield from _about_quotas(result, counts=False)
+        yield from _how_on_spark(result)
+        yield from map(Note, _closed_loop_lines(result))
+
+    def csv() -> Iterator[Part]:
+        yield whatif.comparison_csv(comparison)
+        yield from _about_quotas(result, counts=False)
+
+    def markdown() -> Iterator[Part]:
+        live = "the live quotas"
+        before = live if against in (None, "live") else code(against)
+        replayed = whatif.Replayed(before, code(file) if file else live, whatif.usage_text(result))
+        yield from whatif.comparison_markdown(comparison, replayed)
+        yield from _closed_loop_markdown(result)
+
+    return replace(view, screen=screen, csv=csv, others={"wide": screen, "markdown": markdown})
+
+
+def audited_view(
+    result: AuditResult,
+    settings: AuditSettings,
+    comparison: Comparison | None,
+    *,
+    show_all: bool,
+    reported: bool = False,
+    quotas_from: str = "",
+) -> View:
+    """The findings in audit's formats; `reported` says that there is a page of them already.
+
+    `quotas_from` names where the quotas come from.
+    """
+    findings = result.found
+
+    def document() -> Document:
+        from kquota.documents.audit import audit_document
+
+        return audit_document(
+            findings,
+            auditing.data_of(result.quality),
+            auditing.enforcement_of(settings),
+            result.engine,
+            comparison,
+            result.closed_loop,
+            result.quotas,
+            auditing.recorded_under_of(result, settings),
+            result.quality.answers,
+        )
+
+    def csv() -> Iterator[Part]:
+        yield _csv(result, list(findings))
+        yield from _about_quotas(result, counts=False)
+
+    def markdown() -> Iterator[Part]:
+        from kquota.cli.report.markdown import summary
+
+        yield summary(list(findings), result.quality, result.quotas)
+        yield from _closed_loop_markdown(result)
+
+    def screen(*, wide: bool = False) -> Iterator[Part]:
+        # Values once, as a screen goes through them several times.
+        every = list(findings)
+        shown: Sequence[Finding]
+        shown = [found for found in every if show_all or found.throttled or found.undetermined]
+        folded: Sequence[Finding] = ()
+        if not show_all:
+            shown, folded = _fold(shown)
+        return _screen(result, settings, every, shown, folded, quotas_from, wide=wide, reported=reported)
+
+    return View(
+        screen=screen,
+        document=document,
+        csv=csv,
+        others={"wide": functools.partial(screen, wide=True), "markdown": markdown},
+    )
+
+
+_PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
+"""What CSV has of a prediction, with the two bounds of each."""
+_OPEN_LOOP = ("throttled_events", "throttle_time_ms")
+
+
+def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
+    """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
+    rows = {
+        (row["broker"], row["key"], row["sensor"]): row for row in result.findings.drop_columns(["clients"]).to_pylist()
+    }
+    names = [name for name in result.findings.schema.names if name != "clients"]
+    headings = [f"open_loop_{name}" if name in _OPEN_LOOP else name for name in names]
+    lines = [[rows[found.name][name] for name in names] for found in findings]
+    if result.closed_loop:
+        headings += [f"closed_loop_{name}" for name in _CLOSED]
+        for line, found in zip(lines, findings, strict=True):
+            closed = _closed(result, found)
+            line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
+    if any(found.prediction is not None for found in findings):
+        headings += ["client_kind", *(f"predicted_{name}_{end}" for name in _PREDICTED for end in ("low", "high"))]
+        headings += ["times_out"]
+        for line, found in zip(lines, findings, strict=True):
+            told = found.prediction
+            if told is None:
+                line += [None] * (2 * len(_PREDICTED) + 2)
+                continue
+            ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
+            line += [told.client_kind, *ends, str(told.times_out).lower()]
+    return Csv(headings, lines)
+
+
+COLUMNS = (
+    *("BROKER", "WHO", "COUNTER", "QUOTA", "LIMIT", "PEAK", "DELAYED", "MUTED", "LONGEST", "DELIVERED", "LOGGED"),
+    *("WHEN (UTC)", "CLIENTS"),
+)
+"""The columns that a table of findings can have."""
+
+
+def _fold(shown: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """(the rows of a table, the undetermined counters that it leaves out beside counters that somebody met).
+
+    Left out are counters whose clients the log shows unthrottled, and ips that it shows no connection of.
+    """
+
+    def met(found: Finding) -> bool:
+        return found.throttled or (found.logged is not None and found.logged.throttled_events > 0)
+
+    def unmet(found: Finding) -> bool:
+        return not met(found) and (found.logged is not None or found.events == 0)
+
+    if not any(map(met, shown)):
+        return shown, ()
+    return [found for found in shown if not unmet(found)], [found for found in shown if unmet(found)]
+
+
+def _screen(
+    result: AuditResult,
+    settings: AuditSettings,
+    findings: Sequence[Finding],
+    shown: Sequence[Finding],
+    folded: Sequence[Finding],
+    quotas_from: str,
+    *,
+    wide: bool,
+    reported: bool,
+) -> Iterator[Part]:
+    """The answer in a sentence, the counters, and what to do next."""
+    from kquota.cli.report import words
+    from kquota.cli.text import many, records_text, safe
+
+    quality = result.quality
+    yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
+    if quotas_from:
+        yield Note(safe(f"quotas: {quotas_from}"))
+    if shown:
+        yield _table(result, settings, findings, shown, wide=wide)
+    if folded:
+        named = ", ".join(f"{found.subject} {found.key.value}" for found in folded[:_MOST_DELAYED])
+        more = f" and {len(folded) - _MOST_DELAYED} more" if len(folded) > _MOST_DELAYED else ""
+        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {named}{more}"
+        yield Note(safe(f"{text} (--all shows them)"))
+    others = words.throttled_clients(words.ungoverned(findings, quality.answers))
+    if others and any(found.throttled for found in findings):
+        yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
+    if any(words.times_out(found) for found in findings):
+        yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
+    if any(found.prediction is not None for found in shown):
+        yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
+    undetermined = [found for found in findings if found.undetermined]
+    said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
+    if any((found.reason or "") not in said for found in undetermined):
+        yield Note(f"undetermined: {_why_undetermined(undetermined)}")
+    yield Note(
+        f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
+        f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
+        f" ({result.engine} engine)"
+    )
+    yield from _about_quotas(result, counts=False)
+    yield from map(Note, _closed_loop_lines(result))
+    if any(found.throttled for found in findings):
+        pages = "" if reported else "--report FILE.html shows when and who; "
+        yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
+    yield from _how_on_spark(result)
+
+
+def _table(
+    result: AuditResult,
+    settings: AuditSettings,
+    findings: Sequence[Finding],
+    shown: Sequence[Finding],
+    *,
+    wide: bool,
+) -> Table:
+    from kquota.cli.report import words
+    from kquota.cli.text import Column, entity_text
+
+    brokers = len({found.broker for found in findings}) > 1
+    logs = any(found.logged is not None for found in findings)
+    predicted = any(found.prediction is not None for found in findings)
+    held = any(found.held_back for found in findings)
+    day, when = _when(shown)
+    return Table(
+        [
+            *([Column("BROKER")] if brokers else []),
+            Column("WHO", style="bold"),
+            *([Column("COUNTER")] if wide else []),
+            Column("QUOTA", style="cyan", least=min(_KEY, max(len(found.key.value) for found in shown))),
+            Column("LIMIT", number=True),
+            Column("PEAK", number=True, spare=6),
+            Column("DELAYED", number=True),
+            *([Column("MUTED", number=True, spare=3)] if predicted else []),
+            Column("LONGEST", number=True, spare=1 if brokers else 0),
+            *([Column("DELIVERED", spare=4)] if predicted or held else []),
+            *([Column("LOGGED", number=True, style="dim", spare=5)] if logs else []),
+            Column(f"WHEN ({day}UTC)", spare=2, least=_WHEN),
+            Column("CLIENTS", spare=7),
+        ],
+        [
+            (
+                *([found.broker] if brokers else []),
+                found.subject,
+                *([found.sensor] if wide else []),
+                (found.key.value, f"of {entity_text(found.entity)}"),
+                words.limit_parts(found, settings.quotas),
+                _peak(found),
+                (*_delayed(found), *_closed_events(result, found)),
+                *([words.muted(found)] if predicted else []),
+                (*_longest(found), "times out" if words.times_out(found) else ""),
+                *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
+                *([_logged(found)] if logs else []),
+                times,
+                _clients(found),
+            )
+            for found, times in zip(shown, when, strict=True)
+        ],
+        ["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
+    )
+
+
+_KEY, _WHEN = 20, 11
+"""The widths of a key, the longest in two lines, and of a time with a word beside it."""
+
+
+def _when(shown: Sequence[Finding]) -> tuple[str, list[tuple[str, ...]]]:
+    """(the day of all throttles and a blank, nothing where there are several; the first and the last throttle)."""
+    from kquota.cli.text import period
+
+    periods = [period(found.first_throttled_ms, found.last_throttled_ms) for found in shown]
+    days = {parts[0] for parts in periods if parts != ("-",)}
+    if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods):
+        return "", periods
+    return f"{days.pop()} ", [parts[-2:] for parts in periods]
+
+
+def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
+    """What became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
+    from kquota.cli.verdicts import lines
+
+    return map(Note, lines(result.quotas, counts=counts))
+
+
+_CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
+_MOST_DELAYED = 5
+
+
+def _closed(result: AuditResult, found: Finding) -> Closed | None:
+    """What the counter of a finding did in the closed loop; None where only the open loop is known."""
+    return result.closed_loop[0].counters.get(found.name)
+
+
+def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:
+    from kquota.cli.text import duration
+
+    if not result.closed_loop:
+        return ()
+    closed = _closed(result, found)
+    if closed is None:
+        return ("open loop only",)
+    return (f"closed loop {closed.throttled_events}", f"longest {duration(closed.throttle_time_max_ms)}")
+
+
+def _closed_loop_lines(result: AuditResult) -> list[str]:
+    """Who comes later when each connection waits out its throttle."""
+    from kquota.cli.text import code, duration
+
+    if not result.closed_loop:
+        return []
+    late = [
+        (delay, *client) for client, delay in result.closed_loop[0].delays.items() if delay is None or delay >= 1000
+    ]
+    late.sort(key=lambda each: (each[0] is not None, -(each[0] or 0), *each[1:]))
+    if not late:
+        return []
+    named = [
+        f"{code(f'{user}:{client_id}')} by {duration(delay)}"
+        if delay is not None
+        else f"{code(f'{user}:{client_id}')} never"
+        for delay, user, client_id in late[:_MOST_DELAYED]
+    ]
+    more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
+    return [f"in the closed loop the last request comes later: {', '.join(named)}{more}"]
+
+
+def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
+    """The same as paragraphs of Markdown."""
+    for text in _closed_loop_lines(result):
+        yield f"\n{text[0].upper()}{text[1:]}."
+
+
+def _spared(quality: DataQuality) -> str:
+    """The exempt thread time, by reason."""
+    from kquota.cli.report.words import EXEMPTIONS
+    from kquota.cli.text import duration
+
+    told = [
+        f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
+        for reason, spared in quality.exemptions.items()
+    ]
+    return f"; not charged for their thread time: {', '.join(told)}" if told else ""
+
+
+def _how_on_spark(result: AuditResult) -> Iterator[Part]:
+    """How the same audit runs on Spark, where it did not."""
+    if result.engine == "local" and not result.closed_loop:
+        yield Note("the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
+
+
+def _unread(quality: DataQuality) -> str:
+    """How many files could not be read to their ends."""
+    from kquota.cli.text import many
+
+    return f"; {many(len(quality.unread_files), 'file')} not read to the end" if quality.unread_files else ""
+
+
+def _why_undetermined(findings: Sequence[Finding]) -> str:
+    """Why counters are undetermined."""
+    counts: dict[str, int] = {}
+    for found in findings:
+        reason = found.reason or ""
+        counts[reason] = counts.get(reason, 0) + 1
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _peak(found: Finding) -> tuple[str, str]:
+    """The highest rate, and its share of the limit below it; a request quota is a percentage itself."""
+    from kquota.cli.report import words
+
+    measured, of_limit = words.peak_parts(found)
+    in_percent = found.key is QuotaKey.REQUEST_PERCENTAGE
+    return measured, f"{of_limit} of limit" if of_limit and in_percent else of_limit
+
+
+def _delayed(found: Finding) -> tuple[str, ...]:
+    """Which of the requests would be throttled if they came as they were recorded."""
+    from kquota.cli.report import words
+
+    if found.throttled_events is None or found.basis is not Basis.REQUESTS:
+        basis = "" if found.basis is Basis.REQUESTS else found.basis.value
+        return found.verdict.value, f"of {found.events:,} {basis}".rstrip()
+    return words.share(found.throttled_events, found.events), f"of {found.events:,}"
+
+
+def _longest(found: Finding) -> tuple[str, ...]:
+    """The longest wait; the word before a number that the log shows stands above it, as the column is narrow."""
+    from kquota.cli.report import words
+
+    told = words.longest(found)
+    number = told.removeprefix(f"{words.LOGGED} ")
+    return (told,) if number == told else (words.LOGGED, number)
+
+
+def _logged(found: Finding) -> tuple[str, ...]:
+    """What the broker itself said."""
+    from kquota.cli.report import words
+
+    if found.logged is None:
+        return ("-",)
+    most = words.length(found.logged.throttle_time_max_ms)
+    if found.logged.throttle_time_ms is None:
+        return f"{found.logged.throttled_events:,}", f"mean ≤ {most}"
+    return words.share(found.logged.throttled_events, found.events), f"≤ {most}"
+
+
+def _clients(found: Finding) -> str:
+    """The clients behind a counter, without what the counter's own name says of them."""
+    user, _, client_id = found.sensor.partition(":")
+    if (user and client_id) or found.key is QuotaKey.CONNECTION_CREATION_RATE:
+        return ""
+    names = [client.user if client_id else client.client_id or "(empty client-id)" for client in found.clients]
+    more = found.client_count - len(names)
+    return ", ".join(names) + (f" and {more} more" if names and more > 0 else "") or "-"
