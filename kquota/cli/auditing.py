@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota.cli import security
 from kquota.cli.progress import progress
-from kquota.cli.streams import warn
+from kquota.cli.streams import note, warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,14 @@ def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], 
     """A progress bar; what it yields takes the function that tells how far the audit is."""
     with progress(first) as bar:
         yield lambda poll: bar.watch(poll, "auditing")
+
+
+def fails(fail_on: Collection[str], answers: Collection[str]) -> bool:
+    """Whether something is true that `--fail-on` names; says what."""
+    true = [answer for answer in fail_on if answer in answers]
+    if true:
+        note(f"exit code 1, as --fail-on asks: {', '.join(true)}")
+    return bool(true)
 
 
 def warn_left_out(path: str, why: str) -> None:

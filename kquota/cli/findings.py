@@ -387,9 +387,11 @@ def _delayed(found: Finding) -> tuple[str, ...]:
     """Which of the requests would be throttled if they came as they were recorded."""
     from kquota.cli.report import words
 
-    if found.throttled_events is None or found.basis is not Basis.REQUESTS:
-        basis = "" if found.basis is Basis.REQUESTS else found.basis.value
-        return found.verdict.value, f"of {found.events:,} {basis}".rstrip()
+    if found.basis is not Basis.REQUESTS:
+        return found.verdict.value, f"of {found.events:,} {found.basis.value}"
+    if found.throttled_events is None:
+        # Throttled by the prediction: at the times at which they were recorded, nobody knows how many.
+        return "some" if found.throttled else found.verdict.value, f"of {found.events:,}"
     return words.share(found.throttled_events, found.events), f"of {found.events:,}"
 
 

@@ -106,6 +106,14 @@ _ADVICE = {
     ("simulate", "--brokers"): "brokers stand in the workload: 'brokers: 3'",
     ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
     ("simulate", "--against"): "run it once with each --quotas FILE and compare",
+    **{
+        ("recommend", option): "--only PATTERN chooses the names to recommend for"
+        for option in ("--user", "--client", "--client-id", "--match")
+    },
+    **{
+        ("audit", option): "an audit is of all clients; -o csv and -o json name them in each row"
+        for option in ("--user", "--client", "--client-id", "--match", "--ip")
+    },
 }
 """What to do in place of an option that people try, by the command."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -269,13 +269,24 @@ def _broker(
 class About:
     """Whom the writes are about that are meant: of each type one of these names. Without names everybody is meant."""
 
-    names: Mapping[EntityType, tuple[str, ...]]
+    names: Mapping[EntityType, tuple[Name, ...]]
 
     def __bool__(self) -> bool:
         return any(self.names.values())
 
     def __str__(self) -> str:
-        return " ".join(f"--{kind.plural[:-1]} {name}" for kind, names in self.names.items() for name in names)
+        return " ".join(
+            f"--{kind.plural[:-1]}-defaults" if name is DEFAULT else f"--{kind.plural[:-1]} {name}"
+            for kind, names in self.names.items()
+            for name in names
+        )
+
+    def unseen(self, entities: Collection[Entity]) -> About:
+        """The names that no such entity has."""
+        there = {part for entity in entities if self.matches(entity) for part in entity.parts}
+        return About(
+            {kind: tuple(name for name in names if (kind, name) not in there) for kind, names in self.names.items()}
+        )
 
     def matches(self, entity: Entity) -> bool:
         """Whether the entity has all the parts that are asked for, and maybe others."""
@@ -291,12 +302,22 @@ def about_options(what: str) -> Callable[[F], F]:
             "--client", "--client-id", "client", multiple=True, metavar="NAME", help=f"{what} this client-id."
         ),
         click.option("--ip", multiple=True, metavar="ADDRESS", help=f"{what} this ip."),
-        collected("about", ("user", "client", "ip"), _about),
+        click.option("--user-defaults", is_flag=True, help=f"{what} the default of users."),
+        click.option("--client-defaults", is_flag=True, help=f"{what} the default of client-ids."),
+        click.option("--ip-defaults", is_flag=True, help=f"{what} the default of ips."),
+        collected("about", (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT)), _about),
     )
 
 
-def _about(user: tuple[str, ...], client: tuple[str, ...], ip: tuple[str, ...]) -> About:
-    return About({EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+_ABOUT = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+
+
+def _about(**given: Any) -> About:
+    def names(kind: str) -> tuple[Name, ...]:
+        named = tuple(DEFAULT if name == DEFAULT.value else name for name in given[kind])
+        return (*named, DEFAULT) if given[f"{kind}_defaults"] else named
+
+    return About({type: names(kind) for kind, type in _ABOUT.items()})
 
 
 def match_option(function: F) -> F:

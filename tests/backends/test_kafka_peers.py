@@ -127,6 +127,21 @@ def test_who_is_turned_away_for_good_is_told_in_time() -> None:
     assert 0.5 < time.monotonic() - started < 60
 
 
+def test_what_a_try_found_out_is_not_lost_when_the_last_one_has_no_time_left() -> None:
+    waits = iter([0.1])
+
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        time.sleep(next(waits, 5))
+        raise EOFError
+
+    with (
+        Peer(answer) as peer,
+        KafkaBackend(peer.bootstrap, timeout_s=1) as backend,
+        pytest.raises(Unreachable, match="the connection was closed"),
+    ):
+        backend.describe()
+
+
 @pytest.mark.parametrize("security", [None, KafkaSecurity(Tls()), KafkaSecurity(sasl=Plain("a", "b"))])
 def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
     """In TLS it is the handshake that nobody answers."""

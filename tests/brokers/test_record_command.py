@@ -152,7 +152,7 @@ def test_after_a_kill_the_next_reconcile_switches_back(
     assert loggers.level(1) == Level("WARN")
     again = run("reconcile")
     assert (again.code, again.out) == (0, "")
-    assert "undone" in run("history").out
+    assert "ended by 2" in run("history").out
 
 
 def test_undo_switches_back_but_not_what_somebody_else_set(

@@ -255,6 +255,31 @@ def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
     assert "is undone already" in kquota(*undo, "1").err
 
 
+def test_the_default_is_a_part_of_an_entry_and_nobody_is_passed_over(
+    kquota: Kquota, chroot: str, tmp_path: Path
+) -> None:
+    """By its option or by the name that kquota prints; a name that the entry is not about is an error."""
+    live = ("--zookeeper", chroot)
+    limit = ("--add-config", "producer_byte_rate=1MB")
+    (tmp_path / "two.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n"
+        "  - {entity: {user: {default: true}}, values: {producer_byte_rate: 1MB}}\n"
+        "  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"
+    )
+    assert kquota("apply", *live, "two.yaml", "--yes").code == 0
+    assert kquota("alter", *live, "--user", "carol", *limit).code == 0
+    for default in (("--user-defaults",), ("--user", "<default>")):
+        (line,) = kquota("history", *default).out.splitlines()[1:]
+        assert line.startswith("1 ")
+
+    for unknown in (("--user", "nobody"), ("--client-defaults",)):
+        refused = kquota("undo", "1", "--yes", *live, "--user-defaults", *unknown)
+        assert refused.code == 3
+        assert "entry 1 has no value to revert for --user" in refused.err or "--client-defaults" in refused.err
+    assert kquota("undo", "1", "--yes", *live, "--user-defaults").code == 0
+    assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=bob", "user=carol"]
+
+
 def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It names the brokers, without a connection."""
     levels = (LevelChange(1, Level("WARN", inherited=True)),)

@@ -193,6 +193,14 @@ def test_a_file_that_is_given_twice_is_read_once(kquota: Kquota) -> None:
     assert "9 requests read" in done.err
 
 
+def test_what_fail_on_found_is_said(kquota: Kquota) -> None:
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--fail-on", "throttled", "--fail-on", "undetermined")
+    assert done.code == ExitCode.DIFFERENT
+    assert "exit code 1, as --fail-on asks: throttled\n" in done.err
+    assert "--only PATTERN" in kquota("recommend", "broker-7", "--user", "alice").err
+    assert "-o csv and -o json name them" in kquota("audit", "broker-7", "--user", "alice").err
+
+
 def test_a_folder_may_hold_what_kquota_wrote(kquota: Kquota, tmp_path: Path) -> None:
     """Quotas beside the log, and records that an audit before could not read, are no usage; the warning names files."""
     told = ("--quotas", "quotas.json", "-o", "json")

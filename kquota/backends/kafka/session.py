@@ -97,6 +97,7 @@ class Session:
         if self._connection is not None:
             return self._connection
         pause = _BACK_OFF_S
+        before: dict[Server, Lost] = {}
         while True:
             failures: list[tuple[Server, Lost]] = []
             for index, server in enumerate(self._servers):
@@ -104,7 +105,10 @@ class Session:
                     share = deadline.share(len(self._servers) - index)
                     self._connection = Connection.open(server, self._security, share)
                 except Lost as lost:
-                    failures.append((server, lost))
+                    # The last try may have no time left; an earlier one knows more.
+                    told = before.get(server, lost) if lost.timed_out else lost
+                    before[server] = told
+                    failures.append((server, told))
                     continue
                 return self._connection
             waits = any(lost.turned_away or (self._patient and (lost.refused or lost.closed)) for _, lost in failures)

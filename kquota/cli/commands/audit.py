@@ -204,7 +204,7 @@ def command(
     if report is not None:
         _write_report(report, result, settings, comparison, asked.quarantine)
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
-    if set(fail_on) & _answers(result, comparison):
+    if auditing.fails(fail_on, _answers(result, comparison)):
         code = ExitCode.DIFFERENT
     set_in = _quotas_from(asked, result)
     if asked.quotas.file is None and (comparison is not None or output not in ("table", "wide")):

@@ -57,7 +57,7 @@ def command(
     entries = pages.entries if id is None else (pages.entry(id),)
     narrowed = leases or since is not None or bool(about)
     if id is not None and narrowed:
-        raise click.UsageError("an ID is one entry: no --since, --user, --client, --ip or --leases beside it")
+        raise click.UsageError("an ID is one entry: no --leases, --since or names of entities beside it")
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""

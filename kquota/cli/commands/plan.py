@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import auditing, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import safe
@@ -155,7 +155,7 @@ def command(
         if kept and out is not None:
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     consent.foretell(planned.objections)
-    if (exit_code and planned) or set(fail_on) & review.answers:
+    if auditing.fails(fail_on, review.answers) or (exit_code and planned):
         return ExitCode.DIFFERENT
     return ExitCode.PARTIAL if review.unread else ExitCode.OK
 

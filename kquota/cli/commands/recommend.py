@@ -134,6 +134,7 @@ def command(
       kquota recommend logs/broker-1/ logs/broker-2/ --zookeeper localhost:2181 --entities default-user
       kquota recommend usage.parquet --quotas quotas.yaml --max-throttled 0.5% -o json
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
+      kquota recommend usage.parquet --quotas quotas.yaml --only alice -o yaml | sed 's/alice/newteam/'
     """
     for path in asked.paths:
         _refuse_workload(path)
@@ -275,7 +276,12 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
             " raise the quota and measure again",
             by=warn,
         )
-    for (kind, key), quotas in kinds(found.left_out).items():
+    if wanted.only and found.left_out:
+        # Whoever names somebody asks about nobody else.
+        counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)
+        others = _plural(len(found.left_out), "other quota")
+        yield Note(f"{_plural(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
+    for (kind, key), quotas in kinds(() if wanted.only else found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)

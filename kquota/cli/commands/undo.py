@@ -171,12 +171,12 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     back = pages.way_back(entry)
     consent.check_cluster(back, backend)
     if about:
-        chosen = tuple(change for change in back.changes if about.matches(change.entity))
-        if not chosen:
+        if missing := about.unseen([change.entity for change in back.changes]):
             raise InputError(
-                f"entry {entry.name} has no value to revert for {about}",
+                f"entry {entry.name} has no value to revert for {missing}",
                 hint=f"'kquota history {entry.name}' shows its values",
             )
+        chosen = tuple(change for change in back.changes if about.matches(change.entity))
         if len(chosen) < len(back.changes):
             terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
             back = replace(back, changes=chosen)
