@@ -53,7 +53,7 @@ def check_installation() -> Iterator[Check]:
         else:
             lacking.append(extra)
     if lacking:  # a command that needs one says so, with the command that installs it
-        yield ok(HERE, "extras", f"not installed, and needed only for what they add: {', '.join(lacking)}")
+        yield ok(HERE, "extras", f"not installed: {'; '.join(f'{extra} (for {EXTRAS[extra]})' for extra in lacking)}")
     yield _java(needed=_version("pyspark") is not None)
     yield _kafkas_tool()
 

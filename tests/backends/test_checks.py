@@ -264,7 +264,9 @@ def test_a_listener_for_logins_of_an_old_broker() -> None:
         assert "security.protocol=SASL_PLAINTEXT" in check.remedy
         with KafkaBackend(peer.bootstrap) as backend, pytest.raises(Unreachable) as raised:
             backend.describe()
-        hint = "the listener asks for a login: set security.protocol=SASL_PLAINTEXT and sasl.mechanism"
+        hint = (
+            "the listener asks for a login: set security.protocol=SASL_PLAINTEXT and sasl.mechanism (--command-config)"
+        )
         assert raised.value.hint == hint
 
 

@@ -78,7 +78,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     os.close(read)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "kquota", "resolve", "--user", "a", "--quotas", str(tmp_path / "q.yaml")],
+            [sys.executable, "-m", "kquota", "--quiet", "resolve", "--user", "a", "--quotas", str(tmp_path / "q.yaml")],
             stdout=write,
             stderr=subprocess.PIPE,
             check=False,

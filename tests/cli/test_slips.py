@@ -17,6 +17,9 @@ quotas:
 """
 
 
+FREE = "no quota limits this client\n"
+
+
 @pytest.fixture(autouse=True)
 def quotas(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
@@ -25,13 +28,13 @@ def quotas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        ("--user alise", "no quota is set for user=alise; did you mean 'alice'?\n"),
-        ("--user bob --client wroker-1", "no quota is set for client-id=wroker-1; did you mean 'worker-1'?\n"),
-        ("--user bob --client worker-2", ""),
+        ("--user alise", f"no quota is set for user=alise; did you mean 'alice'?\n{FREE}"),
+        ("--user bob --client wroker-1", f"no quota is set for client-id=wroker-1; did you mean 'worker-1'?\n{FREE}"),
+        ("--user bob --client worker-2", FREE),
         ("--user alice --client wroker-1", ""),
-        ("--user somebody --client else", ""),
+        ("--user somebody --client else", FREE),
         ("--user alise --quiet", ""),
-        ("--ip 10.0.0.71", ""),
+        ("--ip 10.0.0.71", FREE),
     ],
 )
 def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, note: str) -> None:

@@ -346,7 +346,9 @@ class Connection:
             if security.sasl is not None:
                 return None
             protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
-            return f"the listener asks for a login: set security.protocol={protocol} and sasl.mechanism"
+            return (
+                f"the listener asks for a login: set security.protocol={protocol} and sasl.mechanism (--command-config)"
+            )
         if security.tls is not None:
             return f"perhaps {missing}" if certificate else None
         if security.sasl is None:

@@ -189,6 +189,7 @@ def _table(
 ) -> Table:
     from kquota.cli.text import Column, moment, safe
 
+    several = len({entry.cluster for entry in entries}) > 1
     return Table(
         [
             Column("ENTRY", whole=True),
@@ -196,8 +197,8 @@ def _table(
             Column("COMMAND", spare=1),
             Column("WHAT"),
             Column("OUTCOME"),
-            Column("BY", spare=2),
-            Column("CLUSTER", spare=3),
+            Column("BY", spare=3 if several else 2),
+            Column("CLUSTER", spare=2 if several else 3),
             Column("ID", whole=True, spare=4),
         ],
         [

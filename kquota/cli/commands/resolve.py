@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from kquota.cli import params, session
 from kquota.cli.leases import note_ends
 from kquota.cli.limits import counter, limit_text, on_brokers, source
 from kquota.cli.streams import note, warn
-from kquota.cli.views import Csv, Document, Part, Table, View, shown_as
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.quotas.entity import Entity, EntityType
@@ -101,8 +102,8 @@ def command(
 
     --all resolves every user with every client-id that entities name, with any other client-id ('<other>'), and with
     the empty client-id. It lists the keys that are set; --user and --client narrow it. --who turns the question round:
-    it lists the clients that an entity governs, among these clients or the observed clients of --clients. Both print
-    JSON by the line, and --match limits both to clients with a name like a pattern.
+    it lists the clients that an entity governs, among these clients or the observed clients of --clients. With
+    -o json, both print a line for each client. --match limits both to clients with a name like a pattern.
 
     \b
     Examples:
@@ -311,11 +312,16 @@ def resolved(
 
         return [explanation(user, client, ip, resolutions, brokers, caveats)]
 
+    def screen(*, wide: bool = False) -> Iterator[Part]:
+        yield _table(resolutions, brokers, path_of, wide=wide)
+        if all(item.limit is None for item in resolutions):
+            yield Note("no quota limits this client")
+
     return View(
-        screen=lambda: [_table(resolutions, brokers, path_of, wide=False)],
+        screen=screen,
         document=document,
         csv=csv,
-        others={"tree": tree, "wide": lambda: [_table(resolutions, brokers, path_of, wide=True)]},
+        others={"tree": tree, "wide": functools.partial(screen, wide=True)},
     )
 
 
