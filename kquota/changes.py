@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kquota import reconcile
@@ -21,7 +21,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
-from kquota.documents.journal import Command, Entry, Journal, Pages, Unreadable
+from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
 from kquota.leases import Lease, Leases, read_leases
@@ -285,8 +285,8 @@ class Altered:
     unfinished: str | None = None
     kept: tuple[Lease, ...] = ()
     ended: tuple[Lease, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
-    """Files of the journal that cannot be read, so that leases may be missing."""
+    leases: Leases = field(default_factory=Leases)
+    """Those of the cluster before the write, as far as the journal can be read."""
 
 
 def alter(
@@ -417,8 +417,8 @@ def alter(
         if pending:
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
-    unreadable = () if leases is None else leases.unreadable
-    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, unreadable)
+    before = leases or Leases()
+    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, before)
 
 
 def _lost_a_race(error: KquotaError) -> bool:

@@ -52,6 +52,8 @@ class Lease:
     key: QuotaKey
     value: Value | None
     back: Value | None
+    then: Value | None
+    """What is there after its end: `back`, or what a lease below puts back whose time is over by then."""
     ends: int
     fate: Fate = Fate.ON
     by: Entry | None = None
@@ -129,12 +131,15 @@ class Leases:
                 if entry.expires is not None:
                     if differ(value, back):
                         stack.append(len(found))
-                        found.append(Lease(entry, change.entity, key, value, back, entry.expires))
+                        found.append(Lease(entry, change.entity, key, value, back, back, entry.expires))
                 elif change.entity in sure:
                     close(stack, Fate.OVERTAKEN, entry)
         for stack in stacks.values():
             for number in stack[:-1]:
                 found[number] = replace(found[number], covered=True)
+            for number in stack[-1:]:
+                top, below = found[number], [found[each] for each in stack[:-1]]
+                found[number] = replace(top, then=_left(below, top.back, top.ends))
         return cls(tuple(found))
 
     @property
@@ -173,6 +178,10 @@ class Leases:
             and lease.entity in snapshot
             and not differ(snapshot[lease.entity].get(lease.key), lease.value)
         )
+
+    def beneath(self, entity: Entity, key: QuotaKey, value: Value | None, at: int) -> Value | None:
+        """What is there after a lease above `value` ended at that time (ms since the epoch)."""
+        return _left([lease for lease in self.on if (lease.entity, lease.key) == (entity, key)], value, at)
 
     def kept_by(self, wishes: Iterable[Alteration], values: Mapping[Entity, Values]) -> tuple[Lease, ...]:
         """The leases whose value is wished again, while it is set: they get another end, or none."""
@@ -255,6 +264,15 @@ def ending(leases: Sequence[Lease], current: QuotaSnapshot, *, is_whole: bool) -
         if change.entity in due
     )
     return Ending(Plan(changes, cluster=entry.plan.cluster), tuple(conflicts), () if is_whole else kept(leases))
+
+
+def _left(below: Sequence[Lease], value: Value | None, at: int) -> Value | None:
+    """What one reconcile leaves at that time, when it has set the value again that was above these leases."""
+    for lease in reversed(below):
+        if differ(lease.value, value) or lease.ends > at:
+            break
+        value = lease.back
+    return value
 
 
 def kept(leases: Iterable[Lease]) -> Kept:

@@ -34,7 +34,7 @@ def named(lease: Lease) -> str:
 
 def end_of(lease: Lease, now: int) -> str:
     """When a lease that is on ends, and what follows."""
-    then = shown(lease.key, lease.back)
+    then = shown(lease.key, lease.then)
     if lease.is_overdue(now):
         return (
             f"{named(lease)}: {shown(lease.key, lease.value)} is overdue since {moment(lease.ends)} UTC: 'kquota"

@@ -192,7 +192,7 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
     )
 
     assert shell.code == 1
-    assert shell.err == ""
+    assert shell.err == "exit code 1, as --fail-on asks: throttled\n"
     document = json.loads(shell.out)
     Draft202012Validator(schema("audit")).validate(document)
     assert submitted.returncode == 0, submitted.stderr[-2000:]

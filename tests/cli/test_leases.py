@@ -168,6 +168,21 @@ def test_a_dry_run_says_when_it_would_end(kquota: Kquota, chroot: str) -> None:
     assert re.search(r"^would end .* UTC, then 3 MB/s again$", dry.err, re.MULTILINE), dry.err
 
 
+def test_a_lease_on_a_lease_says_what_is_left_after_both(kquota: Kquota, chroot: str, folder: Path) -> None:
+    """The lower lease is over when the higher one ends: one reconcile takes back both."""
+    alter = ("alter", "--zookeeper", chroot, *ALICE)
+    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2h").code == 0
+    shorter = kquota(*alter, "producer_byte_rate=7MB", "--for", "1h", "--dry-run")
+    assert ", then 5 MB/s again\n" in shorter.err
+    longer = kquota(*alter, "producer_byte_rate=7MB", "--for", "3h")
+    assert ", then 3 MB/s again, if " in longer.err
+    assert ", then 3 MB/s again (entry 3)" in kquota("describe", "--zookeeper", chroot).err
+    let_time_pass(folder)
+    assert kquota("reconcile", "--zookeeper", chroot).code == 0
+    assert value(kquota, chroot) == "3000000"
+
+
 def test_the_journal_knows_who(kquota: Kquota, chroot: str) -> None:
     """Whatever the environment says."""
     alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=3MB")

@@ -241,7 +241,9 @@ def carry_out(
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
             consent.name_cluster(named)
-            altered = Altered(rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended)
+            altered = Altered(
+                rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended, leases=known
+            )
         else:
             with says_what_may_be_written(begun):
                 altered = alter(
@@ -266,7 +268,8 @@ def carry_out(
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
-    leases.warn_unread(altered.unreadable, Journal(writing.journal))
+    if not dry_run:
+        leases.warn_unread(altered.leases.unreadable, Journal(writing.journal))
     leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
@@ -278,7 +281,7 @@ def carry_out(
         _note_way_back(altered)
     if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
         then = [
-            f"{leases.shown(key, result.before.get(key))} again"
+            f"{leases.shown(key, altered.leases.beneath(result.entity, key, result.before.get(key), expires))} again"
             for result in changed
             for key in QuotaKey
             if result.before.get(key) != result.after.get(key)
