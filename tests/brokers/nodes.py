@@ -103,7 +103,8 @@ class Nodes(Processes):
         folder = Path(settings["log.dirs"])
         template = self._storage_template(properties)
         if not template.exists():
-            tool = ("format", "-t", cluster_id, "-c", str(properties))
+            # A cluster that began in ZooKeeper mode has drawn its id itself: it may begin with a hyphen.
+            tool = ("format", f"--cluster-id={cluster_id}", "-c", str(properties))
             self.run_tool("kafka.tools.StorageTool", *tool, options=options)
             if {file.name for file in folder.iterdir()} == {_META, _CHECKPOINT}:
                 draft = template.with_name(f"{template.name}.{uuid.uuid4().hex}")
