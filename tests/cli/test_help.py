@@ -72,6 +72,12 @@ def test_a_topic_fits_a_narrow_terminal(topic: str, width: int) -> None:
         if len(line) > width and re.match(" {4}(kquota|scp|docker|kubectl|  - )", line)
     ]
     assert fitted(text, 120) == text
+    # What is to be copied is not broken: examples, and commands behind a word.
+    copied = re.findall(r"^(?: {4,8}[^ ].*[{}].*|.*: +kquota .*)$", text, re.MULTILINE)
+    ends = [line.rpartition("  ")[2].strip() for line in lines]
+    assert [line for line in copied if len(line) <= width and line.rpartition("  ")[2].strip() not in ends] == []
+    commands = re.findall(r"^.*: +(kquota [^,\n]*)$", text, re.MULTILINE)
+    assert [command for command in commands if not any(line.endswith(command) for line in lines)] == []
 
 
 def test_the_options_of_the_cluster_stand_once(kquota: Kquota) -> None:

@@ -122,10 +122,11 @@ def fitted(text: str, width: int) -> str:
         while rest and _goes_on(rest[0], len(head)):
             words.append(rest.popleft())
         hanging = " " * (len(head) if len(head) <= width // 2 else 6)
-        if len(head) > len(hanging):
-            fitting.append(head.rstrip())
-            head = hanging
         folded = " ".join(word.strip() for word in words)
+        is_command = folded.startswith("kquota ") and len(head + folded) > width >= len(folded) + 4
+        if len(head) > len(hanging) or is_command:
+            fitting.append(head.rstrip())
+            head = hanging = "    " if is_command else hanging
         fitting += textwrap.wrap(
             folded,
             width,
@@ -141,11 +142,11 @@ def _goes_on(line: str, hanging: int) -> bool:
     """Whether a line goes on with a paragraph, an item or a meaning that stands so far to the right."""
     if len(line) - len(line.lstrip()) != hanging or not line.strip():
         return False
-    return hanging > 0 or not line.startswith(("- ", "#"))
+    return hanging > 0 or not (line.startswith("#") or _ROW.match(line))
 
 
-_ROW = re.compile(r"- | +\S.*?  +(?=\S)| {8,}(?=\S)")
-"""The beginning of an item, a word and the gap before its meaning, or the gap below a word."""
+_ROW = re.compile(r"- | +\S.*  +(?=\S)|\S.*:  +(?=\S)| {12,}(?=\S)")
+"""The beginning of an item, words and the gap before their meaning, or the gap below a word."""
 
 
 def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
