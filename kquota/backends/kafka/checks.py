@@ -133,15 +133,20 @@ def _other_kind(server: Server, security: KafkaSecurity, timeout_s: float) -> st
     if trial.tls is not None:
         if not _speaks_tls(server, timeout_s):
             return ""
-        wanted = "SASL_SSL" if security.sasl is not None else "SSL, or SASL_SSL where it asks for a login"
-        return f"port {server.port} speaks TLS: set security.protocol={wanted}"
+        return f"port {server.port} speaks TLS: set security.protocol={_either('SSL', security)}"
     try:
         connection = Connection.open(server, trial, Deadline(timeout_s))
     except (Lost, KquotaError):
         return ""
     connection.close()
-    wanted = "SASL_PLAINTEXT" if security.sasl is not None else "PLAINTEXT, or SASL_PLAINTEXT where it asks for a login"
-    return f"port {server.port} speaks Kafka without TLS: set security.protocol={wanted}"
+    return f"port {server.port} speaks Kafka without TLS: set security.protocol={_either('PLAINTEXT', security)}"
+
+
+def _either(protocol: str, security: KafkaSecurity) -> str:
+    """The protocol with a login or without one, first as the settings have it."""
+    if security.sasl is not None:
+        return f"SASL_{protocol}, or {protocol} where it takes no login"
+    return f"{protocol}, or SASL_{protocol} where it asks for a login"
 
 
 def _speaks_tls(server: Server, timeout_s: float) -> bool:
