@@ -91,7 +91,7 @@ def test_a_comment_hides_nobody_who_is_worse_off(kquota: Kquota, tmp_path: Path)
     assert re.fullmatch(r"10 kB/s → [456](\.\d+)? kB/s", cells["`orders`"])
     assert cells["`billing-1`"] == cells["`billing-2`"]
     assert re.fullmatch(r"[567](\.\d+)? kB/s → [23](\.\d+)? kB/s.* \(2 clients\)", cells["`billing-1`"])
-    assert "kB, gone after " in newly
+    assert "kB, done after " in newly
 
 
 @pytest.mark.parametrize("command", [("plan", "planned.json", "--usage"), ("audit", "--quotas", "planned.json")])

@@ -167,7 +167,7 @@ def test_what_clients_meet_in_words() -> None:
     told = replace(alice, prediction=predicted(7.5))
     assert words.muted(told) == "100 %"
     assert words.delivered(told) == "40 kB/s of 50 kB/s"
-    assert words.behind(told) == "900 kB behind, gone after 95.0 s"
+    assert words.behind(told) == "900 kB behind, done after 95.0 s"
     open_ = replace(alice, prediction=predicted(0.5, wanted_per_s=Interval.at_least(60_000.0), left_units=UNKNOWN))
     assert words.delivered(open_) == "40 kB/s of ≥ 60 kB/s"
     assert words.behind(open_) == ""

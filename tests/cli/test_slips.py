@@ -18,6 +18,7 @@ quotas:
 
 
 FREE = "no quota limits this client\n"
+WITHOUT = "no quota limits a client without a client-id\n"
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def quotas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        ("--user alise", f"no quota is set for user=alise; did you mean 'alice'?\n{FREE}"),
+        ("--user alise", f"no quota is set for user=alise; did you mean 'alice'?\n{WITHOUT}"),
         ("--user bob --client wroker-1", f"no quota is set for client-id=wroker-1; did you mean 'worker-1'?\n{FREE}"),
         ("--user bob --client worker-2", FREE),
         ("--user alice --client wroker-1", ""),

@@ -174,13 +174,14 @@ def test_a_name_that_is_left_out_stands_for_one(command: Command, tmp_path: Path
     _, out, err = command("resolve", "--user", "zork", "--quotas", "q.json")
     assert "unlimited" in out
     assert err == (
-        "for a client without a client-id; with any other: consumer_byte_rate 10 MB/s from user=<default>,"
-        "client-id=<default> (--client NAME for one)\nno quota limits this client\n"
+        "for a client without a client-id; with one that no quota names: consumer_byte_rate 10 MB/s from"
+        " user=<default>,client-id=<default> (--client NAME)\nno quota limits a client without a client-id\n"
     )
     _, _, err = command("resolve", "--client", "app", "--quotas", "q.json")
     assert err == "for user ANONYMOUS, a connection without authentication (--user NAME for another)\n"
     assert (
-        command("resolve", "--user", "zork", "--client", "", "--quotas", "q.json")[2] == "no quota limits this client\n"
+        command("resolve", "--user", "zork", "--client", "", "--quotas", "q.json")[2]
+        == "no quota limits a client without a client-id\n"
     )
 
 

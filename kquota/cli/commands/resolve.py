@@ -210,7 +210,9 @@ def _note_assumptions(
         if (other := by_key.get(each.key)) is not None and (other.level, other.entity) != (each.level, each.entity)
     ]
     if others:
-        note(safe(f"for a client without a client-id; with any other: {', '.join(others)} (--client NAME for one)"))
+        note(
+            safe(f"for a client without a client-id; with one that no quota names: {', '.join(others)} (--client NAME)")
+        )
 
 
 def _caveats(
@@ -315,7 +317,7 @@ def resolved(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield _table(resolutions, brokers, path_of, wide=wide)
         if all(item.limit is None for item in resolutions):
-            yield Note("no quota limits this client")
+            yield Note(f"no quota limits {'a client without a client-id' if client == '' else 'this client'}")
 
     return View(
         screen=screen,

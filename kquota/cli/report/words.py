@@ -206,13 +206,13 @@ def behind(found: Finding) -> str:
 
 
 def behind_parts(key: QuotaKey, predicted: Prediction) -> tuple[str, ...]:
-    """`65.4 MB` and `gone after 23.3 s`; nothing where nothing is left over."""
+    """`65.4 MB` and `done after 23.3 s`; nothing where nothing is left over."""
     if not (predicted.left_units.high or predicted.left_units.estimate):
         return ()
     scale = 1e9 if key is QuotaKey.REQUEST_PERCENTAGE else 1
     left = interval(predicted.left_units, lambda value: used(key, scale * value))
     gone = interval(predicted.done_ms, lambda ms: length(round(ms)))
-    return (left, f"gone after {gone}") if gone else (left,)
+    return (left, f"done after {gone}") if gone else (left,)
 
 
 def times_out(found: Finding) -> str:
