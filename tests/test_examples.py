@@ -181,6 +181,8 @@ def write_files(home: Path) -> None:
         "quotas.yaml": QUOTAS,
         "mine.yaml": APPLIED.replace("5MB", "30 MB"),
         "proposed.yaml": PROPOSED,
+        "new.yaml": PROPOSED,
+        "old.yaml": CURRENT,
         "backfill.yaml": BACKFILL,
         "history.yaml": HISTORY,
         "workload.yaml": WORKLOAD,

@@ -137,8 +137,7 @@ def command(
       kquota audit usage.parquet --quotas proposed.yaml --fail-on throttled
       kquota audit usage.parquet --quotas proposed.yaml --against live --bootstrap-server host:9092
       kquota audit usage.parquet --quotas proposed.yaml --against current.yaml -o markdown
-      kquota audit usage.parquet --quotas proposed.yaml --against current.yaml --fail-on newly-throttled \\
-          --fail-on throttled-more --fail-on undetermined
+      kquota audit usage.parquet --quotas new.yaml --against old.yaml --fail-on newly-throttled --fail-on throttled-more
       kquota audit kafka-request.log --quotas proposed.yaml --closed-loop
       kquota audit usage.parquet --quotas history.yaml
       kquota audit usage.parquet --bootstrap-server host:9092 --quotas-journal ~/.local/state/kquota/journal
