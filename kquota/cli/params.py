@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,15 @@ def collected(into: str, names: tuple[str, ...], make: Callable[..., object]) ->
 def on_command_line(name: str) -> bool:
     """Whether that option was given by hand, and not by the environment or a default."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def there(access: Access | None) -> str:
+    """The cluster for a command to type next, as ` --context prod`; empty where it was not named by hand."""
+    if access is None or not any(map(on_command_line, _CLUSTER_PARAMETERS)):
+        return ""
+    from kquota.cli.leases import cluster_words
+
+    return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
 
 
 def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Callable[[F], F]:

@@ -214,7 +214,7 @@ def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
     (entry,) = Journal(tmp_path / "journal").entries()
     said = capfd.readouterr().err
     assert f"stopped: {COUNT // 3} applied, {2 * COUNT // 3} not tried" in said
-    assert f"'kquota undo {entry.name}' takes it back" in said
+    assert f"'kquota undo {entry.name} --zookeeper " in said
     assert (entry.outcome, len(entry.made.changes)) == ("incomplete", COUNT // 3)
     backend.alter([change.inverse.alteration for change in entry.made.changes])
     assert backend.describe() == backend.start
@@ -309,7 +309,7 @@ def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
     said = capfd.readouterr().err
     (entry,) = Journal(tmp_path / "journal").entries()
     assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
-    assert f"{COUNT} applied; 'kquota undo {entry.name}' takes it back" in said
+    assert f"{COUNT} applied; 'kquota undo {entry.name} --zookeeper " in said
     assert {values[KEY] for values in backend.describe().values()} == {2000}
 
 
@@ -414,7 +414,7 @@ def test_a_lost_answer_about_one_entity_leads_back_too(
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 4
     (entry,) = Journal(tmp_path / "journal").entries()
-    assert f"'kquota undo {entry.name}' takes it back" in capfd.readouterr().err
+    assert f"'kquota undo {entry.name} --zookeeper " in capfd.readouterr().err
 
 
 def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

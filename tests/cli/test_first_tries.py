@@ -129,6 +129,22 @@ def test_a_terminal_sees_which_cluster_was_read(
         assert (line in terminal.getvalue().splitlines()) == terminal.isatty()
 
 
+def test_the_command_of_a_hint_reaches_the_same_cluster(
+    cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the options that were given by hand; what the environment names, the next command finds itself."""
+    change = ["alter", "--user", "bob", "--add-config", "producer_byte_rate=30MB", "--yes"]
+    assert run(["plan", "q.yaml", "--out", "plan.json", *HERE]) == 0
+    assert "'kquota apply plan.json --zookeeper zk1:2181' applies it" in capsys.readouterr().err
+    assert run([*change, *HERE]) == 0
+    assert "'kquota undo 1 --zookeeper zk1:2181' takes it back" in capsys.readouterr().err
+    assert run(["undo", "1", "--zookeeper", "zk1:2181", "--yes"]) == 0
+    assert "'kquota undo 2 --zookeeper zk1:2181' takes it back" in capsys.readouterr().err
+    monkeypatch.setenv("KQUOTA_ZOOKEEPER", "zk1:2181")
+    assert run(change) == 0
+    assert "'kquota undo 3' takes it back" in capsys.readouterr().err
+
+
 def test_a_limit_of_ten_bytes_for_everybody_is_asked_about(
     cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:

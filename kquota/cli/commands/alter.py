@@ -264,7 +264,7 @@ def carry_out(
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None and not altered.interrupted:
         if isinstance(results[0].error, Uncertain):
-            _note_way_back(altered)
+            _note_way_back(altered, access)
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
@@ -278,7 +278,7 @@ def carry_out(
             session.note_slips(others, dict(entity.parts))
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:
-        _note_way_back(altered)
+        _note_way_back(altered, access)
     if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
         then = [
             f"{leases.shown(key, altered.leases.beneath(result.entity, key, result.before.get(key), expires))} again"
@@ -301,7 +301,7 @@ def carry_out(
     return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 
 
-def _note_way_back(altered: Altered) -> None:
+def _note_way_back(altered: Altered, access: Access) -> None:
     made = [result for result in altered.results if result.error is None]
     lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
     if lost:
@@ -309,7 +309,9 @@ def _note_way_back(altered: Altered) -> None:
     if altered.entries and (altered.plan is None or altered.plan.inverse):
         from kquota.documents.journal import name_of
 
-        commands = " and ".join(f"'kquota undo {name_of(entry)}'" for entry in reversed(altered.entries))
+        commands = " and ".join(
+            f"'kquota undo {name_of(entry)}{params.there(access)}'" for entry in reversed(altered.entries)
+        )
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")

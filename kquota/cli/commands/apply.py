@@ -222,7 +222,7 @@ def carry_out(
         )
     if terms.output == "json":
         show(_view(report, planned), "json")
-    code = _conclude(report, stop.exit_code, len(wanted))
+    code = _conclude(report, stop.exit_code, len(wanted), params.there(terms.access))
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
     return code
@@ -253,8 +253,11 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0) -> int:
-    """What came of it, on stderr, and the exit code; `kept` leases got another end, or none."""
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0, there: str = "") -> int:
+    """What came of it, on stderr, and the exit code; `kept` leases got another end, or none.
+
+    `there` are the options of the cluster, for the command that takes it back.
+    """
     from kquota.cli.text import entity_text, many, safe
     from kquota.documents.journal import name_of
 
@@ -281,7 +284,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
     entry = ""
     if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
-        entry = f"; {again}'kquota undo {name_of(report.entry)}' takes it back"
+        entry = f"; {again}'kquota undo {name_of(report.entry)}{there}' takes it back"
     if report.unfinished is not None:
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":

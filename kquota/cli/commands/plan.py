@@ -139,7 +139,7 @@ def command(
     planned = with_review(planned, current, guards, findings)
     if out is not None:
         save(planned, quota_file.labels, out)
-        wrote(out, f"'kquota apply {out}' applies it")
+        wrote(out, f"'kquota apply {out}{params.there(source.access)}' applies it")
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
     unnamed = 0
     if not prune:

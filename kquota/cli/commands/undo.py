@@ -94,6 +94,7 @@ def command(
                     dry_run=dry_run,
                     command="undo",
                     undoes=entry.id,
+                    access=access,
                 )
                 code = take_back(entry, pages, backend, terms, about)
             if code != ExitCode.OK:
