@@ -169,6 +169,12 @@ def test_the_terminal_is_as_before(top: AtTerminal, end: str) -> None:
     top.press("\x1a")
     if end == "Ctrl-C":
         top.press("\x03")
+        # On a busy machine, one in about 70 of these does not arrive; nobody knows why yet. A person presses again.
+        until = time.monotonic() + 10
+        while top.process.poll() is None and time.monotonic() < until:
+            top.listen()
+        if top.process.poll() is None:
+            top.press("\x03")
     elif end == "SIGTERM":
         top.process.send_signal(signal.SIGTERM)
     else:
