@@ -74,7 +74,10 @@ class Turns:
                     _remember(descriptor, self._wrote)
 
     def writes(self) -> None:
-        """What the writer before wrote may not stay: nobody shall look for it after a writer that was killed."""
+        """Forgets what the writer before wrote, as this writer is about to write over it.
+
+        If this writer is killed, the next one waits for no value that will never be shown again.
+        """
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
