@@ -194,10 +194,10 @@ class Pages:
                     whole.add(entry.undoes)
         return frozenset(whole), parts
 
-    def undone_by(self, entry: Entry) -> Entry | None:
-        """The entry that took it back, or the last one that took a part of it back."""
-        found = (each for each in reversed(self.entries) if each.undoes == entry.id and each.id not in self.undone)
-        return next((each for each in found if each.outcome == "applied"), None)
+    def undone_by(self, entry: Entry) -> tuple[Entry, ...]:
+        """The entries that took it back, each a part or the whole, in their order."""
+        found = (each for each in self.entries if each.undoes == entry.id and each.id not in self.undone)
+        return tuple(each for each in found if each.outcome == "applied")
 
     def way_back(self, entry: Entry) -> Plan:
         """The plan that takes an entry back: its values before, without the values that were taken back already."""

@@ -251,8 +251,11 @@ def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
     assert "entry 1 has no value to revert for --user alice" in none.err
     assert kquota(*undo, "1").code == 0
     assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=carol"]
-    assert re.search(r"undone by 4", kquota("history", COLUMNS="200").out)
-    assert "is undone already" in kquota(*undo, "1").err
+    assert "undone by 3 and 4" in kquota("history", COLUMNS="200").out
+    assert "entry 1 is undone already, parts by 3, the rest by entry 4 at " in kquota(*undo, "1").err
+    told = json.loads(kquota("history", "-o", "json").out)
+    first, *_, third, fourth = (entry["id"] for entry in told["entries"])
+    assert told["undone"] == [{"entry": first, "by": [third, fourth], "whole": True}]
 
 
 def test_the_default_is_a_part_of_an_entry_and_nobody_is_passed_over(

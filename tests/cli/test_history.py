@@ -58,6 +58,14 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     assert kquota("history", "1", "--since", "1h").code == 2
 
 
+def test_history_of_a_cluster(kquota: Kquota, zed: Any, chroot: str) -> None:
+    """Any part of the address that CLUSTER shows."""
+    zed("1MB")
+    assert len(rows(kquota, "--cluster", chroot.upper())) == 1
+    assert "is like that" in kquota("history", "--cluster", "elsewhere").err
+    assert kquota("history", "1", "--cluster", chroot).code == 2
+
+
 def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("history", KQUOTA_JOURNAL=str(tmp_path / "none"))
     others = "journals of other people are not seen (KQUOTA_JOURNAL shares one)"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
 @params.about_options("Only writes about")
+@click.option("--cluster", metavar="TEXT", help="Only writes to clusters with this in their address, as in CLUSTER.")
 @click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
 @shown_as("table", "json")
@@ -31,6 +32,7 @@ def command(
     id: str | None,
     since: int | None,
     about: params.About,
+    cluster: str | None,
     leases: bool,
     journal: Path,
 ) -> View:
@@ -45,6 +47,7 @@ def command(
       kquota history
       kquota history 24
       kquota history --since 1h --user alice
+      kquota history --cluster broker1:9092
       kquota history --leases
       kquota history -o json
     """
@@ -55,9 +58,9 @@ def command(
     book = Journal(journal)
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
-    narrowed = leases or since is not None or bool(about)
+    narrowed = leases or since is not None or cluster is not None or bool(about)
     if id is not None and narrowed:
-        raise click.UsageError("an ID is one entry: no --leases, --since or names of entities beside it")
+        raise click.UsageError("an ID is one entry: no --leases, --since, --cluster or names of entities beside it")
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
@@ -71,6 +74,8 @@ def command(
         entries = tuple(entry for entry in entries if entry.started >= time - since)
     if about:
         entries = tuple(entry for entry in entries if _is_about(entry, about))
+    if cluster is not None:
+        entries = tuple(entry for entry in entries if cluster.casefold() in entry.cluster.casefold())
     if leases:
         entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
 
@@ -78,7 +83,9 @@ def command(
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
         written = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
         told = [_lease(lease, time) for entry in entries for lease in by_entry.get(entry.id, ())]
-        return written | ({"leases": told} if told else {}) | ({"unreadable": unreadable} if unreadable else {})
+        undone = [_undone(entry, pages) for entry in entries if pages.undone_by(entry)]
+        more = {"leases": told, "undone": undone, "unreadable": unreadable}
+        return written | {name: found for name, found in more.items() if found}
 
     def screen() -> Iterator[Part]:
         if leases:
@@ -139,6 +146,12 @@ def _lease(lease: Lease, now: int) -> Document:
         "state": "overdue" if lease.is_overdue(now) else lease.fate.value,
         "by": None if lease.by is None else lease.by.id,
     }
+
+
+def _undone(entry: Entry, pages: Pages) -> Document:
+    """What took an entry back, as history's JSON has it: `by` are entries, in their order."""
+    by = [each.id for each in pages.undone_by(entry)]
+    return {"entry": entry.id, "by": by, "whole": entry.id in pages.undone}
 
 
 def _leases(leases: Sequence[Lease], now: int) -> Table:
@@ -257,9 +270,10 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
         return "switched back" if entry.levels else "rolled back"
     word = entry.outcome or "unfinished"
     by, undone = pages.undone_by(entry), ""
-    if by is not None:
-        verb = "ended" if by.command == "reconcile" else "undone"
-        undone = f"{verb} by {by.name}" if entry.id in pages.undone else f"{verb} in part by {by.name}"
+    if by:
+        verb = "ended" if by[-1].command == "reconcile" else "undone"
+        part = "" if entry.id in pages.undone else "in part "
+        undone = f"{verb} {part}by {' and '.join(each.name for each in by)}"
     on = [lease for lease in leases if lease.is_on]
     if on:
         end = min(lease.ends for lease in on)
@@ -270,7 +284,7 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
         last = next((lease.by for lease in leases if lease.fate is fate and lease.by is not None), None)
         if last is not None:
             at = f" {moment(last.started)}" if fate in (Fate.ENDED, Fate.CONFLICT) else ""
-            more = f", {undone}" if undone and last.id != (by and by.id) else ""
+            more = f", {undone}" if undone and last not in by else ""
             return f"{fate.value}{at} by {last.name}{more}"
     if undone:
         return undone

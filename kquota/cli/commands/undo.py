@@ -159,9 +159,11 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     from kquota.core.change.review import related
     from kquota.documents.journal import Journal
 
-    by = pages.undone_by(entry) if entry.id in pages.undone else None
-    if by is not None:
-        say(f"entry {entry.name} is undone already, by entry {by.name} at {moment(by.started)} UTC: nothing is done")
+    by = pages.undone_by(entry) if entry.id in pages.undone else ()
+    if by:
+        last = f"entry {by[-1].name} at {moment(by[-1].started)} UTC"
+        parts = f"parts by {' and '.join(each.name for each in by[:-1])}, the rest by " if len(by) > 1 else "by "
+        say(f"entry {entry.name} is undone already, {parts}{last}: nothing is done")
         return carry_out(Plan(()), backend, terms, {}) if terms.output == "json" else ExitCode.OK
     if entry.kept and not entry.plan.changes:
         raise InputError(
