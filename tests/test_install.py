@@ -149,8 +149,9 @@ def test_the_zipapp_works(zipapp: Path, folder: Path, line: str, code: int, says
 
 
 def test_the_zipapp_is_one_program(zipapp: Path, folder: Path) -> None:
-    """It can be copied to a folder of the path under any name; and it completes."""
+    """It can be copied to a folder of the path under any name; and it completes. Everybody may run it."""
     program = folder / "kquota"
+    assert zipapp.stat().st_mode & 0o777 == 0o755
     shutil.copy(zipapp, program)
     environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin", "HOME": str(folder)}
     done = subprocess.run(

@@ -42,6 +42,7 @@ def build(out: Path) -> None:
         (content / "__main__.py").write_text(_MAIN, encoding="utf-8")
         out.parent.mkdir(parents=True, exist_ok=True)
         zipapp.create_archive(content, out, interpreter="/usr/bin/env python3", compressed=True)
+        out.chmod(0o755)  # everybody may run it, where the usual zipapp is its owner's alone
 
 
 def _pip(*arguments: str) -> None:
@@ -53,7 +54,9 @@ def main() -> None:
     """Builds it where `--out` says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "dist" / "kquota.pyz")
-    build(parser.parse_args().out)
+    out = parser.parse_args().out
+    build(out)
+    print(f"wrote {out}; on the other host it is a program: 'install -D -m 755 {out.name} ~/.local/bin/kquota'")
 
 
 if __name__ == "__main__":
