@@ -70,7 +70,7 @@ def refuse(objections: Sequence[Objection], *, force: bool) -> None:
 
     refusals = standing(objections, yes=True, force=force)
     if refusals:
-        raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals[0]))
+        raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals))
 
 
 def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: str = "", done: str = "written") -> None:
@@ -84,7 +84,7 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
     refuse(objections, force=force)
     questions = standing(objections, yes=yes, force=force) if question else ()
     if questions and not on_terminal():
-        raise Refused(f"refused: {safe(questions[0].message)}{_others(questions)}", hint=_lifted(questions[0]))
+        raise Refused(f"refused: {safe(questions[0].message)}{_others(questions)}", hint=_lifted(questions))
     announce(objections)
     if questions:
         ask(question, done=done, yes="does it")
@@ -123,12 +123,17 @@ def _others(objections: Sequence[Objection]) -> str:
     return f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
 
 
-def _lifted(objection: Objection) -> str:
-    """What the user can say to the command that runs; not every command has every option."""
+def _lifted(objections: Sequence[Objection]) -> str:
+    """What the user can say to the command that runs, for each kind; not every command has every option."""
     context = click.get_current_context(silent=True)
     has = None if context is None else {name for each in context.command.params for name in each.opts}
-    options = " or ".join(name for name in objection.lifted_by if has is None or name in has)
-    return f"use {options} if you mean it [{objection.name}]" if options else f"[{objection.name}]"
+
+    def lifted(name: str, by: Sequence[str]) -> str:
+        options = " or ".join(option for option in by if has is None or option in has)
+        return f"use {options} if you mean it [{name}]" if options else f"[{name}]"
+
+    kinds = {each.name: each.lifted_by for each in objections}
+    return "; ".join(lifted(name, by) for name, by in kinds.items())
 
 
 def name_cluster(named: str) -> None:

@@ -442,7 +442,11 @@ def test_a_refusal_names_options_that_the_command_has(
     assert "use --force if you mean it [deleted-share]" in capfd.readouterr().err
     (tmp_path / "none.json").write_text(quotas(1, 0))
     assert main.run(["apply", str(tmp_path / "none.json"), "--prune", "--yes", *address]) == 8
-    assert "use --max-deleted or --force if you mean it [deleted-share]" in capfd.readouterr().err
+    # Both shares are too large: whoever reads that once knows both options.
+    err = capfd.readouterr().err
+    assert "it would delete 10 of 10 entities (100 %, at most 20 %) (and 1 more)" in err
+    assert "use --max-deleted or --force if you mean it [deleted-share]" in err
+    assert "use --max-changed or --force if you mean it [changed-share]" in err
 
 
 def test_a_strict_deletion_of_all_wants_one_that_is_set(

@@ -53,6 +53,14 @@ def test_a_large_share_is_objected_to(deleted: int, updated: int, guards: Guards
     assert [objection in text for text in found] == [True] if objection else found == ()
 
 
+def test_both_shares_are_objected_to_at_once() -> None:
+    found = messages(plan(QuotaSnapshot(users(10)), {}, prune=True), QuotaSnapshot(users(10)))
+    assert [text.partition(" (")[0] for text in found] == [
+        "it would delete 10 of 10 entities",
+        "it would change 10 of 10 entities",
+    ]
+
+
 def test_few_entities_may_all_change() -> None:
     current = QuotaSnapshot(users(9))
     assert messages(plan(current, {}, prune=True), current, Guards()) == ()

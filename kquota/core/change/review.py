@@ -275,7 +275,6 @@ def _shares(plan: Plan, guards: Guards) -> Iterator[Objection]:
             yield kind.objection(
                 f"it would {what} {count} of {plan.existing} entities ({share:.0f} %, at most {100 * most:.0f} %)"
             )
-            return
 
 
 def _protected(plan: Plan, guards: Guards) -> Iterator[Objection]:
