@@ -160,7 +160,7 @@ def test_a_part_of_an_entry_ends_by_itself(tmp_path: Path) -> None:
     ended = keep(tmp_path, Plan(()), command="reconcile", undoes=lease.id, part=((ALICE, (KEY,)),))
     assert fates(tmp_path) == [Fate.ENDED, Fate.ON]
     pages = Journal(tmp_path).read()
-    assert (pages.undone, pages.undone_by(lease)) == (frozenset(), pages.entry(ended.id))
+    assert (pages.undone, pages.undone_by(lease)) == (frozenset(), (pages.entry(ended.id),))
     assert [change.entity for change in pages.way_back(lease).changes] == [bob]
     keep(tmp_path, Plan((Change(bob, {KEY: 3.0}, {}),)), command="undo", undoes=lease.id, part=((bob, (KEY,)),))
     assert Journal(tmp_path).read().undone == {lease.id}
