@@ -241,7 +241,7 @@ def own_document(file: File) -> str | None:
     """What a file is that kquota itself wrote, or that it reads elsewhere; None for all others."""
     if not file.name.endswith((".json", ".jsonl", ".yaml", ".yml")):
         return None
-    head = _beginning(file)
+    head = file.beginning
     if _QUARANTINE.match(head):
         return "records that could not be read before"
     found = _DOCUMENT.match(head)
@@ -252,27 +252,18 @@ _DOCUMENT = re.compile(rb"""\A(?:\s|#.*\n)*\{?\s*["']?kind["']?\s*:\s*["']?(kquo
 _QUARANTINE = re.compile(rb'\A\{"source": "[^\n]*", "place": "[^\n]*", "reason": "')
 
 
-def _beginning(file: File) -> bytes:
-    try:
-        with open_text(file.path) as stream:
-            return stream.read(_HEAD_BYTES)
-    except (InputError, OSError):
-        return b""  # the dialect's own reader says what is wrong
-
-
 def detect(file: File) -> str:
     """The dialect of a file, by its name and its beginning."""
     name = file.name.removesuffix(".gz")
     if name.endswith((".parquet", ".orc")):
         return "usage"
-    head = _beginning(file)
+    head = file.beginning
     for dialect, sign in _SIGNS.items():
         if sign.search(head):
             return dialect
     return "usage" if name.endswith((".csv", ".jsonl", ".ndjson")) else "request-log"
 
 
-_HEAD_BYTES = 1 << 16
 _SIGNS = {
     "request-log": re.compile(rb'"isForwarded"'),
     "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
