@@ -27,7 +27,10 @@ def ask(what: str) -> str:
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
-        raise InputError(f"the {what} is missing, and there is no terminal to ask for it") from None
+        raise InputError(
+            f"the {what} is missing, and there is no terminal to ask for it",
+            hint="put it into the file of the login, which only you can read",
+        ) from None
     import getpass
 
     try:

@@ -241,8 +241,8 @@ FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
     "plain to a SASL port": (
         "SASL_PLAINTEXT",
         lambda scene: "",
-        4,
-        "the listener asks for a login: set security.protocol",
+        5,
+        "the listener asks for a login, by PLAIN or SCRAM",
     ),
     "wrong password of a store": (
         "MTLS",

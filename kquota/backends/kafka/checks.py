@@ -6,14 +6,13 @@ Where a listener is of another kind than the properties say, a second connection
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Final
 
 from kquota.backends import wire
 from kquota.backends.kafka.address import Server, Servers
-from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
-from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, reason_of
+from kquota.backends.kafka.codes import NONE, error_of
+from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted, reason_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import another_product
 from kquota.backends.tls import Tls, client_context
@@ -173,29 +172,8 @@ def _wants_login(server: Server, security: KafkaSecurity, deadline: Deadline) ->
 
     Brokers of all versions answer ApiVersions before a login, and a handshake of SASL on a listener for SASL only.
     """
-    mechanisms = _mechanisms(server, security, deadline)
-    if not mechanisms:
-        return None
-    protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
-    return (
-        Unauthorized(f"the listener asks for a login, by {' or '.join(mechanisms)}"),
-        f"set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config in the file of --command-config",
-    )
-
-
-def _mechanisms(server: Server, security: KafkaSecurity, deadline: Deadline) -> Sequence[str]:
-    """The mechanisms that a listener offers; none where it is not for SASL."""
-    try:
-        connection = Connection.open(server, replace(security, sasl=None), deadline)
-    except (Lost, KquotaError):
-        return ()
-    try:
-        (shake,) = connection.ask([wire.SaslHandshakeRequest("?")], wire.SaslHandshakeResponse, deadline)
-    except Lost:
-        return ()
-    finally:
-        connection.close()
-    return sorted(shake.mechanisms) if shake.error_code == UNSUPPORTED_SASL_MECHANISM else ()
+    error = login_wanted(server, security, deadline)
+    return None if error is None else (Unauthorized(error.message), error.hint or "")
 
 
 def _login_remedy(server: Server, security: KafkaSecurity, step: Step, error: KquotaError) -> str:

@@ -10,6 +10,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
 
 from kquota import __version__
@@ -19,7 +20,7 @@ from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.secrets import without
 from kquota.backends.tls import certificate_remedy, client_context
-from kquota.errors import Rejected, Unauthorized
+from kquota.errors import KquotaError, Rejected, Unauthorized
 
 if TYPE_CHECKING:
     from kquota.backends.kafka.sasl import Sasl
@@ -329,6 +330,10 @@ class Connection:
                 return Lost(why, None if self._is_encrypted else self._usual_cause())
         if isinstance(error, ConnectionError):
             waited = time.monotonic() - self._connected_at > _TURNED_AWAY_S
+            if self._is_fresh and self._offered and security.sasl is None:
+                wanted = login_wanted(self.server, security, deadline)
+                if wanted is not None:
+                    return Unauthorized(f"Kafka at {self.server}: {wanted.message}", hint=wanted.hint)
             hint = self._usual_cause() if self._is_fresh else None
             return Lost("the connection was closed", hint, closed=True, turned_away=self._is_fresh and waited)
         return Lost(reason_of(error))
@@ -342,18 +347,38 @@ class Connection:
         if security.tls is not None and not self._is_encrypted:
             wrong = f"is that a TLS port? For a plain one set security.protocol={login}PLAINTEXT"
             return f"{wrong}; or {missing}" if certificate else wrong
-        if self._offered:  # it speaks Kafka, and wants to know who we are
-            if security.sasl is not None:
-                return None
-            protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
-            return (
-                f"the listener asks for a login: set security.protocol={protocol} and sasl.mechanism (--command-config)"
-            )
+        if self._offered:  # it speaks Kafka
+            return None
         if security.tls is not None:
             return f"perhaps {missing}" if certificate else None
         if security.sasl is None:
             return "perhaps a TLS port (security.protocol=SSL or SASL_SSL)"
         return "perhaps a TLS port (security.protocol=SASL_SSL)"
+
+
+def login_wanted(server: Server, security: KafkaSecurity, deadline: Deadline) -> Unauthorized | None:
+    """The error of a listener for SASL that nobody logs in to; None for a listener without SASL.
+
+    Brokers of all versions answer ApiVersions before a login, and a handshake of SASL on a listener for SASL only.
+    """
+    try:
+        connection = Connection.open(server, replace(security, sasl=None), deadline)
+    except (Lost, KquotaError):
+        return None
+    connection._is_fresh = False  # it is asked already why it may be closed
+    try:
+        (shake,) = connection.ask([wire.SaslHandshakeRequest("?")], wire.SaslHandshakeResponse, deadline)
+    except (Lost, KquotaError):
+        return None
+    finally:
+        connection.close()
+    if shake.error_code != UNSUPPORTED_SASL_MECHANISM or not shake.mechanisms:
+        return None
+    protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
+    return Unauthorized(
+        f"the listener asks for a login, by {' or '.join(sorted(shake.mechanisms))}",
+        hint=f"set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config in the file of --command-config",
+    )
 
 
 def _refused(sasl: Sasl) -> str | None:

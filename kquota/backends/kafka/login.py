@@ -100,7 +100,10 @@ def _kerberos(properties: Mapping[str, str], options: Mapping[str, str], file: P
 
     service = properties.get("sasl.kerberos.service.name") or options.get("serviceName")
     if not service:
-        raise InputError(f"{file}: sasl.kerberos.service.name is missing", hint="it is the brokers', often kafka")
+        hint = "it is the brokers', often kafka"
+        if "sasl.mechanism" not in properties:
+            hint = f"sasl.mechanism is not set, so GSSAPI holds; set it, for example to PLAIN. For GSSAPI: {hint}"
+        raise InputError(f"{file}: sasl.kerberos.service.name is missing", hint=hint)
     keytab = options.get("keyTab") if options.get("useKeyTab", "false").lower() == "true" else None
     return Kerberos(service, options.get("principal"), keytab)
 
