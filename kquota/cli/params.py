@@ -93,8 +93,7 @@ def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single
     return click.option(
         f"--{kind}",
         *(("--client-id", "client") if kind == "client" else ()),
-        multiple=True,
-        callback=once if single else None,
+        multiple=not single,
         metavar="ADDRESS" if kind == "ip" else "NAME",
         shell_complete=completed_by(f"{kind}s"),
         help=help_text,
@@ -110,9 +109,7 @@ def entity_options(function: F) -> F:
         click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
         name_option("ip", "The ip address; repeat it for several."),
         click.option("--ip-defaults", is_flag=True, help="The default of ips."),
-        click.option(
-            "--broker", multiple=True, callback=once, metavar="ID", help="A broker: its limits of connections."
-        ),
+        click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
         click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
         click.option(
             "--entity-type",
@@ -342,16 +339,6 @@ def match_option(function: F) -> F:
         ),
         collected("match", ("patterns",), NamePatterns),
     )(function)
-
-
-def once(ctx: click.Context, param: click.Parameter, value: tuple[V, ...]) -> V | None:
-    """The one value of an option with `multiple`: click itself would silently take the last of several.
-
-    Raises click.UsageError for several.
-    """
-    if len(value) > 1:
-        raise click.UsageError(f"Found multiple arguments for option {param.name}, but you asked for only one", ctx)
-    return value[0] if value else None
 
 
 def strict_option(function: F) -> F:

@@ -211,23 +211,6 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
     ]
 
 
-class Group(click.Group):
-    """A group whose help says of each command all that its first line says."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, child.get_short_help_str(limit=200)) for name, child in sorted(self.commands.items())]
-            )
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(sorted(self.commands))}.", ctx)
-        return super().resolve_command(ctx, args)
-
-
 def with_global_options(command: C) -> C:
     """The command, and what is below it, with the options of all; its help only says that there are some."""
     if not any(param.name == "quiet" for param in command.params):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from kquota.cli.grammar import Command
+from kquota.cli.main import cli
 from tests.cli.conftest import Kquota
 
 QUOTAS = """\
@@ -93,6 +97,8 @@ def test_no_configuration_file_yet(kquota: Kquota) -> None:
         (["resolve", "alice", "app1", "more"], "Entities are options: --user NAME"),
         (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
         (["plan"], "Missing argument 'FILE'."),
+        (["apply", "a.yaml", "--dry-run"], "'kquota plan FILE' shows what apply would do"),
+        (["history", "--bootstrap-server", "a:9092"], "--cluster TEXT shows the writes to"),
         (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),
     ],
 )
@@ -111,6 +117,10 @@ def test_a_word_too_much_or_wrong(kquota: Kquota, arguments: list[str], advice: 
         "top --user alice --user bob --metrics x --once",
         "top --client a --client-id b --metrics x --once",
         "probe produce --topic load --client a --client-id b",
+        "simulate workload.yaml --quotas a.yaml --quotas b.yaml",
+        "audit log --quotas a.yaml --quotas b.yaml",
+        "diff a.yaml live --bootstrap-server a:9092 --bootstrap-server b:9092",
+        "config set-context here --zookeeper a:2181 --zookeeper b:2181",
     ],
 )
 def test_the_last_of_several_does_not_win(kquota: Kquota, arguments: str) -> None:
@@ -141,3 +151,29 @@ def test_unlimited_is_no_value(kquota: Kquota) -> None:
     done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=unlimited")
     assert done.code == 3
     assert "(a positive number of bytes/s; to lift a limit, delete the key)" in done.complaint
+
+
+def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:
+    """Who writes an entity and its values in turns wants different values, not all of them for each."""
+    words = (
+        "--entity user=dora --add-config producer_byte_rate=10kB --entity user=carol --add-config request_percentage=9"
+    )
+    done = kquota("alter", *words.split(), KQUOTA_ZOOKEEPER="127.0.0.1:1")
+    assert done.code == 2
+    assert "each --add-config would be for every entity" in done.err
+    assert "or different values by --file" in done.err
+
+
+def test_no_command_lets_the_last_of_several_win() -> None:
+    def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            if isinstance(command, click.Group):
+                yield from commands(command, (*above, name))
+            else:
+                yield (*above, name), command
+
+    found = dict(commands(cli))
+    assert [name for name, command in found.items() if not isinstance(command, Command)] == [("kafka-configs",)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import safe
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Command, Entry
 
 
-@click.command("alter")
+@click.command("alter", cls=grammar.Command)
 @params.entity_options
 @params.entity_text_option
 @click.option(
     "--file",
-    multiple=True,
-    callback=params.once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
@@ -89,7 +87,7 @@ def command(
     temporary').
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
-    with --entity.
+    with --entity. All entities of one alter get the same values; --file sets different ones.
 
     Limits of brokers (--broker 1, or --broker-defaults for all): max.connection.creation.rate, and of one listener
     listener.name.NAME.max.connection.creation.rate, in connections/s or unlimited; through brokers only, and without
@@ -123,6 +121,11 @@ def command(
         if writing.lasts_ms is not None and not add_config and not delete_config:
             return carry_out(_prolonged(chosen, given.access(), writing.journal), given.access(), writing)
         _check_changes(add_config, delete_config)
+        if len(chosen) > 1 and len(add_config) > 1:
+            raise click.UsageError(
+                "each --add-config would be for every entity; give one list for all, as --add-config"
+                f" {','.join(add_config)}, or different values by --file"
+            )
         additions = _additions(add_config)
         everything = _ALL in _items(delete_config)
         alterations = [

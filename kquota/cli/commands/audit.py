@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.audit.stream import TOPIC
-from kquota.cli import auditing, findings, following, session, usage, whatif
+from kquota.cli import auditing, findings, following, grammar, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
 from kquota.cli.views import Document, View, check_sorting, shown_as
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kquota.core.findings.whatif import Comparison
 
 
-class _Remembering(click.Command):
+class _Remembering(grammar.Command):
     """A command that knows how it was called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

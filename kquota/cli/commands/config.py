@@ -10,7 +10,8 @@ import click
 
 from kquota.access import config_path, load_config
 from kquota.cli import contexts, params
-from kquota.cli.streams import Group, note, warn
+from kquota.cli.grammar import Group
+from kquota.cli.streams import note, warn
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 from kquota.errors import InputError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params
+from kquota.cli import grammar, params
 from kquota.cli.commands import alter
 from kquota.core.quotas.alteration import Alteration
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kquota.cli.contexts import Given
 
 
-@click.command("delete")
+@click.command("delete", cls=grammar.Command)
 @params.entity_options
 @params.entity_text_option
 @params.alter_options

@@ -13,7 +13,7 @@ import click
 
 from kquota.access import Access, load_config
 from kquota.backends.schemes import scheme_of, unknown
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.views import View, shown_as
@@ -46,7 +46,7 @@ _ADDRESS = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?P<chroot>/\S*)?")
 _ZOOKEEPERS_PORT = ":2181"
 
 
-@click.command("diff")
+@click.command("diff", cls=grammar.Command)
 @click.argument("a")
 @click.argument("b", required=False, metavar="B")
 @click.option("--cluster", metavar="NAME", help="The cluster whose overlays of the files hold.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params
+from kquota.cli import grammar, params
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note
 from kquota.cli.views import View, show, shown_as
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kquota.core.check import Check
 
 
-@click.command("doctor")
+@click.command("doctor", cls=grammar.Command)
 @click.option("--fail-on", type=click.Choice(["warn"]), help="Exit with 1 when there is a warning and no failure.")
 @params.journal_option
 @params.given_cluster_options

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, say, warn
 from kquota.cli.views import shown_as
@@ -32,7 +32,7 @@ _MARK = "# kquota: "
 """Begins the lines that explain a mistake."""
 
 
-@click.command("edit")
+@click.command("edit", cls=grammar.Command)
 @params.entity_options
 @params.strict_option
 @params.match_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 
 
-@click.command("export")
+@click.command("export", cls=grammar.Command)
 @params.entity_options
 @params.strict_option
 @params.match_option

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.brokers import BrokerFacts
+from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
-from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, stoppable, warn
 from kquota.errors import InputError, KquotaError, Refused
@@ -25,7 +25,7 @@ _TURN_S = 0.2
 """The longest wait in one piece: in between, a signal is noticed."""
 
 
-@click.command("exporter")
+@click.command("exporter", cls=grammar.Command)
 @watched.source_options
 @click.option(
     "--against", type=click.Path(path_type=Path), metavar="FILE", help="A quotas file: exports the drift from it."

@@ -9,7 +9,8 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import live as watched
 from kquota.cli import params
-from kquota.cli.streams import Group, note, warn
+from kquota.cli.grammar import Group
+from kquota.cli.streams import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

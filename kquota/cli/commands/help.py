@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import click
 
-from kquota.cli import params
+from kquota.cli import grammar, params
 
 TOPICS = (
     *(
@@ -30,7 +30,7 @@ TOPICS = (
 )
 
 
-@click.command("help")
+@click.command("help", cls=grammar.Command)
 @click.argument("topic", required=False, shell_complete=params.completed_by("topics"))
 @click.pass_context
 def command(ctx: click.Context, topic: str | None) -> None:

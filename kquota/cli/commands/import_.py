@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import session
+from kquota.cli import grammar, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORMATS = ("kafka-configs", "rpk", "jikkou")
 
 
-@click.command("import")
+@click.command("import", cls=grammar.Command)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--from", "format_", type=click.Choice(FORMATS), required=True, help="Whose format the file has.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kquota.documents.lint import Line
 
 
-@click.command("lint")
+@click.command("lint", cls=grammar.Command)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays to look at.")
 @click.option("--capacity", metavar="RATE", help="What one broker can take, such as 200MB: finds oversubscription.")

@@ -9,7 +9,7 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import Group
+from kquota.cli.grammar import Group
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, params, session
+from kquota.cli import auditing, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import safe
@@ -54,7 +54,7 @@ _PLAN = Words(
 )
 
 
-@click.command("plan")
+@click.command("plan", cls=grammar.Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @params.quota_file_options
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Keep the plan for 'kquota apply FILE'.")

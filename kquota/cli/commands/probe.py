@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
@@ -33,7 +33,7 @@ _PARTITIONS_OF_A_TOPIC = 100
 """More than this would be a mistake."""
 
 
-@click.command("probe")
+@click.command("probe", cls=grammar.Command)
 @click.argument("probe", type=click.Choice(PROBES), metavar="|".join(PROBES))
 @click.option("--topic", metavar="NAME", help="The topic to produce to, fetch from or ask for; it has to exist.")
 @click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its partitions.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kquota.leases import Lease, Leases
 
 
-@click.command("reconcile")
+@click.command("reconcile", cls=grammar.Command)
 @click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
 @params.journal_option
 @params.cluster_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
@@ -68,7 +68,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{value!r} is not a size, such as 1GB or 500MiB", param, ctx)
 
 
-@click.command("record")
+@click.command("record", cls=grammar.Command)
 @click.option(
     "--broker",
     "brokers",

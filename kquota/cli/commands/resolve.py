@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.backends.znode import znode_path
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.leases import note_ends
 from kquota.cli.limits import counter, limit_text, on_brokers, source
 from kquota.cli.streams import note, warn
@@ -38,7 +38,7 @@ def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) 
     return value
 
 
-@click.command("resolve")
+@click.command("resolve", cls=grammar.Command)
 @params.name_option("user", "The user's principal name; connections without one are ANONYMOUS.", single=True)
 @params.name_option("client", "The client-id. Default: the empty client-id.", single=True)
 @params.name_option("ip", "The ip address that the client connects from.", single=True)

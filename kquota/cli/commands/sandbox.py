@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import Group, note
+from kquota.cli.grammar import Group
+from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from kquota.cli import grammar
 
-@click.command("schema")
+
+@click.command("schema", cls=grammar.Command)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """Print the JSON Schema of a document, or the names of all.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.brokers import BrokerFacts
-from kquota.cli import auditing, params, session
+from kquota.cli import auditing, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.progress import progress
 from kquota.cli.streams import warn, wrote
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kquota.simulations import Needed, Traffic
 
 
-@click.command("simulate")
+@click.command("simulate", cls=grammar.Command)
 @click.argument("workload_file", type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False)
 @click.option(
     "--events",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import click
 
 from kquota.brokers import BrokerFacts
-from kquota.cli import keys, params, session
+from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
 from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
@@ -51,7 +51,7 @@ _KEYS = (
 )
 
 
-@click.command("top")
+@click.command("top", cls=grammar.Command)
 @watched.source_options
 @click.option(
     "--log",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, note, say, warn
 from kquota.cli.text import moment, safe
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Command, Entry, Pages
 
 
-@click.command("undo")
+@click.command("undo", cls=grammar.Command)
 @click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids"))
 @params.about_options("Only the values of")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.commands.plan import MARKS
 from kquota.cli.streams import note, say
 from kquota.cli.views import View, show, shown_as
@@ -27,7 +27,7 @@ _TURN_S = 0.5
 """The longest wait in one piece: in between, a reader that left is noticed. Also the pause before trying again."""
 
 
-@click.command("watch")
+@click.command("watch", cls=grammar.Command)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
