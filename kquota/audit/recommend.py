@@ -92,12 +92,6 @@ def recommendations(
             f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question",
             hint=_why_nothing(wanted),
         )
-    throttling = tuple(
-        quota
-        for quota in measured.quotas
-        if quota.verdict is Verdict.THROTTLED
-        and (quota.key not in wanted.keys or quota.entity.types != wanted.scope.default.types)
-    )
     governing = _governing(rows, settings.quotas.latest, wanted)
     recommended = [
         quota.beside(governing.get((quota.key, quota.entity), {}), policy)
@@ -105,6 +99,20 @@ def recommendations(
     ]
     order = {key: place for place, key in enumerate(QuotaKey)}
     recommended.sort(key=lambda quota: (quota.entity.sort_key, order[quota.key]))
+    looked_at = {(entity, quota.key) for quota in recommended for entity in (quota.entity, *quota.governed_by)}
+    default = wanted.scope.default
+    throttling = tuple(
+        quota
+        for quota in measured.quotas
+        if quota.verdict is Verdict.THROTTLED
+        and (
+            quota.key not in wanted.keys
+            or quota.entity.types != default.types
+            # Somebody whom `only` leaves out.
+            or (wanted.only and quota.entity != default and (quota.entity, quota.key) not in looked_at)
+        )
+        and not (wanted.only and (quota.entity, quota.key) in looked_at)
+    )
     found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))

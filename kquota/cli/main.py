@@ -106,6 +106,11 @@ _ADVICE = {
     ("simulate", "--brokers"): "brokers stand in the workload: 'brokers: 3'",
     ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
     ("simulate", "--against"): "run it once with each --quotas FILE and compare",
+    ("apply", "--dry-run"): "'kquota plan FILE' shows what apply would do",
+    **{
+        ("history", option): "--cluster TEXT shows the writes to the clusters with this in their address"
+        for option in ("--bootstrap-server", "--zookeeper", "--context")
+    },
     **{
         ("recommend", option): "--only PATTERN chooses the names to recommend for"
         for option in ("--user", "--client", "--client-id", "--match")

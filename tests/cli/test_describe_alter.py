@@ -65,7 +65,8 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("no quotas are set")
     kind, name = arguments.removeprefix("--").split()
-    asks = f"no quotas are set for {kind}={name}; 'kquota resolve --{kind} {name}' shows the quota that governs it"
+    resolve = f"kquota resolve --{kind} {name} --zookeeper {filled}"
+    asks = f"no quotas are set for {kind}={name}; '{resolve}' shows the quota that governs it"
     assert done.err.splitlines()[0] == ("no quotas are set" if kind == "ip" else asks)
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
@@ -78,7 +79,8 @@ def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str)
         assert (done.code, "user=alice" in done.out) == (0, True)
         return done.err.splitlines()
 
-    shows = "too: --no-strict shows them; 'kquota resolve --user alice' shows what governs a client"
+    resolve = f"kquota resolve --user alice --zookeeper {filled}"
+    shows = f"too: --no-strict shows them; '{resolve}' shows what governs a client"
     assert notes("--user", "alice") == [f"2 pairs of this user have quotas {shows}"]
     assert notes("--user", "alice", "--no-strict") == notes("--user", "alice", "-o", "csv") == []
     assert kquota("delete", "--user", "alice", "--client", "app1", "--yes", "--zookeeper", filled).code == 0
@@ -99,8 +101,9 @@ def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
     done = kquota("describe", "--zookeeper", filled, "--client", "app1")
 
     assert (done.code, done.out) == (0, "")
+    resolve = f"kquota resolve --client app1 --zookeeper {filled}"
     assert done.err.splitlines() == [
-        "no quotas are set for client-id=app1; 'kquota resolve --client app1' shows the quota that governs it",
+        f"no quotas are set for client-id=app1; '{resolve}' shows the quota that governs it",
         "there are quotas of user=alice,client-id=app1: --no-strict shows them",
     ]
 

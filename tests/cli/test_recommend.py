@@ -77,6 +77,19 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
     assert "consumer_byte_rate: 2 counters left out: the log does not record all that is charged" in done.err
 
 
+def test_throttled_counters_of_others_are_counted(kquota: Kquota, tmp_path: Path) -> None:
+    """Whoever asks about one user hears how many others are throttled, of users as well."""
+    done = kquota("recommend", "usage.csv", "--quotas", "quotas.yaml", "--only", "alice")
+    audit = json.loads(kquota("audit", "usage.csv", "--quotas", "quotas.yaml", "-o", "json").out)
+    verdicts = [each for each in audit["quotas"] if each["verdict"] == "throttled"]
+
+    others = [each for each in verdicts if each["entity"].get("user") not in ("alice", {"default": True})]
+    assert others
+    count = sum(each["counters"]["throttled"] for each in others)
+    assert f"{count} throttled counter" in done.err
+    assert "left out by --only and --entities" in done.err
+
+
 def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
     """Quotas that throttled, of pairs where users are asked for, and a key that nothing is recommended for."""
     usage = tmp_path / "usage.csv"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kquota.leases import Lease, Leases
 
 
-@click.command("apply")
+@click.command("apply", cls=grammar.Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @params.quota_file_options
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
@@ -199,7 +199,8 @@ def carry_out(
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if not terms.yes:
         changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
-        ask(f"Apply to {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
+        verb = "Undo that on" if terms.command == "undo" else "Apply to"
+        ask(f"{verb} {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
     with progress("applying") as bar, stoppable() as stop, says_what_may_be_written(begun):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.streams import note
 from kquota.cli.text import safe
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
-@click.command("describe")
+@click.command("describe", cls=grammar.Command)
 @params.entity_options
 @params.strict_option
 @params.match_option
@@ -85,13 +85,15 @@ def command(
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)
-    view = described(snapshot, mechanisms, wanted, f"no entity with quotas has a name like {match}" if match else "")
+    where = params.there(source.access) if source.file is None else f" --quotas {shlex.quote(str(source.file))}"
+    without = f"no entity with quotas has a name like {match}" if match else _nothing(wanted, where)
+    view = described(snapshot, mechanisms, without)
     if others is None and not leases and not pairs:
         return view
     show(view, output)
     note_ends(leases)
     if pairs:
-        _note_pairs_too(wanted, pairs)
+        _note_pairs_too(wanted, pairs, where)
     for wanted in missing:
         assert others is not None
         if snapshot:
@@ -137,11 +139,11 @@ def _pairs_of(backend: QuotaBackend, filters: Sequence[QuotaFilter], parts: Sequ
     return len(backend.describe(replace(wanted, strict=False))) - len(parts[0])
 
 
-def _note_pairs_too(wanted: QuotaFilter, pairs: int) -> None:
+def _note_pairs_too(wanted: QuotaFilter, pairs: int, where: str) -> None:
     """Says that pairs of the user have quotas too, which come first for their clients."""
     user = shlex.quote(str(wanted.components[EntityType.USER]))
     have = "1 pair of this user has quotas" if pairs == 1 else f"{pairs:,} pairs of this user have quotas"
-    note(safe(f"{have} too: --no-strict shows them; 'kquota resolve --user {user}' shows what governs a client"))
+    note(safe(f"{have} too: --no-strict shows them; 'kquota resolve --user {user}{where}' shows what governs a client"))
 
 
 def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:
@@ -150,8 +152,11 @@ def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, S
     return backend.scram_mechanisms(wanted) if isinstance(backend, SeesCredentials) else {}
 
 
-def _nothing(wanted: QuotaFilter) -> str:
-    """That no quotas are set, for whom, and which command shows the quota that governs a client of that name."""
+def _nothing(wanted: QuotaFilter, where: str) -> str:
+    """That no quotas are set, for whom, and which command shows the quota that governs a client of that name.
+
+    `where` are the command's words for the cluster or the file.
+    """
     names = [
         (kind, match)
         for kind, match in wanted.components.items()
@@ -163,19 +168,17 @@ def _nothing(wanted: QuotaFilter) -> str:
     options = " ".join(
         f"--{'client' if kind is EntityType.CLIENT_ID else 'user'} {shlex.quote(name)}" for kind, name in names
     )
-    return f"no quotas are set for {entity}; 'kquota resolve {options}' shows the quota that governs it"
+    return f"no quotas are set for {entity}; 'kquota resolve {options}{where}' shows the quota that governs it"
 
 
 def described(
     snapshot: QuotaSnapshot,
     mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
-    wanted: QuotaFilter | None = None,
-    without: str = "",
+    without: str = "no quotas are set",
 ) -> View:
     """A snapshot in describe's formats.
 
-    `mechanisms` are the users' SCRAM credentials, for `wide`; `wanted` is the filter of the snapshot, if there is one.
-    `without` replaces the note of a snapshot without quotas.
+    `mechanisms` are the users' SCRAM credentials, for `wide`; `without` is the note of a snapshot without quotas.
     """
     from kquota.cli.text import Column, entity_text
     from kquota.core.quotas.quota import QuotaKey, format_value, humanize
@@ -194,7 +197,7 @@ def described(
         return Csv(("entity", "key", "value"), rows)
 
     def nothing() -> Sequence[Part]:
-        return [Note(safe(without or ("no quotas are set" if wanted is None else _nothing(wanted))))]
+        return [Note(safe(without))]
 
     def table() -> Sequence[Part]:
         if not snapshot:

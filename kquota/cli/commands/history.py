@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import params
+from kquota.cli import grammar, params
 from kquota.cli.commands.undo import warn_unreadable
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kquota.leases import Lease
 
 
-@click.command("history")
+@click.command("history", cls=grammar.Command)
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
 @params.about_options("Only writes about")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import auditing, params, usage
+from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
@@ -57,7 +57,7 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return float(found[1]) / 100
 
 
-@click.command("recommend")
+@click.command("recommend", cls=grammar.Command)
 @usage.usage_options(samples=False)
 @click.option(
     "--entities",
@@ -266,16 +266,18 @@ def _answer(found: Recommendations) -> str:
 def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
     """What the recommendations leave open."""
     from kquota.cli.verdicts import kinds, lines, names
-    from kquota.core.findings.recommendation import Basis
+    from kquota.core.findings.recommendation import Basis, Change
     from kquota.core.findings.verdicts import Verdict
 
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
-    if hidden:
-        yield Note(
-            f"{_names(hidden)}: throttled each time it wanted more, so the need is unknown:"
-            " raise the quota and measure again",
-            by=warn,
-        )
+    kept = [quota for quota in hidden if quota.change is Change.KEEP]
+    for unknown, remedy in (
+        ([quota for quota in hidden if quota not in kept], "raise the quota and measure again"),
+        (kept, "its limit stays, and is worth measuring again after the other changes"),
+    ):
+        if unknown:
+            why = "throttled each time it wanted more, so the need is unknown"
+            yield Note(f"{_names(unknown)}: {why}: {remedy}", by=warn)
     if wanted.only and found.left_out:
         # Whoever names somebody asks about nobody else.
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)

@@ -26,6 +26,9 @@ _DOING: Final = {
     QuotaKey.CONNECTION_CREATION_RATE: "connecting",
 }
 
+_WINDOW_MS: Final = 11_000
+"""A quota is measured over the 11 samples of 1 s that brokers keep, unless their settings say otherwise."""
+
 TIMES_OUT: Final = "time out, reconnect and send again"
 """What clients do whose requests wait longer than their time-out."""
 
@@ -163,7 +166,15 @@ def longest_parts(standing: Standing) -> tuple[str, ...]:
 
 def delivered_of(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
     """What the clients of its counter get likewise; `?` where it is not known."""
-    return _parts(standing.delivered, lambda value: rate_text(_scaled(key, value), key.unit)) or ("?",)
+    parts = _parts(standing.delivered, lambda value: rate_text(_scaled(key, value), key.unit))
+    return (*parts, *_in_short(standing.predicted)) if parts else ("?",)
+
+
+def _in_short(predicted: Prediction | None) -> tuple[str, ...]:
+    """`in 1.3 s` of clients that were seen for less than a window: a limit is a mean over a window."""
+    if predicted is None or predicted.recorded_ms is None or predicted.recorded_ms >= _WINDOW_MS:
+        return ()
+    return (f"in {length(max(predicted.recorded_ms, 1000))}",)
 
 
 def _sided(standing: Standing, value: Interval | None, show: Callable[[float], str]) -> tuple[str, ...]:
@@ -183,7 +194,10 @@ def _scaled(key: QuotaKey, value: float) -> float:
 
 
 def delivered(found: Finding) -> str:
-    """What clients get of what they want: `180 kB/s of 220 kB/s`; else the least that they want, where it is known."""
+    """What clients get of what they want: `180 kB/s of 220 kB/s`; else the least that they want, where it is known.
+
+    `1.79 MB/s of 94.5 MB/s in 1.3 s` of clients that were seen for a moment.
+    """
     return " ".join(delivered_parts(found)) or "-"
 
 
@@ -196,7 +210,7 @@ def delivered_parts(found: Finding) -> tuple[str, ...]:
         wanted = f"≥ {rate(found, found.wanted_at_least)}"
     if not got:
         return ("wanted", wanted) if wanted else ()
-    return (got,) if wanted in ("", got) else (got, f"of {wanted}")
+    return (got, *([] if wanted in ("", got) else [f"of {wanted}"]), *_in_short(predicted))
 
 
 def behind(found: Finding) -> str:

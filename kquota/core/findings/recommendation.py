@@ -223,7 +223,7 @@ class Recommendations:
     verdicts: tuple[QuotaVerdict, ...] = ()
     """What became of each quota that was in force."""
     left_out: tuple[QuotaVerdict, ...] = ()
-    """Quotas of these that throttled, and nothing is recommended for: of another kind of entity, or another key."""
+    """Quotas of these that throttled, and nothing is recommended for: of another kind, or whom nobody asked about."""
 
     def proposed(self, current: QuotaSnapshot) -> QuotaSnapshot:
         """The quotas as they are, with what is recommended."""
