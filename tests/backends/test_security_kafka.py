@@ -135,7 +135,7 @@ def test_listeners_of_another_kind(cluster: Cluster, certificates: Certificates)
     cases: list[tuple[str, KafkaSecurity | None, type[KquotaError], str]] = [
         (cluster.tls, None, Unreachable, "TLS"),
         (cluster.plain, tls, Unreachable, "TLS port"),
-        (cluster.sasl, None, Unreachable, "SASL"),
+        (cluster.sasl, None, Unauthorized, "SASL"),
         (cluster.plain, as_user("admin"), Unauthorized, "listener for SASL"),
         (cluster.sasl_tls, as_user("admin"), Unreachable, "TLS"),
     ]
