@@ -106,7 +106,6 @@ _ADVICE = {
     ("simulate", "--brokers"): "brokers stand in the workload: 'brokers: 3'",
     ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
     ("simulate", "--against"): "run it once with each --quotas FILE and compare",
-    ("apply", "--dry-run"): "'kquota plan FILE' shows what apply would do",
     **{
         ("history", option): "--cluster TEXT shows the writes to the clusters with this in their address"
         for option in ("--bootstrap-server", "--zookeeper", "--context")

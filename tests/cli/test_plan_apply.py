@@ -238,6 +238,22 @@ def test_nothing_is_done_without_a_yes(cluster: Cluster) -> None:
     assert cluster.quotas() == before
 
 
+def test_a_dry_run_of_apply_writes_nothing(cluster: Cluster) -> None:
+    """Of a file and of a saved plan; whoever has a saved plan and says plan is told of it."""
+    before = cluster.quotas()
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    for file in ("quotas.yaml", "plan.json"):
+        done = cluster("apply", file, "--dry-run")
+        assert (done.code, "dry run: nothing was written" in done.err) == (0, True), done
+        assert "user=alice" in done.out
+        assert validated(cluster("apply", file, "--dry-run", "-o", "json").out, "plan")["changes"]
+    done = cluster("plan", "plan.json")
+    assert done.code == 3
+    assert "plan.json is a plan already ('kquota apply plan.json --dry-run' shows it)" in done.err
+    assert cluster.quotas() == before
+    assert not cluster("history").out
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 8), ("", 8)])
 def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     before = cluster.quotas()

@@ -97,7 +97,6 @@ def test_no_configuration_file_yet(kquota: Kquota) -> None:
         (["resolve", "alice", "app1", "more"], "Entities are options: --user NAME"),
         (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
         (["plan"], "Missing argument 'FILE'."),
-        (["apply", "a.yaml", "--dry-run"], "'kquota plan FILE' shows what apply would do"),
         (["history", "--bootstrap-server", "a:9092"], "--cluster TEXT shows the writes to"),
         (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),
     ],

@@ -15,7 +15,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable
-from kquota.cli.views import Document, View, show, shown_as
+from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
 
 if TYPE_CHECKING:
     from kquota.access import Access
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
+@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
 @params.lease_option("duration")
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
@@ -63,6 +64,7 @@ def command(
     max_deleted: int,
     max_changed: int,
     force: bool,
+    dry_run: bool,
     duration: int | None,
     no_rollback: bool,
     journal: Path,
@@ -78,6 +80,7 @@ def command(
     \b
     Examples:
       kquota apply quotas.yaml --bootstrap-server localhost:9092
+      kquota apply plan.json --dry-run
       kquota apply plan.json --yes
       kquota apply quotas.yaml --prune --max-deleted 5
       kquota apply backfill.yaml --for 2h
@@ -117,7 +120,7 @@ def command(
                 return ()
             return leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
 
-        return carry_out(
+        code = carry_out(
             with_review(replace(planned, existing=len(current)), current, guards),
             backend,
             Terms(
@@ -127,6 +130,7 @@ def command(
                 output,
                 yes=yes,
                 force=force,
+                dry_run=dry_run,
                 rollback=not no_rollback,
                 expires=None if duration is None else now() + duration,
                 access=access,
@@ -134,6 +138,9 @@ def command(
             quota_file.labels if quota_file is not None else {},
             keeps,
         )
+    if dry_run:
+        say(DRY_RUN)
+    return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +191,14 @@ def carry_out(
     consent.refuse(planned.objections, force=terms.force)
     if terms.output == "table" or terms.dry_run:
         show(plan_view(planned, labels), terms.output)
-    if terms.dry_run:
-        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
-        return ExitCode.OK
     wanted: Sequence[Lease] = ()
     if terms.undoes is None:
         known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
         wanted = keeps(known)
         leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
+    if terms.dry_run:
+        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        return ExitCode.OK
     if not planned and not wanted:
         if terms.output == "json":
             show(_view(ApplyReport(), planned), "json")

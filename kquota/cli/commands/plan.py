@@ -15,6 +15,7 @@ from kquota.cli.streams import note, wrote
 from kquota.cli.text import safe
 from kquota.cli.usage import recorded_under_option
 from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.brokers import BrokerFacts
@@ -128,7 +129,10 @@ def command(
     from kquota.core.change.plan import plan
     from kquota.core.change.review import Guards, with_review
     from kquota.core.quotas.selector import selected
+    from kquota.documents.plan import is_plan
 
+    if is_plan(file):
+        raise InputError(f"{file} is a plan already", hint=f"'kquota apply {file} --dry-run' shows it")
     quota_file = session.load_quota_file(file, cluster)
     current, alive, where = session.load_quotas_and_brokers(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
