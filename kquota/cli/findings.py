@@ -201,6 +201,12 @@ def _screen(
     said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
     if any((found.reason or "") not in said for found in undetermined):
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
+    logged = [found for found in undetermined if found.logged is not None and found.logged.throttled_events > 0]
+    if logged and settings.recorded_under is None:
+        names = ", ".join(f"{found.subject} {found.key.value}" for found in logged[:_MOST_DELAYED])
+        more = f" and {len(logged) - _MOST_DELAYED} more" if len(logged) > _MOST_DELAYED else ""
+        way = "where these quotas were in force, --recorded-under with their file takes the log's word"
+        yield Note(safe(f"the log itself shows throttled requests of {names}{more}: {way}"))
     yield Note(
         f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"

@@ -168,7 +168,8 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
     assert (refused.code, refused.out) == (5, "")
     assert "CLUSTER_AUTHORIZATION_FAILED" in refused.complaint
     assert "'kquota doctor' names the permission" in refused.complaint
-    assert stranger.code == 4
+    assert stranger.code == 5
+    assert "the listener asks for a login, by PLAIN" in stranger.complaint
 
 
 def test_unreachable(kquota: Kquota) -> None:
