@@ -29,6 +29,7 @@ from kquota.audit.in_force import are_in_force
 from kquota.audit.predicted import Predictions
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
+from kquota.core.findings.answers import Answers, AnswersOf
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
@@ -57,6 +58,8 @@ _COUNTS: Final[Mapping[Verdict, Mapping[str, Any]]] = {
 _COUNTERS_OF_THEIR_OWN = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE.value, QuotaKey.CONNECTION_CREATION_RATE.value})
 """Quotas that hold back other requests than those of bytes and thread time."""
 _TIME: Final = QuotaKey.REQUEST_PERCENTAGE.value
+_REQUESTS: Final = {QuotaKey.PRODUCER_BYTE_RATE.value: "produce", QuotaKey.CONSUMER_BYTE_RATE.value: "fetch"}
+"""The requests that are charged, as `Answered.requests` has them; thread time is of all."""
 
 
 def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings) -> AuditResult:
@@ -93,14 +96,15 @@ def settled(result: AuditResult, settings: AuditSettings, held: Sequence[Held] =
     `held` are counters whose clients were held back, known beside what the export says. A result that is settled
     already stays as it is.
     """
+    answers = result.quality.answers
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    findings, quotas, predictions = _Settling(result.findings, result.predictions, held, in_force).settle(result.quotas)
+    settling = _Settling(result.findings, result.predictions, held, answers, in_force)
+    findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
         in_force = are_in_force(settings, settings.against)
-        before, quotas_before, predictions_before = _Settling(before, predictions_before, held, in_force).settle(
-            quotas_before
-        )
+        settling = _Settling(before, predictions_before, held, answers, in_force)
+        before, quotas_before, predictions_before = settling.settle(quotas_before)
     return replace(
         result,
         findings=findings,
@@ -123,13 +127,20 @@ class _Settled(NamedTuple):
     verdict: Verdict
     reason: str | None
     prediction: Prediction | None
+    answers: Answers | None = None
+    """What the brokers answered to the requests of the counter, where that is the verdict."""
 
 
 class _Settling:
     """The verdicts on the counters of one findings table."""
 
     def __init__(
-        self, table: pa.Table, predictions: Mapping[CounterName, Prediction], held: Sequence[Held], in_force: bool
+        self,
+        table: pa.Table,
+        predictions: Mapping[CounterName, Prediction],
+        held: Sequence[Held],
+        answers: AnswersOf,
+        in_force: bool,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
@@ -137,6 +148,7 @@ class _Settling:
         """By broker and group of keys, the counters whose clients were held back."""
         for each in held:
             self._held[each.broker, _group(each.key)].add(each.sensor)
+        self._answers = answers
         self._in_force = in_force
         self._given = table
 
@@ -214,7 +226,7 @@ class _Settling:
         # A counter that never came near its limit throttled nobody: it was another quota, or the brokers had another.
         far = row["peak_rate_max"] is not None and row["peak_rate_max"] < NEAR * row["limit"]
         if not far and not self._counters.shared(row):
-            return _Settled(found, None, prediction)
+            return _Settled(found, None, prediction, None if found is verdict else self._answered(row))
         # The broker answers the longest of several throttle times, and does not say of which quota it is.
         if verdict is Verdict.UNDETERMINED:
             return _Settled(verdict, row["reason"], prediction.bounded(0, None, verdict.value, _OTHERS))
@@ -222,6 +234,24 @@ class _Settling:
             return _Settled(verdict, None, prediction.not_throttled())
         total, longest = row["throttle_time_ms"], row["throttle_time_max_ms"]
         return _Settled(verdict, None, prediction.bounded(total, longest, verdict.value, None))
+
+    def _answered(self, row: Mapping[str, Any]) -> Answers | None:
+        """What the brokers answered to the requests of a counter; None where they are not told from others."""
+        requests = _REQUESTS.get(row["key"], "")
+        found = self._answers_by_sensor.get((row["broker"], requests, row["sensor"]))
+        return found if found is not None and found.throttled_events == row["logged_throttled_events"] else None
+
+    @cached_property
+    def _answers_by_sensor(self) -> Mapping[tuple[str, str, str], Answers]:
+        """The brokers' answers to requests of a kind, or of all (""), by the sensors that these may be charged to."""
+        found: dict[tuple[str, str, str], Answers] = {}
+        for name, answers in self._answers.items():
+            user = encode_user(name.user)
+            for sensor in {f"{user}:{name.client_id}", f"{user}:", f":{name.client_id}"}:
+                for requests in (name.requests, ""):
+                    place = (name.broker, requests, sensor)
+                    found[place] = found[place] + answers if place in found else answers
+        return found
 
 
 def _shown(prediction: Prediction | None, verdict: Verdict) -> Verdict:
@@ -278,6 +308,13 @@ def _with_verdicts(table: pa.Table, changed: Mapping[CounterName, _Settled]) -> 
             place = table.schema.get_field_index(name)
             column = pc.if_else(mask, pa.scalar(value, SCHEMA.field(name).type), table.column(name))
             table = table.set_column(place, SCHEMA.field(name), column)
+    for name in ("throttled_events", "first_throttled_ms", "last_throttled_ms"):
+        place = table.schema.get_field_index(name)
+        column = [
+            value if each is None or each.answers is None else getattr(each.answers, name)
+            for each, value in zip(found, table.column(place).to_pylist(), strict=True)
+        ]
+        table = table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
     place = table.schema.get_field_index("reason")
     reasons = zip(found, table.column(place).to_pylist(), strict=True)
     column = [reason if each is None else each.reason for each, reason in reasons]

@@ -186,3 +186,25 @@ def test_a_neighbour_that_was_held_back(kquota: Kquota, tmp_path: Path) -> None:
 
     outcomes = {change["client-id"]: change["outcome"] for change in json.loads(done.out)["comparison"]["clients"]}
     assert "no longer throttled" not in outcomes.values()
+
+
+def test_the_log_says_when_a_limit_throttled_that_no_replay_can_judge(kquota: Kquota) -> None:
+    """Of thread time a log holds a part. Where the quota was in force, its answers say how often and when."""
+    log = Path(__file__).parents[1] / "data" / "request_log"
+    quotas = str(log / "quotas.json")
+
+    def found(*more: str) -> tuple[Any, Any]:
+        done = kquota("audit", str(log / "kafka-request.log.gz"), "--quotas", quotas, "-o", "json", *more)
+        document = json.loads(done.out)
+        (frank,) = (each for each in document["findings"] if each["sensor"] == "frank:")
+        return frank, done.err
+
+    open_, _ = found()
+    judged, _ = found("--recorded-under", quotas)
+    table = kquota("audit", str(log / "kafka-request.log.gz"), "--quotas", quotas).err
+
+    assert (open_["verdict"], open_["throttled_events"], open_["first_throttled_ms"]) == ("undetermined", None, None)
+    assert judged["verdict"] == "throttled"
+    assert judged["throttled_events"] == open_["logged"]["throttled_events"] == 265
+    assert judged["first_throttled_ms"] < judged["last_throttled_ms"]
+    assert "the log itself shows throttled requests of user frank request_percentage: where these quotas" in table
