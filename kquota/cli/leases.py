@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Journal, Unreadable
     from kquota.leases import Lease, Leases
 
+_PATH_OF_CRON = "/usr/bin:/bin"
 _MOST = 5
 """More lines would bury the answer; `kquota history --leases` has all."""
 
@@ -172,7 +174,9 @@ def note_end(expires: int, then: Sequence[str], access: Access | None, journal: 
 
 def crontab_line(access: Access | None, journal: Path) -> str:
     """What cron runs every five minutes for that cluster and that journal."""
-    words = ["kquota", "reconcile", "--quiet", *cluster_words(access)]
+    # Cron looks for programs in few folders.
+    program = "kquota" if shutil.which("kquota", path=_PATH_OF_CRON) else shutil.which("kquota") or "kquota"
+    words = [program, "reconcile", "--quiet", *cluster_words(access)]
     if journal != Path.home() / ".local" / "state" / "kquota" / "journal":
         words += ["--journal", str(journal.absolute())]
     # Cron takes an unescaped % for the end of the line.
