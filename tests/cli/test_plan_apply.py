@@ -335,6 +335,14 @@ def test_a_review_and_a_cluster_cannot_be_edited_out_of_a_plan(cluster: Cluster,
     assert "the fingerprint" in done.complaint
 
 
+def test_a_plan_without_a_cluster_names_its_own(cluster: Cluster) -> None:
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    here = cluster.environment.pop("KQUOTA_ZOOKEEPER")
+    done = cluster("apply", "plan.json", "--dry-run")
+    assert done.code == 2
+    assert f"no cluster: the plan is for zookeeper://{here}: give --zookeeper {here}" in done.err
+
+
 def test_a_plan_of_one_cluster_is_refused_on_another(cluster: Cluster, zookeeper: Sandbox) -> None:
     """By Kafka's cluster id where brokers keep one, else by the address."""
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
     from kquota.cli.commands.plan import Labels
     from kquota.cli.progress import Bar
-    from kquota.core.change.plan import Plan
+    from kquota.core.change.plan import Cluster, Plan
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Command, Entry, Kept
     from kquota.documents.quotas import QuotaFile
@@ -94,16 +94,19 @@ def command(
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.plan import is_plan, read_plan
 
-    named = session.label(access)
-
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
     if is_plan(file):
         if prune or cluster is not None:
             raise click.UsageError("--prune and --cluster were decided when the plan was made")
         planned = read_plan(file)
+        if access.address is None and planned.cluster is not None:
+            raise click.UsageError(
+                f"no cluster: the plan is for {planned.cluster.address}: give {_option_of(planned.cluster)}"
+            )
     else:
         quota_file = session.load_quota_file(file, cluster)
+    named = session.label(access)
     with session.open_backend(access) as backend:
         current = backend.describe()
         session.warn_problems(current)
@@ -141,6 +144,13 @@ def command(
     if dry_run:
         say(DRY_RUN)
     return code
+
+
+def _option_of(cluster: Cluster) -> str:
+    """The option that names the cluster of a plan."""
+    scheme, _, servers = cluster.address.partition("://")
+    option = {"zookeeper": "--zookeeper", "controller": "--bootstrap-controller"}.get(scheme, "--bootstrap-server")
+    return f"{option} {servers}"
 
 
 @dataclass(frozen=True, slots=True)
