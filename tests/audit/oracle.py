@@ -145,10 +145,13 @@ def as_expected(table: pa.Table) -> dict[tuple[str, str, str], Expected]:
     found = {}
     for row in table.to_pylist():
         # Under a history of quotas, the brokers' own throttle times decide what the replay does not throttle.
-        by_the_log = row["verdict"] == "throttled" and row["throttled_events"] is None
+        by_the_log = row["verdict"] == "throttled" and row["throttle_time_ms"] is None
         if row["reason"] == HELD_BACK or by_the_log:
             assert row["logged_throttled_events"] > 0
+            assert row["throttled_events"] in (None, row["logged_throttled_events"])
+            assert (row["throttled_events"] is None) == (row["first_throttled_ms"] is None)
             row |= {"throttled_events": 0, "throttle_time_ms": 0, "throttle_time_max_ms": 0}
+            row |= {"first_throttled_ms": None, "last_throttled_ms": None}
         found[row["broker"], row["key"], row["sensor"]] = Expected(
             limit=row["limit"],
             events=row["events"],

@@ -75,7 +75,10 @@ class Finding:
     basis: Basis
     events: int
     throttled_events: int | None
-    """Open loop: the requests that the broker would throttle if they came when they were recorded."""
+    """Open loop: the requests that the broker would throttle if they came when they were recorded.
+
+    Those that it throttled, where its own answers are the verdict (`kquota.audit.held_back`).
+    """
     throttle_time_ms: int | None
     """Open loop: the sum of their throttle times, which overlap. No client waits for so long."""
     throttle_time_max_ms: int | None
