@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,15 @@ def test_what_it_prints_of_a_live_cluster_can_be_applied(kquota: Kquota, live: d
     assert kquota("apply", "plan.json", "--yes", **live).code == 0
     done = kquota("diff", "live", "quotas.yaml", "--exit-code", **live)
     assert (done.code, done.err) == (0, "no difference; 1 unmanaged not compared\n")
+
+
+def test_a_value_for_a_while_is_named(kquota: Kquota, live: dict[str, str]) -> None:
+    """Who copies it to another cluster would make it permanent there."""
+    alter = ("alter", "--user", "carol", "--add-config", "producer_byte_rate=7MB", "--for", "2h")
+    assert kquota(*alter, **live).code == 0
+    said = r"^B: .*user=carol producer_byte_rate: 7 MB/s until .* UTC, then 5 MB/s"
+    assert re.search(said, kquota("diff", "quotas.yaml", "live", **live).err, re.MULTILINE)
+    assert "until" not in kquota("diff", "live", "live", **live).err
 
 
 def test_a_file_with_the_name_of_a_context(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:

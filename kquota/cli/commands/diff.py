@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,6 +17,8 @@ from kquota.backends.schemes import scheme_of, unknown
 from kquota.cli import grammar, params, session
 from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import ends_of, few, leases_of
+from kquota.cli.streams import note
 from kquota.cli.views import View, shown_as
 from kquota.errors import InputError, Unreachable
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from kquota.core.change.plan import Cluster
     from kquota.core.quotas.selector import Selector
     from kquota.documents.quotas import QuotaFile
+    from kquota.leases import Lease
 
 _WORDS = Words(
     "Quotas of A and B",
@@ -90,11 +94,14 @@ def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: 
         raise click.UsageError("a cluster is given, and neither A nor B is 'live'")
     # Files first: what is wrong with them shows before anything is connected to.
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
-    (one, cluster_of_a), (other, _) = (
-        operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True)
-    )
+    one, other = (operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True))
     # What turns A into B is for A's cluster alone, wherever it is applied from.
-    found = replace(difference(one, other, files.unmanaged), cluster=cluster_of_a)
+    found = replace(difference(one.quotas, other.quotas, files.unmanaged), cluster=one.cluster)
+    differing = {(change.entity, key) for change in found.changes for key in change.keys}
+    for side, read in zip("AB", (one, other), strict=True):
+        ends = ends_of([lease for lease in read.leases if (lease.entity, lease.key) in differing])
+        for line in few(f"{side}: {line}" for line in ends):
+            note(line)
     view = plan_view(found, files.labels, words=_words(a, b))
     return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
 
@@ -108,6 +115,14 @@ def _words(a: str, b: str) -> Words:
 
     title = f"Quotas of {code(a)} (A) and {code(b)} (B)"
     return replace(_WORDS, title=title, before=heading("A", a), after=heading("B", b), sides=(a, b))
+
+
+class _Read(NamedTuple):
+    """What A or B stands for: quotas or a plan, its cluster, and those of its values that have an end."""
+
+    quotas: Side
+    cluster: Cluster | None = None
+    leases: Sequence[Lease] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +157,14 @@ class _Operand:
             return cls("zookeeper" if is_zookeeper else "bootstrap_server", text, guessed=not is_zookeeper)
         return cls(_CONTEXT if text in load_config().contexts else _FILE, text)
 
-    def read(self, files: _Files, given: Given, side: str) -> tuple[Side, Cluster | None]:
-        """The quotas, or the plan, that A or B stands for, and which cluster that is where it matters: of A."""
+    def read(self, files: _Files, given: Given, side: str) -> _Read:
+        """What A or B stands for. The cluster is known where it matters: of A."""
         from kquota.backends import cluster_of
         from kquota.core.change.plan import Plan
 
         if self.kind == _FILE:
             read = files.sides[Path(self.name)]
-            return read, read.cluster if isinstance(read, Plan) else None
+            return _Read(read, read.cluster if isinstance(read, Plan) else None)
         access = self._access(given)
         if not self.guessed:
             session.note_cluster(access, side)
@@ -157,6 +172,7 @@ class _Operand:
             with session.open_backend(access) as backend:
                 snapshot = backend.describe()
                 cluster = cluster_of(backend) if side == "A" else None
+                leases = leases_of(backend).shown_in(snapshot)
         except Unreachable as error:
             if not self.guessed:
                 raise
@@ -166,7 +182,7 @@ class _Operand:
         if self.guessed:  # only the answer says that it is a broker
             session.note_cluster(access, side)
         session.warn_problems(snapshot)
-        return snapshot, cluster
+        return _Read(snapshot, cluster, leases)
 
     def _is_zookeeper(self, access: Access) -> bool:
         """Whether a ZooKeeper answers where no broker does."""
