@@ -38,7 +38,7 @@ WARNED = {"rpk": 4, "jikkou": 3, "strimzi": 7, "terraform": 2}
 @pytest.mark.parametrize("format_", FORMATS)
 def test_export_prints_every_format(kquota: Kquota, filled: str, golden: Golden, format_: str) -> None:
     """The whole cluster; what a format cannot say, a line each, and code 9."""
-    done = kquota("export", "--zookeeper", filled, "--format", format_)
+    done = kquota("export", "--zookeeper", filled, "-o", format_)
     assert done.code == (9 if format_ in WARNED else 0)
     assert len(done.err.splitlines()) == WARNED.get(format_, 0)
     golden(f"export.{format_}", done.out + done.err)

@@ -28,7 +28,14 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 @params.strict_option
 @params.match_option
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Whose format."
+    "--format",
+    "-o",
+    "--output",
+    "format_",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="Whose format; JSON of the quotas is 'kquota describe -o json'.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")
 @click.option(
