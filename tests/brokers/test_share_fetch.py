@@ -41,6 +41,13 @@ SHARER = Entity("ANONYMOUS", "sharer")
 LIMIT = 200_000
 # The second is for what other tests may have left on this broker.
 QUOTAS = {QuotaKey.CONSUMER_BYTE_RATE: LIMIT, QuotaKey.REQUEST_PERCENTAGE: 1_000_000}
+FREE = {
+    QuotaKey.PRODUCER_BYTE_RATE: 1_000_000_000,
+    QuotaKey.CONSUMER_BYTE_RATE: 1_000_000_000,
+    QuotaKey.REQUEST_PERCENTAGE: 1_000_000,
+}
+"""Of the clients that are not to be throttled: other tests leave defaults on this broker that stop everybody."""
+OTHERS = [Entity("ANONYMOUS", "share-filler"), Entity("ANONYMOUS", "warm-up")]
 THROTTLES = 11
 """About as many as there are until the first sample is dropped. Later a ms decides which one a request is in, and that
 the log does not tell."""
@@ -126,16 +133,18 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 @pytest.fixture(scope="module")
 def shared(kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """The share fetches of a consumer that reads faster than its quota."""
-    fill(kraft)
     folder = tmp_path_factory.mktemp("sharers")
-    # The first share fetch of a broker takes long, after its charge too: the line tells another time.
-    with share_consumer(kraft, "warm-up", folder) as seen:
-        wait_until(lambda: len(seen()) >= 50, "the share consumer finds nothing")
     with KafkaBackend(kraft.bootstrap) as backend:
+        assert backend.wait_visible(backend.alter([Alteration(other, FREE) for other in OTHERS])) == ()
+        fill(kraft)
+        # The first share fetch of a broker takes long, after its charge too: the line tells another time.
+        with share_consumer(kraft, "warm-up", folder) as seen:
+            wait_until(lambda: len(seen()) >= 50, "the share consumer finds nothing")
         assert backend.wait_visible(backend.alter([Alteration(SHARER, QUOTAS)])) == ()
         with share_consumer(kraft, "sharer", folder) as seen:
             wait_until(lambda: sum(line.throttle_ms > 0 for line in seen()) >= THROTTLES, "it is not throttled")
         backend.alter([Alteration(SHARER, remove=frozenset(QUOTAS))])
+        backend.alter([Alteration(other, remove=frozenset(FREE)) for other in OTHERS])
     return lines(kraft, "sharer", "SHARE_FETCH")
 
 
