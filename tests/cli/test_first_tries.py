@@ -244,8 +244,11 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
     assert capsys.readouterr() == ("", "wrote mine.yaml; 'kquota plan mine.yaml' compares it with a cluster\n")
     assert run(["plan", "mine.yaml", "--exit-code", *HERE]) == 0
     assert run(["export", "--out", "mine.yaml", "--update", "mine.yaml", *HERE]) == 2
-    assert run(["export", "-o", "rpk", *HERE]) == 2
-    assert "No such option '-o'. Did you mean '--format'?" in capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["export", "-o", "rpk", *HERE]) == 0
+    assert "rpk cluster quotas" in capsys.readouterr().out
+    assert run(["export", "-o", "json", *HERE]) == 2
+    assert "'json' is not one of 'kquota', 'kafka-configs'" in capsys.readouterr().err
 
 
 def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
