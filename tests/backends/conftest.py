@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,7 +261,21 @@ def secured_zookeeper(
     flags = [f"-Djava.security.auth.login.config={jaas}"]
     # SASL and TLS need more than the plain server: ZooKeeper's own TLS classes refer to Netty's.
     with Sandbox(extra_config=config, jvm_flags=flags, extra_jars=[r"netty-(?!all).*\.jar"]) as sandbox:
+        _await_port(port)  # ZooKeeper opens it after the plain one, which the sandbox waits for
         yield SecuredZooKeeper(sandbox, f"127.0.0.1:{port}")
+
+
+def _await_port(port: int) -> None:
+    """Waits until somebody takes connections there, for a minute at most."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 @pytest.fixture
