@@ -30,7 +30,7 @@ from kquota.core.findings.recommendation import (
     recommend_default,
     unlimited,
 )
-from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -100,23 +100,24 @@ def recommendations(
     order = {key: place for place, key in enumerate(QuotaKey)}
     recommended.sort(key=lambda quota: (quota.entity.sort_key, order[quota.key]))
     looked_at = {(entity, quota.key) for quota in recommended for entity in (quota.entity, *quota.governed_by)}
-    default = wanted.scope.default
     throttling = tuple(
         quota
         for quota in measured.quotas
-        if quota.verdict is Verdict.THROTTLED
-        and (
-            quota.key not in wanted.keys
-            or quota.entity.types != default.types
-            # Somebody whom `only` leaves out.
-            or (wanted.only and quota.entity != default and (quota.entity, quota.key) not in looked_at)
-        )
-        and not (wanted.only and (quota.entity, quota.key) in looked_at)
+        if quota.verdict is Verdict.THROTTLED and _is_left_out(quota, wanted, looked_at)
     )
     found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
     return replace(found, quotas=_predicted(found, checked, _held_back(usages))), measured
+
+
+def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tuple[Entity, QuotaKey]]) -> bool:
+    """Whether nothing is said of a quota: it is of another key or kind of entity, or of nobody that `only` names."""
+    default = wanted.scope.default
+    is_other = quota.key not in wanted.keys or quota.entity.types != default.types
+    if not wanted.only:
+        return is_other
+    return (quota.entity, quota.key) not in looked_at and (is_other or quota.entity != default)
 
 
 def _why_nothing(wanted: Wanted) -> str:

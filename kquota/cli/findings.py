@@ -186,9 +186,7 @@ def _screen(
     if shown:
         yield _table(result, settings, findings, shown, wide=wide)
     if folded:
-        named = ", ".join(f"{found.subject} {found.key.value}" for found in folded[:_MOST_DELAYED])
-        more = f" and {len(folded) - _MOST_DELAYED} more" if len(folded) > _MOST_DELAYED else ""
-        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {named}{more}"
+        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {_named(folded)}"
         yield Note(safe(f"{text} (--all shows them)"))
     others = words.throttled_clients(words.ungoverned(findings, quality.answers))
     if others and any(found.throttled for found in findings):
@@ -203,10 +201,8 @@ def _screen(
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
     logged = [found for found in undetermined if found.logged is not None and found.logged.throttled_events > 0]
     if logged and settings.recorded_under is None:
-        names = ", ".join(f"{found.subject} {found.key.value}" for found in logged[:_MOST_DELAYED])
-        more = f" and {len(logged) - _MOST_DELAYED} more" if len(logged) > _MOST_DELAYED else ""
         way = "where these quotas were in force, --recorded-under with their file takes the log's word"
-        yield Note(safe(f"the log itself shows throttled requests of {names}{more}: {way}"))
+        yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}: {way}"))
     yield Note(
         f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
@@ -218,6 +214,12 @@ def _screen(
         pages = "" if reported else "--report FILE.html shows when and who; "
         yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
     yield from _how_on_spark(result)
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """The first counters, and how many more there are."""
+    named = ", ".join(f"{found.subject} {found.key.value}" for found in findings[:_MOST_DELAYED])
+    return named + (f" and {len(findings) - _MOST_DELAYED} more" if len(findings) > _MOST_DELAYED else "")
 
 
 def _table(

@@ -196,8 +196,16 @@ class Pages:
 
     def undone_by(self, entry: Entry) -> tuple[Entry, ...]:
         """The entries that took it back, each a part or the whole, in their order."""
-        found = (each for each in self.entries if each.undoes == entry.id and each.id not in self.undone)
-        return tuple(each for each in found if each.outcome == "applied")
+        return self._undoings.get(entry.id, ())
+
+    @cached_property
+    def _undoings(self) -> Mapping[str, tuple[Entry, ...]]:
+        """By the id of an entry, what took it back and stands."""
+        found: dict[str, tuple[Entry, ...]] = {}
+        for each in self.entries:
+            if each.undoes is not None and each.outcome == "applied" and each.id not in self.undone:
+                found[each.undoes] = (*found.get(each.undoes, ()), each)
+        return found
 
     def way_back(self, entry: Entry) -> Plan:
         """The plan that takes an entry back: its values before, without the values that were taken back already."""

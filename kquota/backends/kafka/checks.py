@@ -81,10 +81,10 @@ def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[C
     who = f"logged in {security.sasl.who} by {security.sasl.mechanism}" if security.sasl is not None else "no login"
     via = "" if addresses == server.host else f" ({addresses})"
     if security.sasl is None:
-        closed = _wants_login(server, security, deadline)
-        if closed is not None:
+        wanted = login_wanted(server, security, deadline)
+        if wanted is not None:
             connection.close()
-            return None, [failure(AREA, subject, *closed)]
+            return None, [failure(AREA, subject, Unauthorized(wanted.message), wanted.hint or "")]
     return connection, [ok(AREA, subject, f"{release_of(connection.offered)}, {kind}, {encrypted}, {who}{via}")]
 
 
@@ -165,15 +165,6 @@ def _speaks_tls(server: Server, timeout_s: float) -> bool:
         return "ALERT" in (error.reason or "")
     except OSError:
         return False
-
-
-def _wants_login(server: Server, security: KafkaSecurity, deadline: Deadline) -> tuple[KquotaError, str] | None:
-    """The error of a listener for SASL that nobody logs in to; None for a listener without SASL.
-
-    Brokers of all versions answer ApiVersions before a login, and a handshake of SASL on a listener for SASL only.
-    """
-    error = login_wanted(server, security, deadline)
-    return None if error is None else (Unauthorized(error.message), error.hint or "")
 
 
 def _login_remedy(server: Server, security: KafkaSecurity, step: Step, error: KquotaError) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kquota.cli.text import amount_text, duration, many, period, range_text, rate_text
 from kquota.cli.verdicts import count_text
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.findings.answers import Answered, AnswersOf, by_harm
 from kquota.core.findings.finding import Basis, Finding
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
@@ -26,8 +27,8 @@ _DOING: Final = {
     QuotaKey.CONNECTION_CREATION_RATE: "connecting",
 }
 
-_WINDOW_MS: Final = 11_000
-"""A quota is measured over the 11 samples of 1 s that brokers keep, unless their settings say otherwise."""
+_WINDOW_MS: Final = QuotaWindows().span_ms
+"""Over so long brokers measure, unless their settings say otherwise."""
 
 TIMES_OUT: Final = "time out, reconnect and send again"
 """What clients do whose requests wait longer than their time-out."""

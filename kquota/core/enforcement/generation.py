@@ -53,3 +53,8 @@ class QuotaWindows:
     def window_ms(self) -> int:
         """The length of one sample in ms."""
         return self.window_seconds * 1000
+
+    @property
+    def span_ms(self) -> int:
+        """The length of all samples in ms: a rate is a mean over at most so long."""
+        return self.samples * self.window_ms
