@@ -121,11 +121,12 @@ def command(
         if writing.lasts_ms is not None and not add_config and not delete_config:
             return carry_out(_prolonged(chosen, given.access(), writing.journal), given.access(), writing)
         _check_changes(add_config, delete_config)
-        if len(chosen) > 1 and len(add_config) > 1:
-            raise click.UsageError(
-                "each --add-config would be for every entity; give one list for all, as --add-config"
-                f" {','.join(add_config)}, or different values by --file"
-            )
+        for option, lists in (("--add-config", add_config), ("--delete-config", delete_config)):
+            if len(chosen) > 1 and len(lists) > 1:
+                raise click.UsageError(
+                    f"each {option} would be for every entity; give one list for all, as {option} {','.join(lists)},"
+                    " or different values by --file"
+                )
         additions = _additions(add_config)
         everything = _ALL in _items(delete_config)
         alterations = [
