@@ -62,7 +62,11 @@ def test_a_broker_throttles_as_predicted(broker: KafkaBroker, tmp_path: Path, ca
     # Where the client is played, the last throttle may begin within the run in one account and after it in the other.
     last = 1000 if case.probe in ("fetch", "connection") else 0
     assert least * 0.75 - last <= observed <= most * 1.25 + last, document
-    assert (least == most) == (case.probe not in ("request", "connection"))
+    if case.probe in ("request", "connection"):
+        # An interval. Its ends meet where each wait is as long as a wait can be, as on a slow machine.
+        assert least <= most, document
+    else:
+        assert least == most, document
     assert topics(broker) <= {TOPIC, "__consumer_offsets"}
 
 
