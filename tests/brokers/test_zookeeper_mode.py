@@ -155,6 +155,7 @@ def test_a_quota_throttles_a_client_until_it_is_deleted(
 def test_the_broker_starts_again_after_every_kind_of_write(
     broker: ZooKeeperModeBroker, direct: ZooKeeperBackend, znodes: Any
 ) -> None:
+    others = znodes.get_children(znode.CHANGES)
     edges: dict[QuotaKey, tuple[float, ...]] = {
         PRODUCER: (1, 2**31, 2**63 - 1),
         CONSUMER: (1, 10_000_000, 2**53),
@@ -182,7 +183,12 @@ def test_the_broker_starts_again_after_every_kind_of_write(
     expected = direct.describe()
     assert (len(expected), expected.problems) == (len(alterations) - 1, ())
     notifications = znodes.get_children(znode.CHANGES)
-    complaints = broker.errors()
+
+    def complaints() -> list[str]:
+        """The errors but those about older notifications, which the broker reads and reports once more."""
+        return [error for error in broker.errors() if not any(name in error for name in others)]
+
+    before = complaints()
     assert len(notifications) >= len(alterations) + len(gone) + len(removals)
 
     def check() -> None:
@@ -195,7 +201,7 @@ def test_the_broker_starts_again_after_every_kind_of_write(
     broker.restart()
     check()
     assert set(znodes.get_children(znode.CHANGES)) == set(notifications)
-    assert broker.errors() == complaints
+    assert complaints() == before
 
 
 def test_change_notifications_that_others_left_do_not_hold_up_ours(
