@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kquota.cli.main import run
+from kquota.garbage import look_seldom
 
 
 def main() -> None:
@@ -19,11 +20,9 @@ def kafka_configs() -> None:
 
 
 def _end(argv: Sequence[str]) -> NoReturn:
-    # Most commands are over before there is any garbage to speak of, and looking for it takes a tenth of their time:
-    # look rarely, and not once more through all that the end of the process gives back anyhow.
-    gc.set_threshold(50_000)
+    look_seldom()
     code = run(argv)
-    gc.freeze()
+    gc.freeze()  # not once more through all that the end of the process gives back anyhow
     sys.exit(code)
 
 

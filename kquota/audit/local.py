@@ -23,6 +23,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.errors import InputError, Unreachable
+from kquota.garbage import look_seldom, looking_seldom
 
 ROWS_PER_PROCESS = 8_000_000
 """Another process is worth its start, two seconds of a core, when there is so much more to do."""
@@ -53,6 +54,7 @@ class _Place(NamedTuple):
     data: bytes | None = None
 
 
+@looking_seldom()
 def audit(
     splits: Sequence[Split],
     settings: AuditSettings,
@@ -119,7 +121,7 @@ def _in_processes(
     with (
         tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder,
         # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.
-        ProcessPoolExecutor(processes, get_context("spawn")) as pool,
+        ProcessPoolExecutor(processes, get_context("spawn"), look_seldom) as pool,
     ):
         packed = [_submit(pool, _pack, splits, settings, buckets, folder, number) for number in range(processes)]
         try:

@@ -133,7 +133,7 @@ class Packer:
         self._sensors, self._entities = Interner(), Interner()
         self._periods = [_Period(number, quotas) for number, quotas in enumerate(self.quotas.snapshots)]
         self._changes = np.array(self.quotas.changes_ms, np.int64)
-        self._numbers: dict[CounterRef, int] = {}
+        self._numbers: dict[tuple[int, str, QuotaKey, str], int] = {}
         self._ids, self._keys = array("q"), array("b")
         self._of_brokers, self._of_sensors = array("q"), array("q")
         """The broker and the sensor of each counter, by their numbers."""
@@ -213,9 +213,9 @@ class Packer:
         if resolved is None:
             return -1
         sensor, governing = resolved
-        reference = CounterRef(self.variant, broker, key, sensor)
-        number = self._numbers.get(reference)
+        number = self._numbers.get((self.variant, broker, key, sensor))
         if number is None:
+            reference = CounterRef(self.variant, broker, key, sensor)
             number = self._numbers[reference] = len(self.counters)
             self.counters.append(reference)
             self._ids.append(fingerprint(str(self.variant), broker, key.value, sensor))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ class Predictions(Mapping[CounterName, Prediction]):
     """The prediction of each counter; a prediction is made when it is asked for."""
 
     def __init__(self, predictions: Iterable[tuple[CounterName, Prediction]] = ()) -> None:
-        self._packed = {_text(name): _pack(prediction) for name, prediction in predictions}
+        self._packed = dict(_all_packed(predictions))
 
     @classmethod
     def of(cls, predictions: Mapping[CounterName, Prediction]) -> Predictions:
@@ -50,7 +51,7 @@ class Predictions(Mapping[CounterName, Prediction]):
     def verdict(self, name: CounterName) -> str | None:
         """The verdict in the prediction of a counter, without making the prediction; None where there is none."""
         packed = self._packed.get(_text(name))
-        return None if packed is None else _whole(_values(packed)[_VERDICT])
+        return None if packed is None else _verdict(packed)
 
     def changed(self, others: Mapping[CounterName, Prediction]) -> Predictions:
         """A copy with these predictions of some counters; itself where there are none."""
@@ -66,7 +67,7 @@ class Predictions(Mapping[CounterName, Prediction]):
         if isinstance(others, Predictions):
             self._packed.update(others._packed)
         else:
-            self._packed.update((_text(name), _pack(prediction)) for name, prediction in others.items())
+            self._packed.update(_all_packed(others.items()))
 
 
 def _text(name: CounterName) -> str:
@@ -79,6 +80,15 @@ def _name(text: str) -> CounterName:
     return rest[: int(length)], key, rest[int(length) :]
 
 
+def _all_packed(predictions: Iterable[tuple[CounterName, Prediction]]) -> Iterator[tuple[str, bytes]]:
+    """Each prediction in bytes. Many counters share the prediction of those before them, and then share its bytes."""
+    last, packed = None, b""
+    for name, prediction in predictions:
+        if prediction is not last:
+            last, packed = prediction, _pack(prediction)
+        yield _text(name), packed
+
+
 def _pack(prediction: Prediction) -> bytes:
     return pickle.dumps([_short(value) for value in _values_of(prediction)], protocol=5)
 
@@ -89,6 +99,11 @@ def _unpack(packed: bytes) -> Prediction:
 
 def _values(packed: bytes) -> Any:
     return pickle.loads(packed)  # noqa: S301 - packed in this audit
+
+
+@lru_cache
+def _verdict(packed: bytes) -> Any:
+    return _whole(_values(packed)[_VERDICT])
 
 
 def _short(value: Any) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -374,6 +375,12 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
     verdict = judged.verdict
     if verdict is Verdict.NOT_THROTTLED and recorded.held_back:
         verdict = Verdict.UNDETERMINED
+    return _without_model(verdict, recorded, reason)
+
+
+@lru_cache
+def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Prediction:
+    """The same prediction for all counters of which no more is known."""
     none = Interval.exactly(0) if verdict is Verdict.NOT_THROTTLED else UNKNOWN
     return Prediction(
         client_kind="unknown",

@@ -33,6 +33,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, request_log, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
+from kquota.garbage import look_seldom
 
 PACKED = "bucket int, start_ms long, data binary"
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
@@ -173,6 +174,7 @@ def shared(session: Any, value: Any) -> Shared:
 
 def _mapper(packers: Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         splits = (
             split
             for batch in batches
@@ -187,6 +189,7 @@ def _mapper(packers: Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
 
 def _frame_mapper(packers: Shared, what: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         number, tally, mine = partition(), Tally(), packers.value
         reading = mine.settings.read
 
@@ -226,6 +229,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
         for blob in stages.rebuild_blobs(blobs, settings, buckets):
             yield row_of(PACKED_SCHEMA, *blob)
@@ -235,6 +239,7 @@ def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.R
 
 def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
         for output in stages.packed_outputs(blobs, settings):
             yield row_of(_OUTPUT_SCHEMA, output)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
 import pytest
 
-from kquota.audit import engines
+from kquota.audit import engines, local
+from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import InputError
 
 SMALL = [Split("usage", "a.parquet", 0, 1, size=engines.LOCAL_BYTES // 2)] * 2
 LARGE = [*SMALL, Split("usage", "b.parquet", 0, 1, size=1)]
@@ -33,3 +40,24 @@ def test_under_spark_submit_it_is_spark(monkeypatch: pytest.MonkeyPatch) -> None
     """Which has started it by then."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert engines.choose("auto", SMALL, None) == "spark"
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 50_000), (0, 0), (60_000, 60_000)])
+def test_an_audit_leaves_the_garbage_collector_of_its_process_as_it_was(
+    tmp_path: Path, before: int, meanwhile: int
+) -> None:
+    """Also where it fails. A process that never looks for garbage, or more seldom, has its reasons."""
+    missing, seen = Split("usage", str(tmp_path / "missing.parquet"), 0, 1), []
+    ours = gc.get_threshold()
+    gc.set_threshold(before, 11, 12)
+    try:
+        with pytest.raises(InputError):
+            local.audit(
+                [missing],
+                AuditSettings(QuotaHistory.of(QuotaSnapshot({}))),
+                "it",
+                progress=lambda *_: seen.append(gc.get_threshold()),
+            )
+        assert (gc.get_threshold(), set(seen)) == ((before, 11, 12), {(meanwhile, 11, 12)})
+    finally:
+        gc.set_threshold(*ours)

@@ -37,6 +37,18 @@ def written(prediction: Prediction) -> str:
     return to_json(prediction_document(prediction) | recorded_under_document(prediction.recorded_under))
 
 
+def test_counters_of_which_the_same_is_said_share_its_bytes() -> None:
+    """A million clients without connections in the recording would take some 200 MB otherwise."""
+    none = Interval.exactly(0)
+    basis = "the recording has no connections"
+    same = Prediction("unknown", basis, "throttled", none, none, none, none, none, none, none, none)
+    kept = Predictions((("b", "producer_byte_rate", f":{number}"), same) for number in range(3))
+
+    assert len({id(packed) for packed in kept._packed.values()}) == 1
+    assert {kept.verdict(name) for name in kept} == {"throttled"}
+    assert set(kept.values()) == {same}
+
+
 @settings(max_examples=60)
 @given(st.dictionaries(NAMES, PREDICTIONS, max_size=4), NAMES, PREDICTIONS)
 def test_predictions_come_back_as_they_were(

@@ -40,6 +40,7 @@ from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document
 from kquota.errors import InputError
 from kquota.files import replacing
+from kquota.garbage import look_seldom
 
 _PACKED: Final = f"{spark.PACKED}, broker string"
 _SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
@@ -172,6 +173,7 @@ def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     """Packs the rows of a task; segments bear the name of their broker."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         number, tally = spark.partition(), Tally()
         reading, packers = shared.value.settings.read, shared.value.begin()
         tables = spark.joined(batches, usage.BATCH_ROWS)
@@ -209,6 +211,7 @@ def _reducer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
         settings: AuditSettings = shared.value.settings
         waiting: dict[str, list[Any]] = {}
         taken = list(batches)
