@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -34,6 +36,27 @@ def test_free_ports_are_reserved_between_processes() -> None:
     assert len({*mine, *free_ports(20)}) == 40
     assert max(mine) < 32_768
     assert "no port is free" in other.stderr, other.stdout
+
+
+def test_a_signal_reaches_a_fork_that_its_program_has_not_heard_of(tmp_path: Path) -> None:
+    """The warm process may fork, and the fork be seen at work, before the program reads who it is."""
+    shim = [sys.executable, "-IS", str(ROOT / "tests" / "support" / "shim.py"), str(tmp_path), "watch"]
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as warm,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as fork,
+    ):
+        warm.bind(str(tmp_path / "light"))
+        warm.listen()
+        with subprocess.Popen(shim, stderr=subprocess.PIPE) as program:
+            asked, _ = warm.accept()
+            with asked:
+                asked.recv(8)
+                program.send_signal(signal.SIGTERM)
+                asked.sendall(b"%d\n" % fork.pid)
+                assert fork.wait(60) == -signal.SIGTERM
+                asked.sendall(b"%d\n" % fork.returncode)
+            assert program.wait(60) == -signal.SIGTERM
+            assert program.communicate()[1] == b""
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ environment of this program, gets the signals that it gets, and gives it the exi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -48,16 +49,27 @@ def line(stream: socket.socket) -> str:
     return text.decode().strip()
 
 
+def _pass_on(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # the fork has ended, and its exit code is on the way
+        os.kill(pid, number)
+
+
 def main() -> None:
     folder, *arguments = sys.argv[1:]
+    # The fork may run, and a test may interrupt it, before this program has heard of it: signals wait until then.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as warm:
         warm.connect(f"{folder}/{kind_of(arguments)}")
         hand_over(warm, arguments, os.getcwd(), os.environ, (0, 1, 2))
+        heard = (number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
         if (answer := line(warm)) == NO_FORK:
+            for number in heard:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.execv(sys.executable, [sys.executable, "-m", "kquota", *arguments])
-        for number in _FORWARDED:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda got, frame: os.kill(int(answer), got))
+        for number in heard:
+            signal.signal(number, lambda got, frame: _pass_on(int(answer), got))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(0)
         os.close(1)
         code = int(line(warm))
