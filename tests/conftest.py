@@ -6,6 +6,7 @@ Nothing is skipped where Java or PySpark is missing: the tests fail.
 from __future__ import annotations
 
 import atexit
+import gc
 import itertools
 import os
 import shutil
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.quotas.alteration import Alteration
+from kquota.garbage import look_seldom
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
@@ -71,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.option.order is None:
         config.option.order = SystemRandom().randrange(10**6)
     config.option.loadscopereorder = False
+    look_seldom()
     if config.option.without_servers:
         hide_java()
         if not config.getoption("--hypothesis-profile"):
@@ -92,6 +95,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """How to repeat this order."""
     return f"random order within modules: --order={config.option.order}"
+
+
+def pytest_collection_finish() -> None:
+    """Whoever looks for garbage need not look at thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest itself then brings together the tests that share a fixture's parameter
