@@ -292,7 +292,7 @@ def test_what_a_command_says_of_another_kind_of_listener(
 ) -> None:
     how = security(Scene(cluster, certificates))
     with (
-        KafkaBackend(getattr(cluster, listener), security=how, timeout_s=60) as backend,
+        KafkaBackend(getattr(cluster, listener), security=how, timeout_s=20) as backend,
         pytest.raises(Unauthorized if "sasl.mechanism" in says else Unreachable) as raised,
     ):
         backend.describe()

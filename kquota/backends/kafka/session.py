@@ -115,8 +115,7 @@ class Session:
             if not waits or deadline.left <= pause:
                 break
             time.sleep(pause)
-            if self._patient:
-                pause = min(2 * pause, _LONGEST_BACK_OFF_S)
+            pause = min(2 * pause, _LONGEST_BACK_OFF_S)
         last, cause = failures[-1]
         hint = (another_product(last, deadline.left) if cause.closed and not cause.turned_away else "") or cause.hint
         if len(failures) == 1:
