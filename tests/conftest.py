@@ -66,7 +66,7 @@ settings.register_profile("nightly", max_examples=500, deadline=None, suppress_h
 def pytest_configure(config: pytest.Config) -> None:
     """Draws the order, and lets tests interrupt what they start also where a shell runs them in the background.
 
-    Such a shell ignores SIGINT.
+    Such a shell ignores SIGINT, and nohup ignores SIGHUP.
     """
     if hasattr(config, "workerinput"):
         config.option.order = config.workerinput["order"]
@@ -80,8 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
             settings.load_profile("quick")
     if config.option.cpu_durations:
         config.pluginmanager.register(Costs(config.option.cpu_durations))
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
