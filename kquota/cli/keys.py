@@ -57,17 +57,21 @@ def reading() -> Iterator[Read]:
     decoder = codecs.getincrementaldecoder("utf-8")("ignore")
 
     def read(wait_s: float) -> list[str]:
-        if not select.select([number], [], [], wait_s)[0]:
-            return []
-        try:
-            data = os.read(number, 4096)
-        except OSError:  # the terminal is gone
-            data = b""
-        return names(decoder.decode(data)) if data else [END]
+        # A terminal forgets what was pressed before a Ctrl-C, also between the look and the reading.
+        for patience in (wait_s, 0.0):
+            if not select.select([number], [], [], patience)[0]:
+                return []
+            try:
+                data = os.read(number, 4096)
+            except OSError:
+                break
+            if data:
+                return names(decoder.decode(data))
+        return [END]  # a terminal that is gone can be read at any time, and gives nothing
 
     now = termios.tcgetattr(number)
     now[3] &= ~(termios.ICANON | termios.ECHO)
-    now[6][termios.VMIN], now[6][termios.VTIME], now[6][termios.VSUSP] = 1, 0, b"\0"
+    now[6][termios.VMIN], now[6][termios.VTIME], now[6][termios.VSUSP] = 0, 0, b"\0"  # no reading waits
     try:
         termios.tcsetattr(number, termios.TCSADRAIN, now)
         yield read
