@@ -235,13 +235,14 @@ class Pages:
     def named(self, text: str, *, cluster: str | Cluster | None = None) -> tuple[Entry, ...]:
         """The entries that a text means: by its id, else by its fingerprint, its number or the beginning of its id.
 
-        Entries of the cluster go before entries of others.
+        Digits alone are a number, and no beginning: all ids begin with a date. Entries of the cluster go before entries
+        of others.
         """
         readings = (
             [entry for entry in self.entries if entry.id == text],
             [entry for entry in self.entries if entry.fingerprint == text],
             [entry for entry in self.entries if entry.number and str(entry.number) == text],
-            [entry for entry in self.entries if entry.id.startswith(text) or entry.fingerprint.startswith(text)],
+            [entry for entry in self.entries if _begins(text, entry)],
         )
         found = next((reading for reading in readings if reading), [])
         own = found if cluster is None else [entry for entry in found if entry.is_of(cluster)]
@@ -562,6 +563,11 @@ def _is_entry(name: str) -> bool:
 def name_of(id: str) -> str:
     """What people call the entry of that id, and commands take: its number in the journal, else the id."""
     return str(_number(id) or id)
+
+
+def _begins(text: str, entry: Entry) -> bool:
+    """Whether the id or the fingerprint of an entry begins so."""
+    return bool(text) and not text.isdecimal() and any(name.startswith(text) for name in (entry.id, entry.fingerprint))
 
 
 def _number(name: str) -> int:

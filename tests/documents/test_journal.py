@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kquota.changes import to_undo
 from kquota.core.change.plan import Cluster, Plan, plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
@@ -97,6 +98,17 @@ def test_an_entry_is_named_by_id_fingerprint_number_or_beginning(tmp_path: Path)
     assert pages.entry(a.id, cluster="kafka://b").id == a.id
     with pytest.raises(InputError, match="no entry 'nothing'"):
         pages.entry("nothing")
+
+
+def test_a_number_that_no_entry_has_is_no_beginning_of_an_id(tmp_path: Path) -> None:
+    """All ids begin with a date: an undo of entry 20 would take back whatever stands."""
+    journal = Journal(tmp_path)
+    only = begin(journal)
+    journal.finish(only, "applied", now=NOW)
+    for text in ("2", "20", only.id[:8], ""):
+        with pytest.raises(InputError, match=f"no entry {text!r}"):
+            to_undo(journal.read(), text, Cluster("kafka://a"))
+    assert to_undo(journal.read(), only.id[:11], Cluster("kafka://a")).id == only.id
 
 
 def changed(change: dict[str, Any]) -> Callable[[str], str]:
