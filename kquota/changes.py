@@ -179,11 +179,15 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
 def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
     """The entry to take back: of that id or fingerprint, else the last of the cluster that stands.
 
-    `about` are the entities that are meant. Raises InputError where there is none, and for one of another cluster.
+    `about` are the entities that are meant. Raises InputError where there is none, and for one of another cluster;
+    Locked where its run has not ended.
     """
     entry = last_standing(pages, here, about) if id is None else meant(pages, id, here)
     if not entry.is_of(here) and entry.cluster != here.address:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {here.address}")
+    if Journal(pages.folder).is_written(entry):  # what it writes afterwards would have no way back
+        by = f" by {entry.by}" if entry.by else ""
+        raise Locked(f"entry {entry.name} is still being written{by}", hint="undo it when that run has ended")
     return entry
 
 

@@ -72,44 +72,46 @@ def apply(
             due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept, part=part
         )
 
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(_turn(backend, stop))
-        except Stopped:
-            return ApplyReport(skipped=tuple(change.entity for change in plan.changes), interrupted=True)
-        due, conflicts = still_due(plan, _shown(backend, plan.changes))
-        if conflicts:
-            named = ", ".join(map(str, conflicts[:3]))
-            named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
-            raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
-        pending = {change.entity for change in due.changes}
-        already = tuple(change.entity for change in plan.changes if change.entity not in pending)
-        due, unwritable = _writable(due) if undoes is not None else (due, {})
-        if not due:
-            if unwritable:
-                raise next(iter(unwritable.values()))
-            if undoes is None and not kept:
-                return ApplyReport(already=already)
-            # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
+    with contextlib.ExitStack() as writing:
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(_turn(backend, stop))
+            except Stopped:
+                return ApplyReport(skipped=tuple(change.entity for change in plan.changes), interrupted=True)
+            due, conflicts = still_due(plan, _shown(backend, plan.changes))
+            if conflicts:
+                named = ", ".join(map(str, conflicts[:3]))
+                named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+                raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
+            pending = {change.entity for change in due.changes}
+            already = tuple(change.entity for change in plan.changes if change.entity not in pending)
+            due, unwritable = _writable(due) if undoes is not None else (due, {})
+            if not due:
+                if unwritable:
+                    raise next(iter(unwritable.values()))
+                if undoes is None and not kept:
+                    return ApplyReport(already=already)
+                # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
+                entry = begin(due)
+                return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
+            due, refused = _rehearsed(due, backend, undoes is not None)
+            unwritable |= refused
+            if stop():
+                return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
             entry = begin(due)
-            return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
-        due, refused = _rehearsed(due, backend, undoes is not None)
-        unwritable |= refused
-        if stop():
-            return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
-        entry = begin(due)
-        begun(entry)
-        run = _Run(due.changes, backend)
-        run.write(stop, progress)
-        asks = take_back if run.stopped and run.written else None
-        if asks is None:
-            report = run.ended(rollback) if run.failed or run.stopped else run.verified()
-    if asks is not None:
-        # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
-        report = _ended(run, rollback=asks(len(run.written), len(due.changes)))
-    failed = (*report.failed, *unwritable.items())
-    report = replace(report, already=(*already, *report.already), failed=failed, entry=entry.id)
-    return _finished(report, entry, journal, clock())
+            writing.enter_context(journal.writing(entry))
+            begun(entry)
+            run = _Run(due.changes, backend)
+            run.write(stop, progress)
+            asks = take_back if run.stopped and run.written else None
+            if asks is None:
+                report = run.ended(rollback) if run.failed or run.stopped else run.verified()
+        if asks is not None:
+            # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
+            report = _ended(run, rollback=asks(len(run.written), len(due.changes)))
+        failed = (*report.failed, *unwritable.items())
+        report = replace(report, already=(*already, *report.already), failed=failed, entry=entry.id)
+        return _finished(report, entry, journal, clock())
 
 
 def _turn(backend: QuotaBackend, stop: Callable[[], bool] = lambda: False) -> AbstractContextManager[object]:

@@ -32,7 +32,7 @@ from kquota.documents.plan import plan_document, plan_of
 from kquota.documents.quotas import entity_document as plain_entity
 from kquota.documents.quotas import read_entity
 from kquota.errors import Conflict, InputError
-from kquota.lock import locked
+from kquota.lock import is_locked, locked
 
 KIND = "kquota.journal"
 VERSION = 1
@@ -364,6 +364,21 @@ class Journal:
             else:
                 spare.replace(self._file(entry.id))
         return finished
+
+    @contextlib.contextmanager
+    def writing(self, entry: Entry) -> Iterator[None]:
+        """Shows, for as long as it lasts, that the run which began the entry may still write; see `is_written`.
+
+        Where nothing can be locked, nobody sees it.
+        """
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError, Conflict):
+                stack.enter_context(locked(self._spare_of(entry.id), wait_s=_LOCK_WAIT_S, what="the journal"))
+            yield
+
+    def is_written(self, entry: Entry) -> bool:
+        """Whether a run that may still write has begun the entry; of other hosts nobody knows."""
+        return entry.outcome is None and is_locked(self._spare_of(entry.id))
 
     @contextlib.contextmanager
     def held(self, entry: Entry) -> Iterator[None]:

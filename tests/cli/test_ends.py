@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -429,6 +429,29 @@ def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkey
     assert main.run(["reconcile", *address]) == 143
     (back,) = [entry for entry in Journal(tmp_path / "journal").entries() if entry.id not in before]
     assert (back.outcome, back.undoes) == ("rolled back", before[-1])
+
+
+def test_nothing_is_undone_that_is_still_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An undo between two batches of an apply would leave the second one without a way back."""
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+
+    class Undone(Signalled):
+        codes: ClassVar[list[int]] = []
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(alterations, validate_only=validate_only)
+            if not validate_only and self.batches == 1:
+                self.codes.append(main.run(["undo", "--yes", *address]))
+            return results
+
+    backend = Undone(signal.SIGTERM, times=0)
+    assert applied(backend, tmp_path, monkeypatch) == 0
+    assert backend.codes == [7]
+    assert "entry 1 is still being written by " in capfd.readouterr().err
+    assert main.run(["undo", "1", "--yes", *address]) == 0
+    assert backend.describe() == backend.start
 
 
 def test_a_refusal_names_options_that_the_command_has(

@@ -19,7 +19,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import InputError
+from kquota.errors import InputError, Locked
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 PLAN: Plan = plan(QuotaSnapshot({}), {entity: {QuotaKey.PRODUCER_BYTE_RATE: 1000} for entity in (ALICE, BOB)})
@@ -109,6 +109,20 @@ def test_a_number_that_no_entry_has_is_no_beginning_of_an_id(tmp_path: Path) -> 
         with pytest.raises(InputError, match=f"no entry {text!r}"):
             to_undo(journal.read(), text, Cluster("kafka://a"))
     assert to_undo(journal.read(), only.id[:11], Cluster("kafka://a")).id == only.id
+
+
+def test_an_entry_that_is_still_written_is_not_undone(tmp_path: Path) -> None:
+    """What its run writes after the undo would have no way back. One whose run was killed can be undone."""
+    journal = Journal(tmp_path)
+    running = begin(journal)
+    with journal.writing(running):
+        for id in (None, running.name):
+            with pytest.raises(Locked, match="entry 1 is still being written by "):
+                to_undo(journal.read(), id, Cluster("kafka://a"))
+    assert to_undo(journal.read(), None, Cluster("kafka://a")) == running
+    with journal.writing(running):
+        journal.finish(running, "applied", now=NOW)
+        assert to_undo(journal.read(), None, Cluster("kafka://a")).id == running.id
 
 
 def changed(change: dict[str, Any]) -> Callable[[str], str]:
