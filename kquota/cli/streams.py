@@ -144,14 +144,14 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stoppable() -> Iterator[Stop]:
+def stoppable(stop: Stop | None = None) -> Iterator[Stop]:
     """Makes a wish of the first SIGINT, SIGTERM or SIGHUP, to be heeded where work can be left; the second one
-    interrupts at once. A signal that is ignored (`nohup`) stays so.
+    interrupts at once. A signal that is ignored (`nohup`) stays so. Pieces of work that share a `stop` share the wish.
     """
     import signal
     import threading
 
-    stop = Stop()
+    stop = stop or Stop()
 
     def asked(number: int, _frame: FrameType | None) -> None:
         if stop.signal is not None:

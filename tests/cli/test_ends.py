@@ -431,6 +431,24 @@ def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkey
     assert (back.outcome, back.undoes) == ("rolled back", before[-1])
 
 
+@pytest.mark.parametrize("ended", [["undo", "1", "2", "--yes"], ["reconcile"]])
+def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
+    ended: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = Signalled(signal.SIGTERM, at=3)
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    for user in ("alice", "bob"):
+        alter = ["alter", "--user", user, "--add-config", "producer_byte_rate=1MB", "--for", "1s", *address]
+        assert main.run(alter) == 0
+    monkeypatch.setattr("kquota.changes.now", lambda: 10**14)
+    capfd.readouterr()
+    assert main.run([*ended, *address]) == 143
+    assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").entries()] == [False, False, True]
+    assert len(backend.describe()) == len(backend.start) + 1
+    assert "\nstopped: " in capfd.readouterr().err
+
+
 def test_nothing_is_undone_that_is_still_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.progress import progress
-from kquota.cli.streams import ask, note, say, stoppable
+from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ class Terms:
     With `dry_run`, the plan and its review are all. `cluster` is the address by which the journal knows the cluster,
     and `named` the cluster for people. `undoes` is the entry that is taken back, and `expires` when this one is, in ms
     since the epoch. `kept` and `part` are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
+    Plans that are applied one after the other share a `stop`: a signal during one is heeded before the next.
     """
 
     cluster: str
@@ -176,6 +177,7 @@ class Terms:
     kept: Kept = ()
     part: Kept = ()
     access: Access | None = None
+    stop: Stop = field(default_factory=Stop)
 
 
 def carry_out(
@@ -220,7 +222,7 @@ def carry_out(
         ask(f"{verb} {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
-    with progress("applying") as bar, stoppable() as stop, says_what_may_be_written(begun):
+    with progress("applying") as bar, stoppable(terms.stop) as stop, says_what_may_be_written(begun):
         report = apply(
             planned,
             backend,

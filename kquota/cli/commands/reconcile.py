@@ -9,7 +9,7 @@ import click
 
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
-from kquota.cli.streams import note, say
+from kquota.cli.streams import Stop, note, say
 from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN
 
@@ -85,6 +85,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
                 code = _complained(entry, error)
             worst = max(worst, code)
         tried: set[str] = set()
+        stop = Stop()
         assumed: list[Entry] | None = [] if dry_run else None
         # After each one the journal is read again: what lay below a lease that has ended can end now.
         while True:
@@ -92,11 +93,14 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
             due = next((each for id, each in leases.due(time).items() if id not in tried), None)
             if due is None:
                 break
+            if stop():
+                say("stopped: what else is due is left to the next 'kquota reconcile'")
+                return stop.exit_code
             found = True
             entry = due[0].entry
             tried.add(entry.id)
             try:
-                code = _end(due, leases, backend, named=named, journal=journal, assumed=assumed)
+                code = _end(due, leases, backend, named=named, journal=journal, assumed=assumed, stop=stop)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
@@ -135,6 +139,7 @@ def _end(
     named: str,
     journal: Path,
     assumed: list[Entry] | None,
+    stop: Stop,
 ) -> int:
     """Takes back the leases of one entry that are due; returns the exit code.
 
@@ -172,6 +177,7 @@ def _end(
             undoes=entry.id,
             kept=end.kept,
             part=end.part,
+            stop=stop,
         )
         code = carry_out(with_freezes(end.plan, describe_entities(backend, around)), backend, terms, {})
         if code != ExitCode.OK:

@@ -9,7 +9,7 @@ import click
 
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import ask, note, say, warn
+from kquota.cli.streams import Stop, ask, note, say, warn
 from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN, View, check_sorting, show, shown_as
 from kquota.errors import Conflict, InputError
@@ -70,7 +70,11 @@ def command(
         meant = about.matches if about else None
         found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
+        stop = Stop()
         for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
+            if stop():
+                say(f"stopped: entry {entry.name} is not undone, nor what comes after it")
+                return stop.exit_code
             if entry.levels:
                 if about:
                     raise InputError(f"entry {entry.name} switched request loggers on, and changed no quotas")
@@ -95,6 +99,7 @@ def command(
                     command="undo",
                     undoes=entry.id,
                     access=access,
+                    stop=stop,
                 )
                 code = take_back(entry, pages, backend, terms, about)
             if code != ExitCode.OK:
