@@ -18,7 +18,7 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
         capture_output=True,
         text=True,
         env=os.environ | {"PATH": path, "TMPDIR": str(tmp_path)},
-        timeout=300,
+        timeout=900,
         check=False,
     )
 

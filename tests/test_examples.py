@@ -322,7 +322,7 @@ def test_an_example_runs(world: World, tmp_path: Path, script: str) -> None:
                 if expected_code(script) == 130:
                     until(lambda: process.poll() is not None or out.read_bytes() != b"")
                     os.killpg(process.pid, signal.SIGINT)
-            code = process.wait(120)
+            code = process.wait(600)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -72,13 +72,13 @@ def failed(
     capfd: pytest.CaptureFixture[str],
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Expects one line and that exit code within the time-out, start-up aside."""
+    """Expects one line and that exit code within the time-out, and the start of a process on a busy machine."""
     started = time.monotonic()
     ran = kquota(*arguments, "--timeout", str(TIMEOUT_S), cwd=cwd, **(environment or {}))
     took = time.monotonic() - started
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1), ran.err
     assert says in ran.err
-    assert took < TIMEOUT_S + 5
+    assert took < TIMEOUT_S + 60
     shows_nothing_when_debugged([*arguments, "--timeout", str(TIMEOUT_S)], capfd, environment)
 
 

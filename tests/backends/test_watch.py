@@ -165,7 +165,12 @@ def lose_and_find(watch: QuotaWatch, relay: Relay, writer: QuotaBackend, entity:
     with pytest.raises(Unreachable):
         watch.wait(0.2)
     relay.mend()
-    return told(watch)
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return told(watch)
+        except Unreachable:  # a busy machine takes longer to connect than the watch waits
+            assert time.monotonic() < end
 
 
 def test_a_lost_session_loses_nothing(zookeeper: Sandbox) -> None:

@@ -28,6 +28,7 @@ from tests.cli.conftest import Kquota, kquota  # noqa: F401 - a fixture
 
 _ROOT = "    Root:\n      level: FATAL\n      AppenderRef:\n        ref: RequestAppender\n"
 _SECONDS = 8.0
+_LIMITED = ("alice", "bob", "dave")
 HURRIED = "127.0.0.2"
 """The address of a client that connects all the time; all others are 127.0.0.1."""
 _ASK = struct.pack(">ihhih5s", 15, 18, 0, 1, 5, b"hurry")
@@ -60,11 +61,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 def load(broker: KafkaBroker, user: str, client: str, size: int, pause: float) -> None:
-    """Produces records of that size, a request each, for some seconds."""
+    """Produces records of that size, a request each, for some seconds; on a busy machine until its quota is felt."""
+    throttled = threading.Event()
     settings = {"client.id": client, "linger.ms": 0, "batch.num.messages": 1, "acks": "all"}
-    producer = Producer({**broker.client(user), **settings})
+    producer = Producer({**broker.client(user), **settings, "throttle_cb": lambda event: throttled.set()})
     end = time.monotonic() + _SECONDS
-    while time.monotonic() < end:
+    while time.monotonic() < end or (user in _LIMITED and not throttled.is_set() and time.monotonic() < end + 60):
         producer.produce("load", b"x" * size)
         producer.poll(pause)
     producer.purge()
@@ -80,7 +82,7 @@ def walk(
 ) -> dict[str, Any]:
     """What the first two commands come to while these clients produce: (user, client-id, bytes, pause in s)."""
     first = broker.request_log.stat().st_size if broker.request_log.exists() else 0
-    command = [sys.executable, "-m", "kquota", "record", "--for", "60s", "--yes", "--journal", str(folder / "journal")]
+    command = [sys.executable, "-m", "kquota", "record", "--for", "300s", "--yes", "--journal", str(folder / "journal")]
     command += ["--bootstrap-server", broker.bootstrap]
     recording = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert recording.stderr is not None

@@ -103,6 +103,7 @@ class Terminal:
         No words where the line goes on: nothing was completed, and a quotation mark is open.
         """
         self._heard = ""
+        self._answer.unlink(missing_ok=True)  # one that came too late for the line before
         self._type(line + "\x02" * left + "\t" * tabs)
         # The next keys are read when the completion is done: to the line's start, and what it says goes to a program.
         self._type("\x01words \r")

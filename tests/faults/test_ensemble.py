@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -111,9 +112,14 @@ def ensemble(started: Ensemble) -> Ensemble:
     return started
 
 
-def leader(ensemble: Ensemble) -> int:
-    (number,) = [number for number, mode in ensemble.modes().items() if mode == "leader"]
-    return number
+def one(ensemble: Ensemble, mode: str) -> int:
+    """A server that says that it is one; a busy server may not answer at once."""
+    end = time.monotonic() + 60
+    while True:
+        for number, its in ensemble.modes().items():
+            if its == mode:
+                return number
+        assert time.monotonic() < end, f"no {mode}"
 
 
 def look(ensemble: Ensemble, root: str) -> tuple[set[str], list[str]]:
@@ -160,7 +166,7 @@ def test_the_leader_dies_and_the_alter_goes_on(
         def method(self: Writer, *arguments: Any) -> Any:
             answer = original(self, *arguments)
             if not kills:
-                kills.append(leader(ensemble))
+                kills.append(one(ensemble, "leader"))
                 ensemble.kill(*kills)
             return answer
 
@@ -173,7 +179,7 @@ def test_the_leader_dies_and_the_alter_goes_on(
         if when in seams:
             monkeypatch.setattr(Writer, seams[when], killing(getattr(Writer, seams[when])))
         else:
-            kills.append(leader(ensemble))
+            kills.append(one(ensemble, "leader"))
             ensemble.kill(*kills)
         results = backend.alter([Alteration(entity, {PRODUCER: 1024}) for entity in entities])
         assert kills
@@ -187,7 +193,7 @@ def test_a_server_without_a_quorum_can_only_be_read(ensemble: Ensemble, root: st
     alteration = Alteration(Entity(user="u"), {PRODUCER: 1024})
     with ZooKeeperBackend(ensemble.connect + root, timeout_s=30) as backend:
         backend.alter([alteration])
-        lost = [leader(ensemble), next(number for number, mode in ensemble.modes().items() if mode == "follower")]
+        lost = [one(ensemble, "leader"), one(ensemble, "follower")]
         ensemble.kill(*lost)
         ensemble.await_modes({"read-only": 1})
         with ZooKeeperBackend(ensemble.connect + root, timeout_s=30) as late:

@@ -62,6 +62,7 @@ LONG: Sequence[str] = (
     "tests/faults/test_kills.py",
     "tests/faults/test_apply_faults.py",
     "tests/test_examples.py",
+    "tests/test_demo.py",
     "tests/cli/test_completion.py",
     "tests/test_kafka_configs.py",
     "the recordings",
