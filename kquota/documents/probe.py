@@ -5,7 +5,7 @@ from __future__ import annotations
 from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
 from kquota.core.resolve.resolver import Resolution
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
+from kquota.documents.quotas import entity_document, value_document
 
 
 def probe_document(
@@ -26,7 +26,7 @@ def probe_document(
         "client": {"user": user, "client-id": client_id, "ip": ip},
         "broker": broker,
         "key": resolution.key.value,
-        "limit": resolution.limit,
+        "limit": None if resolution.limit is None else value_document(resolution.limit),
         "entity": None if resolution.entity is None else entity_document(resolution.entity),
         "sensor": str(resolution.sensor),
         "broker_limit": limits.broker,

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import Value
 from kquota.core.resolve.caveat import Caveat
 from kquota.core.resolve.reach import OTHER, ClientName
 from kquota.core.resolve.resolver import Resolution
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
+from kquota.documents.quotas import entity_document, value_document
 
 
 def resolution_document(
@@ -36,7 +37,7 @@ def resolution_document(
             {
                 "key": resolution.key.value,
                 "unit": resolution.key.unit,
-                "limit": resolution.limit,
+                "limit": _number(resolution.limit),
                 **({} if brokers is None else {"limit_on_brokers": _on_brokers(resolution, brokers)}),
                 "level": None if resolution.level is None else resolution.level.number,
                 "level_name": None if resolution.level is None else resolution.level.label,
@@ -49,12 +50,12 @@ def resolution_document(
                         "level_name": shadowed.level.label,
                         "entity": None if shadowed.entity is None else entity_document(shadowed.entity),
                         "znode": None if shadowed.entity is None else znode(shadowed.entity),
-                        "value": shadowed.value,
+                        "value": value_document(shadowed.value),
                     }
                     for shadowed in resolution.shadows
                 ],
                 "not_enforced": [
-                    {"entity": entity_document(each.entity), "value": each.value, "reason": each.reason}
+                    {"entity": entity_document(each.entity), "value": value_document(each.value), "reason": each.reason}
                     for each in resolution.ignored
                 ],
             }
@@ -72,5 +73,9 @@ def _name(name: ClientName | None) -> Any:
     return {"other": True} if name is OTHER else name
 
 
-def _on_brokers(resolution: Resolution, brokers: int) -> float | None:
-    return None if resolution.limit is None else resolution.key.on_brokers(resolution.limit, brokers)
+def _on_brokers(resolution: Resolution, brokers: int) -> float | str | None:
+    return _number(None if resolution.limit is None else resolution.key.on_brokers(resolution.limit, brokers))
+
+
+def _number(limit: Value | None) -> float | str | None:
+    return None if limit is None else value_document(limit)

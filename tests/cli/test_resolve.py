@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kquota.backends.memory import MemoryBackend
+from kquota.cli import main, session
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.cli.conftest import Kquota
+from tests.cli.test_describe_alter import validated
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -206,3 +213,17 @@ def test_a_name_that_no_client_has(kquota: Kquota, tmp_path: Path, arguments: li
     tree = kquota("resolve", *arguments, "--quotas", "none.yaml", "-o", "tree").out
     assert "unlimited" in tree
     assert "counter of" not in tree
+
+
+def test_a_stored_value_that_is_no_number(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Kafka's tool stores NaN: JSON, which has no number for it, has Java's word, and all other users are there."""
+    quotas = {
+        Entity(user="n"): {QuotaKey.REQUEST_PERCENTAGE: math.nan},
+        Entity(user="o"): {QuotaKey.REQUEST_PERCENTAGE: 5.0},
+    }
+    monkeypatch.setattr(session, "open_backend", lambda options: MemoryBackend(QuotaSnapshot(quotas)))
+    assert main.run(["resolve", "--user", "n", "--zookeeper", "nowhere:2181", "--brokers", "3", "-o", "json"]) == 0
+    found = {each["key"]: each for each in validated(capfd.readouterr().out, "resolution")["resolutions"]}
+    assert (found["request_percentage"]["limit"], found["request_percentage"]["limit_on_brokers"]) == ("NaN", "NaN")
+    assert main.run(["resolve", "--all", "--zookeeper", "nowhere:2181", "-o", "json"]) == 0
+    assert '"user": "o"' in capfd.readouterr().out
