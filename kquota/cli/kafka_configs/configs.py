@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 
+from kquota.backends.properties import LARGEST
 from kquota.cli.kafka_configs import java
 from kquota.cli.kafka_configs.failures import Failure, Refusal, without_secrets
 from kquota.cli.kafka_configs.options import Options
@@ -64,9 +66,12 @@ def load_properties(path: str) -> dict[str, str]:
 
     try:
         with open(path or ".", "rb") as file:  # to Java an empty path is the folder that it works in
-            properties: dict[str, str] = javaproperties.load(file)
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise Failure("java.io.IOException", f"kquota: {path} is larger than {LARGEST >> 20} MiB")
+        properties: dict[str, str] = javaproperties.load(io.BytesIO(content))
     except FileNotFoundError:
-        raise Failure("java.nio.file.NoSuchFileException", path) from None
+        raise Failure("java.nio.file.NoSuchFileException", re.sub("/+", "/", path).rstrip("/")) from None
     except PermissionError:
         raise Failure("java.nio.file.AccessDeniedException", path) from None
     except OSError as error:

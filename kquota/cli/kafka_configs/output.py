@@ -29,7 +29,9 @@ def err(line: str) -> None:
 
 
 def _print(line: str, stream: TextIO) -> None:
-    # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error.
+    # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error. Half a
+    # character, which an escape in JSON can be, is a question mark to Java.
+    line = re.sub("[\ud800-\udc7f\udd00-\udfff]", "?", line)
     text = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
         if stream.isatty():  # scripts get what Kafka's tool gives them, but a name must not drive a terminal

@@ -53,6 +53,12 @@ from tests.cli.kafka_configs.conftest import WARNING, B, Ran, Tool, Z
         ),
         (f"{B} --alter --user u --add-config-file /", "java.io.IOException: Is a directory", None),
         (f"{B} --alter --user u --add-config-file=", "java.io.IOException: Is a directory", None),
+        (f"{B} --alter --user u --add-config-file /no//where/", "java.nio.file.NoSuchFileException: /no/where", None),
+        (
+            f"{B} --alter --user u --add-config-file /dev/zero",
+            "java.io.IOException: kquota: /dev/zero is larger than 16 MiB",
+            None,
+        ),
         (
             f"{B} --describe --user u --command-config /nowhere",
             "java.nio.file.NoSuchFileException: /nowhere",

@@ -60,6 +60,15 @@ def test_a_name_does_not_drive_a_terminal(capsys: pytest.CaptureFixture[str], mo
     assert shown.endswith("[2J\tx\ny\n")
 
 
+def test_half_a_character_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON can hold one as an escape; the lines after it are printed all the same."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", stream)
+    output.out("x\ud800=v\udfff \udc80")
+    output.out("x")
+    assert stream.buffer.getvalue() == "x?=v? \ufffd\nx\n".encode()
+
+
 def test_what_a_locale_does_not_have_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", stream)
