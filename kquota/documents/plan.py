@@ -132,5 +132,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _objection(raw: Mapping[str, Any]) -> Objection:
+def _objection(raw: Mapping[str, Any] | str) -> Objection:
+    if isinstance(raw, str):  # plans of version 1 had texts
+        raise InputError("objections: expected an object, found text")
     return Objection(raw["name"], Severity[raw["severity"].upper()], raw["message"], tuple(raw["lifted_by"]))

@@ -266,6 +266,10 @@ def listed_parquet(path: Path) -> None:
     pq.write_table(mine.set_column(1, "user", pa.array([["alice"]] * ROWS)), path)
 
 
+def flags_parquet(path: Path) -> None:
+    pq.write_table(table().append_column("strict", pa.array([[True]] * ROWS)), path)
+
+
 def struct_parquet(path: Path) -> None:
     mine = table()
     pq.write_table(mine.set_column(1, "user", pa.array([{"name": "alice"}] * ROWS)), path)
@@ -302,6 +306,7 @@ FAULTS = [
     ("x.parquet", listed_parquet, "column user is list", 1),
     ("x.parquet", struct_parquet, "column user is struct", 1),
     ("x.parquet", twice_parquet, "column user is there more than once", 1),
+    ("x.parquet", flags_parquet, "column strict is list", 1),
     ("x.orc", bad_orc, "stripe 1 is damaged", ROWS),
     ("x.orc", not_orc, "not an ORC file", 1),
     ("x.csv", other_csv, "column time_ms, user, api, bytes is missing", 1),
@@ -326,6 +331,14 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(
     if write is not damaged_parquet:
         with pytest.raises(InputError, match=reason):
             audit(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "kafka-request.log", "x.prom"])
+def test_a_disk_that_fails_is_an_error_of_the_file(tmp_path: Path, name: str) -> None:
+    """It can be opened, and not read."""
+    (tmp_path / name).symlink_to("/proc/self/mem")
+    with pytest.raises(InputError, match="mem: Input/output error"):
+        audit(tmp_path / name)
 
 
 def test_files_that_cannot_be_read_on_every_engine(spark: Any, tmp_path: Path) -> None:

@@ -335,6 +335,17 @@ def test_a_review_and_a_cluster_cannot_be_edited_out_of_a_plan(cluster: Cluster,
     assert "the fingerprint" in done.complaint
 
 
+def test_an_objection_that_is_a_text_is_an_error_of_the_plan(cluster: Cluster, tmp_path: Path) -> None:
+    """As in plans of version 1: in later ones it has a severity, and what lifts it."""
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(document | {"objections": ["changed-share"]}, indent=2))
+    for command in (("apply", "plan.json", "--yes"), ("diff", "plan.json", "quotas.yaml")):
+        done = cluster(*command)
+        assert (done.code, "plan.json" in done.complaint) == (3, True)
+        assert "objections: expected an object, found text" in done.complaint
+
+
 def test_a_plan_without_a_cluster_names_its_own(cluster: Cluster) -> None:
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
     here = cluster.environment.pop("KQUOTA_ZOOKEEPER")

@@ -224,6 +224,10 @@ def test_scripts_of_kafka_configs() -> None:
         "quotas.sh", "\nkafka-configs --alter --entity-type topics --entity-name t --add-config a=b"
     )
     assert [problem.where for problem in other.problems] == ["quotas.sh, line 2"]
+    mixed = kafka_configs.read(
+        "quotas.sh", "kafka-configs --alter --user a --entity-type topics --entity-name t --add-config a=b"
+    )
+    assert [problem.message for problem in mixed.problems] == ["not about users, clients or ips"]
 
 
 @pytest.mark.parametrize(

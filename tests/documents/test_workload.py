@@ -92,6 +92,11 @@ clients:
         ("duration: 1h\nclients: [{api: produce}, {api: produce}]", "two clients are named 'produce'"),
         ("duration: 1h\nclients: [{api: produce, brokers: [b9]}]", "there is no broker 'b9'"),
         ("duration: 1h\nclients: [{api: produce, listener: X}]", "there is no listener 'X'"),
+        (
+            "duration: 5s\nclients: [{api: fetch, rate: 9007199254740992, size: 20kB}]",
+            "more than 10,000,000,000 requests",
+        ),
+        ("duration: 1h\nclients: [{api: produce, count: 1000, pace: 3000/s}]", "more than 10,000,000,000 requests"),
         ("duration: 1h\nbrokers: {inter_broker_listener: X}\nclients: [{api: produce}]", "is none of PLAINTEXT"),
         (
             "duration: 1h\nclients: [{api: produce}]\n"

@@ -275,9 +275,12 @@ _SIGNS = {
 
 
 def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
-    """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be opened."""
+    """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be read."""
     with open_binary(file.path) as stream:
-        compressed = stream.read(2) == b"\x1f\x8b"
+        try:
+            compressed = stream.read(2) == b"\x1f\x8b"
+        except OSError as error:  # a bad disk, or a share that is gone
+            raise UnreadableFile(f"{file}: {error.strerror}") from None
     size = file.size
     if compressed:
         return [Split(dialect, file.path, 0, -1, size * 12 // bytes_per_row)]

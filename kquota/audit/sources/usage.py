@@ -187,8 +187,8 @@ def _not_a(file: File, what: str, error: Exception) -> InputError:
 
 
 def _require_texts(file: File, schema: pa.Schema) -> None:
-    """Raises InputError when a column that must be text is a list, a struct or a map."""
-    for name in TEXTS:
+    """Raises InputError when a column of texts or flags is one of lists, structs or maps."""
+    for name in (*TEXTS, *FLAGS):
         if name in schema.names and pa.types.is_nested(schema.field(name).type):
             raise _not_text(str(file), name, schema.field(name).type)
 

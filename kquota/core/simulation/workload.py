@@ -26,6 +26,8 @@ TOPIC_APIS: Final = ("create-topics", "create-partitions", "delete-topics")
 ORIGIN_MS: Final = 1_700_000_000_000
 """Any moment will do, but a late one: only a clock of epoch ms finds a new token bucket full."""
 _MOST_SEGMENTS: Final = 200_000
+_MOST_REQUESTS: Final = 10**10
+"""Of one client and its copies; so many take about a quarter of an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,19 @@ class Workload:
                 raise InputError(f"client {client.name!r}: there is no broker {unknown[0]!r}")
             if client.listener and client.listener not in self.brokers.listeners:
                 raise InputError(f"client {client.name!r}: there is no listener {client.listener!r}")
+            if self._planned(client) > _MOST_REQUESTS:
+                raise InputError(
+                    f"client {client.name!r}: more than {_MOST_REQUESTS:,} requests take too long to simulate",
+                    hint="a lower rate, a larger size, or a shorter time",
+                )
+
+    def _planned(self, client: Client) -> float:
+        """The most requests that a client and its copies send of their own accord; 0 where answers decide."""
+        most = math.inf if client.requests is None else client.requests
+        if client.pace is not None:
+            pace = client.pace * max([1.0, *(burst.factor for burst in client.bursts)])
+            most = min(most, pace * max(self.stop_of(client) - client.start_ms, 0) / 1000)
+        return 0 if math.isinf(most) else client.count * most
 
     def brokers_of(self, client: Client) -> tuple[str, ...]:
         """The brokers that a client sends to; topics are changed through one of them."""

@@ -200,9 +200,10 @@ class _Command:
 
     @property
     def is_about_quotas(self) -> bool:
+        """Whether it names users, clients or ips, and nothing else."""
         named = {option for option, _ in self.options}
-        return bool(named & {*_NAMED, *_DEFAULTS}) or (
-            "entity-type" in named and all(kind in _PLURALS for kind in self._texts("entity-type"))
+        return not named.isdisjoint({"entity-type", *_NAMED, *_DEFAULTS}) and all(
+            kind in _PLURALS for kind in self._texts("entity-type")
         )
 
     @property
