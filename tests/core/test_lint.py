@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -115,6 +116,29 @@ def test_unreachable_is_proved_by_asking_about_everybody(snapshot: QuotaSnapshot
         for entity, values in snapshot.items():
             if key in values:
                 assert ((entity, key) in findings) == (entity not in governing), entity
+
+
+@settings(max_examples=400)
+@given(snapshots)
+def test_what_is_unreachable_before_the_empty_client_id_was_an_exception(snapshot: QuotaSnapshot) -> None:
+    """Brokers before 2.0 have client-id defaults for an empty client-id: such a pair hides a user's own quota."""
+    before = replace(snapshot, empty_client_id=True)
+    found = [finding for finding in lint(before) if finding.rule.name in ("unreachable", "shadowed")]
+    for key in (PRODUCER, CONSUMER, REQUEST, MUTATION):
+        governing = governed(before, key)
+        hidden = {each.entity for each in found if each.rule.name == "unreachable" and each.key is key}
+        assert hidden == {entity for entity, values in before.items() if key in values and entity not in governing}
+
+
+def test_a_client_without_a_client_id_escapes_a_pair_of_a_user_too() -> None:
+    alice = Entity(user="alice", client_id=DEFAULT)
+
+    def found(*others: Entity) -> list[Entity | None]:
+        snapshot = QuotaSnapshot({entity: {PRODUCER: 5} for entity in (alice, *others)})
+        return [each.entity for each in lint(snapshot) if each.rule.name == "empty-client-id"]
+
+    assert found() == [alice]
+    assert found(Entity(user="alice")) == found(Entity(user=DEFAULT)) == []
 
 
 @settings(max_examples=400)

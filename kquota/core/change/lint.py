@@ -117,7 +117,11 @@ def _order(finding: Finding) -> tuple[object, ...]:
 
 # What hides a value from every client that its entity names, by the levels of KIP-55: a level that comes first and
 # matches all of them. Levels 1 to 6 always keep somebody: a client that nobody else names, or an empty client-id.
-def _hiding(values: Mapping[Entity, Value], entity: Entity) -> Entity | None:
+def _hiding(values: Mapping[Entity, Value], entity: Entity, *, empty_client_id: bool = False) -> Entity | None:
+    if empty_client_id and entity.user is not None and entity.client_id is None:
+        # Brokers before 2.0 have client-id defaults for an empty client-id as well.
+        above = Entity(user=entity.user, client_id=DEFAULT)
+        return above if above in values else None
     if entity.user is not None or entity.ip is not None:
         return None
     candidates = [Entity(user=DEFAULT, client_id=DEFAULT), Entity(user=DEFAULT)]
@@ -134,17 +138,17 @@ def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity,
 def _unreachable(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     for key, values in _by_key(snapshot):
         for entity in values:
-            by = _hiding(values, entity)
+            by = _hiding(values, entity, empty_client_id=snapshot.empty_client_id)
             if by is not None:
+                whom = "user of this client-id" if entity.user is None else "client-id of this user, an empty one too,"
                 yield Finding(
                     rule,
                     entity,
                     key,
                     f"governs no client: {by} comes first for every one",
-                    f"every user of this client-id has {key} from {by} ({humanize(key, values[by])}) or from a more"
-                    " specific entity",
+                    f"every {whom} has {key} from {by} ({humanize(key, values[by])}) or from a more specific entity",
                     f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}"
-                    if entity.client_id is not DEFAULT
+                    if entity.user is None and entity.client_id is not DEFAULT
                     else "delete it",
                     by,
                 )
@@ -156,7 +160,7 @@ def _shadowed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
         for entity in values:
             if entity.client_id is None and entity.user is not None:
                 by = Entity(user=entity.user, client_id=DEFAULT)
-                if by in values:
+                if by in values and not snapshot.empty_client_id:
                     yield Finding(
                         rule,
                         entity,
@@ -187,11 +191,12 @@ def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Itera
     if snapshot.empty_client_id:
         return
     for key, values in _by_key(snapshot):
-        for entity, instead in (
-            (Entity(client_id=DEFAULT), Entity(user=DEFAULT)),
-            (Entity(user=DEFAULT, client_id=DEFAULT), Entity(user=DEFAULT)),
-        ):
-            if entity in values and instead not in values and _hiding(values, entity) is None:
+        for entity in values:
+            if entity.client_id is not DEFAULT:
+                continue
+            instead = Entity(user=DEFAULT if entity.user is None else entity.user)
+            governed = instead in values or Entity(user=DEFAULT) in values
+            if not governed and _hiding(values, entity) is None:
                 yield Finding(
                     rule,
                     entity,
