@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value, parse_stored
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.foreign import Exported, as_double, divided
 from kquota.errors import InputError
@@ -137,6 +137,8 @@ def _value(key: QuotaKey, text: str) -> Value:
     if number is None:
         # The current tool prints whole numbers as doubles, such as 1.0E7; this key is of that type.
         number = parse_stored(QuotaKey.REQUEST_PERCENTAGE, text)
+        if number == 2.0**63 and key.value_type is ValueType.LONG:
+            number = LONG_MAX  # as a double, the greatest whole number is this one
     if number is None:
         raise InputError(f"{key}: not a number")
     return check_value(key, number)
@@ -145,13 +147,15 @@ def _value(key: QuotaKey, text: str) -> Value:
 def _commanded(name: str, text: str) -> QuotaSnapshot:
     quotas: Quotas = {}
     problems = []
-    for number, words in _commands(name, text):
+    for number, words in _commands_within(name, text):
         tool = next((index for index, word in enumerate(words) if _TOOL.search(word.text)), None)
-        if tool is None:
+        if tool is None and not _alters_quotas(words):
             continue
         with _at(name, number):
-            command = _Command.of(words[tool + 1 :])
+            command = _Command.of(words if tool is None else words[tool + 1 :])
             if not command.alters:
+                if command.hides_options:
+                    problems.append(Problem(f"{name}, line {number}", "its options are in a variable"))
                 continue
             if not command.is_about_quotas:
                 problems.append(Problem(f"{name}, line {number}", "not about users, clients or ips"))
@@ -171,20 +175,34 @@ class _Word:
     """Whether the shell puts something in."""
 
 
+def _alters_quotas(words: list[_Word]) -> bool:
+    """Whether a command whose tool is in a variable or has another name is the tool by its options."""
+    options = {match[1] for word in words if (match := _OPTION.match(word.text))}
+    return "alter" in options and not options.isdisjoint({"add-config", "add-config-file", "delete-config"})
+
+
+_OPTION = re.compile(r"--?([a-z]+(?:-[a-z]+)*)(?==|\Z)")
+"""Kafka's tool takes one dash as well."""
+
+
 @dataclass(frozen=True)
 class _Command:
-    """The options of one command, in their order."""
+    """The options of one command, in their order; `loose` are words that the shell may make options of."""
 
     options: tuple[tuple[str, _Word | None], ...]
+    loose: bool
 
     @classmethod
     def of(cls, words: list[_Word]) -> _Command:
         options: list[tuple[str, _Word | None]] = []
+        loose = False
         rest = iter(words)
         for word in rest:
-            if not word.text.startswith("--") or (word.expands and "=" not in word.text):
+            match = _OPTION.match(word.text)
+            if match is None:
+                loose |= word.expands
                 continue
-            option, equals, argument = word.text[2:].partition("=")
+            option, equals, argument = match[1], *word.text[match.end() :].partition("=")[1:]
             if option in _OTHER_FLAGS or option in _DEFAULTS:
                 options.append((option, None))
                 continue
@@ -192,11 +210,16 @@ class _Command:
             if given is None:
                 raise InputError(f"--{option} requires an argument")
             options.append((option, given))
-        return cls(tuple(options))
+        return cls(tuple(options), loose)
 
     @property
     def alters(self) -> bool:
         return any(option == "alter" for option, _ in self.options)
+
+    @property
+    def hides_options(self) -> bool:
+        """Whether it may alter something by options that only the shell sees."""
+        return self.loose and not any(option == "describe" for option, _ in self.options)
 
     @property
     def is_about_quotas(self) -> bool:
@@ -293,6 +316,17 @@ def _commands(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
             start = line
 
 
+def _commands_within(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
+    """The commands, and in their places those that a word holds, as in `bash -c '…'` and `ssh HOST '…'`."""
+    for line, words in _commands(name, text):
+        held = [word.text for word in words if _TOOL.search(word.text) and _HELD.search(word.text)]
+        if not held:
+            yield line, words
+        for each in held:
+            yield from ((line, inner) for _, inner in _commands(name, each))
+
+
+_HELD = re.compile(r"\s--?alter\b")
 _EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*[$`]")
 
 

@@ -35,10 +35,11 @@ def export(snapshot: QuotaSnapshot) -> Exported:
     """A YAML stream with a KafkaUser for each user."""
     said, unsaid = divided(snapshot, _no_user, _no_quota)
     texts = [_HEAD]
+    users = {entity.user for entity in said}
     for entity, values in said.items():
         user = entity.user
         assert isinstance(user, str)
-        resource, spec = _identity(user)
+        resource, spec = _identity(user, taken=f"CN={user}" in users)
         texts += [
             f"---\napiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata:\n  name: {quoted(resource)}\n",
             f"  labels:\n    strimzi.io/cluster: my-cluster\nspec:\n{spec}  quotas:\n",
@@ -47,15 +48,16 @@ def export(snapshot: QuotaSnapshot) -> Exported:
     return Exported("".join(texts), tuple(unsaid))
 
 
-def _identity(user: str) -> tuple[str, str]:
+def _identity(user: str, *, taken: bool) -> tuple[str, str]:
     """(name of the resource, what its spec says of the user).
 
-    A user `CN=name` is one with a certificate: the operator puts the `CN=` in front itself.
+    A user `CN=name` is one with a certificate: the operator puts the `CN=` in front itself. Where its resource has
+    `taken` the name of a user without, that one gets another name.
     """
     common_name = user.removeprefix("CN=")
     if common_name != user and _is_resource_name(common_name):
         return common_name, "  authentication:\n    type: tls-external\n"
-    if _is_resource_name(user):
+    if _is_resource_name(user) and not taken:
         return user, ""
     words = re.sub(r"[^a-z0-9]+", "-", user.lower())[:60].strip("-")
     digest = hashlib.sha256(user.encode()).hexdigest()[:8]
