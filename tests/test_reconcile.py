@@ -211,6 +211,30 @@ def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -
     assert (report.rolled_back, [change.entity for change in report.applied]) == ((BOB,), [ALICE])
 
 
+def test_an_undo_that_fails_brings_back_what_it_deleted(chroot: str, znodes: Any, tmp_path: Path) -> None:
+    """A user's node goes after those of its pairs, in a transaction of its own."""
+    from kazoo.security import OPEN_ACL_UNSAFE, make_acl
+
+    journal = Journal(tmp_path)
+    pair, zed = Entity(user="alice", client_id="app"), Entity(user="zed")
+    with connect(zookeeper=chroot) as backend:
+        run(backend, journal, {zed: {PRODUCER: 1}})
+        done = run(backend, journal, {entity: {PRODUCER: 2} for entity in (ALICE, pair, zed)})
+        assert done.entry is not None
+        before = backend.describe()
+        znodes.set_acls("/config/users/zed", [make_acl("world", "anyone", read=True, admin=True)])
+        back = journal.entry(done.entry).plan.inverse
+        report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        assert (report.outcome, set(report.rolled_back)) == ("rolled back", {ALICE, pair})
+        assert [entity for entity, _ in report.failed] == [zed]
+        assert backend.describe() == before
+        znodes.set_acls("/config/users/zed", OPEN_ACL_UNSAFE)
+        again = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        assert again.outcome == "applied"
+        assert backend.describe() == QuotaSnapshot({zed: {PRODUCER: 1}})
+        assert znodes.get_children("/config/users") == ["zed"]
+
+
 def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     class Turns(MemoryBackend):
         held = 0
