@@ -24,12 +24,13 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain
+from kquota.leases import Leases
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.core.snapshots import snapshots
 
-PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
+PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, CAROL = (Entity(user=name) for name in ("alice", "bob", "carol"))
 _clock = itertools.count(1_700_000_000_000)
 
@@ -192,6 +193,28 @@ def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:
     assert backend.describe() == QuotaSnapshot({**START, BOB: {PRODUCER: 77}})
     # Nothing of this run is left, and it is known that the other value is another's.
     assert (report.outcome, report.unknown, set(report.rolled_back)) == ("rolled back", (), {ALICE, CAROL})
+
+
+def test_what_another_writer_kept_from_being_taken_back_is_not_forgotten(tmp_path: Path) -> None:
+    """It set another key of the same entity, before the rollback."""
+
+    class Since(Once):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(alterations, validate_only=validate_only)
+            if any(result.error is not None for result in results):
+                MemoryBackend.alter(self, [Alteration(ALICE, {CONSUMER: 9})])
+            return results
+
+    journal = Journal(tmp_path)
+    backend = Since(START, Rejected("no"), at=BOB)
+    report = run(backend, journal, GOAL, expires=clock())
+    assert (report.outcome, report.unknown, report.rolled_back) == ("incomplete", (ALICE,), (CAROL,))
+    assert {entity: type(error) for entity, error in report.failed} == {ALICE: Conflict, BOB: Rejected}
+    assert backend.describe() == QuotaSnapshot({**START, ALICE: {PRODUCER: 2, CONSUMER: 9}})
+    pages = journal.read()
+    (entry,) = pages.entries
+    assert [change.entity for change in pages.way_back(entry).changes] == [ALICE]
+    assert [lease.entity for lease in Leases.of(pages.entries).on] == [ALICE]
 
 
 def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -> None:
