@@ -418,6 +418,7 @@ def alter(
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
     before = leases or Leases()
+    ended = tuple(lease for lease in ended if results[lease.entity].error is None)
     return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, before)
 
 

@@ -288,3 +288,23 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
     done = alter(cluster, wishes, consent=consent, journal=Journal(tmp_path), cluster=cluster.cluster_address)
     assert (len(done.kept), cluster.describe()[BOB]) == (1, {CONSUMER: 2 * MB})
     assert read_leases(Journal(tmp_path), changes.place_of(cluster)).on == ()
+
+
+def test_a_write_that_failed_ends_no_lease(tmp_path: Path) -> None:
+    class Refusing(At, seam=KnowsCluster):
+        refuses: Entity | None = None
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            fine = [each for each in alterations if validate_only or each.entity != self.refuses]
+            done = {each.entity: each for each in super().alter(fine, validate_only=validate_only)}
+            return tuple(
+                done.get(each.entity) or AlterResult(each.entity, {}, {}, Rejected("no")) for each in alterations
+            )
+
+    cluster = Refusing(QuotaSnapshot(), "zookeeper://zk1:2181")
+    both = [Alteration(who, {PRODUCER: MB}) for who in (ALICE, BOB)]
+    kept_at(cluster, tmp_path, both, expires=1)
+    cluster.refuses = ALICE
+    done = kept_at(cluster, tmp_path, [Alteration(who, {PRODUCER: 2 * MB}) for who in (ALICE, BOB)])
+    assert [lease.entity for lease in done.ended] == [BOB]
+    assert [lease.entity for lease in read_leases(Journal(tmp_path), changes.place_of(cluster)).on] == [ALICE]
