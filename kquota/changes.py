@@ -28,8 +28,6 @@ from kquota.leases import Lease, Leases, read_leases
 from kquota.leases import kept as kept_values
 from kquota.state import journal_folder
 
-_FEW = 2
-"""Of so few changes no share of a cluster of ten entities is too large, so the rest of it need not be read."""
 _ATTEMPTS = 20
 """How often in a row an alteration is planned anew because another writer changed the same key meanwhile."""
 Progress = Callable[[int, int], None]
@@ -249,7 +247,9 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
     made = plan_of(alterations, results)
     if not made:
         return Rehearsal(results, replace(made, objections=of_names(alterations)))
-    few = len(made.changes) <= _FEW and not (guards is not None and guards.internal)
+    guards = guards or Guards()
+    # Where no share can be too large, the rest of the cluster need not be read.
+    few = len(made.changes) <= guards.never_too_many and not guards.internal
     around = [entity for change in made.changes for entity in related(change.entity)]
     seen = describe_entities(backend, around) if few else backend.describe()
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
@@ -422,6 +422,7 @@ def alter(
             _back_off(attempt)
     done = tuple(results[entity] for entity in order)
     before = leases or Leases()
+    ended = tuple(lease for lease in ended if results[lease.entity].error is None)
     return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, before)
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.report import Outcome
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Entry, Journal, Kept, Pages, Unreadable
+from kquota.documents.journal import Command, Entry, Journal, Kept, Pages, Unreadable
 
 _MANY = 20
 """So many entries are read in no time."""
@@ -95,9 +96,7 @@ class Leases:
             if entry.levels or not (entry.may_have_changed or entry.kept):
                 continue
             certain = entry.outcome == "applied"
-            # What an alter keeps was set already, whatever became of its other values.
-            settled = certain or (entry.outcome == "incomplete" and entry.command != "reconcile")
-            for entity, keys in entry.kept if settled else ():
+            for entity, keys in entry.kept if settles(entry.command, entry.outcome) else ():
                 for key in keys:
                     stack = stacks.get((entity, key), [])
                     if entry.expires is None:
@@ -273,6 +272,17 @@ def _left(below: Sequence[Lease], value: Value | None, at: int) -> Value | None:
             break
         value = lease.back
     return value
+
+
+def settles(command: Command, outcome: Outcome | None) -> bool:
+    """Whether the values that an entry keeps have its end, or none, by what became of its other values.
+
+    They were set before, so other values that failed do not matter. A reconcile tries its conflicts again, and an apply
+    that was rolled back leaves everything as it was. alter and delete take nothing back.
+    """
+    if outcome == "rolled back":
+        return command in ("alter", "delete")
+    return outcome == "applied" or (outcome == "incomplete" and command != "reconcile")
 
 
 def kept(leases: Iterable[Lease]) -> Kept:

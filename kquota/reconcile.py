@@ -278,6 +278,7 @@ class _Run:
                     taken_back.add(entity)
                 elif isinstance(error, Conflict):
                     self.failed[entity] = Conflict(f"{entity}: somebody else wrote it since: it was not taken back")
+                    unknown.add(entity)  # it may have set other keys alone, and left what this run wrote
         gone = taken_back | unknown | self.failed.keys()
         tried = gone | self.written.keys() | self.already
         return ApplyReport(

@@ -17,6 +17,7 @@ from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
+from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -105,6 +106,18 @@ def test_many_deletions_are_judged_by_their_share(tmp_path: Path) -> None:
     wish = [Alteration(Entity(user=f"u{number}"), remove=frozenset({PRODUCER})) for number in range(3)]
     assert [each.name for each in kquota.plan(cluster, wish).objections] == ["deleted-share"]
     assert kquota.plan(cluster, wish[:2]).objections == ()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_shares_of_guards_hold_for_few_changes(count: int) -> None:
+    """Alterations are judged as the same quotas are."""
+    users = [Entity(user=f"u{number}") for number in range(50)]
+    cluster = MemoryBackend(QuotaSnapshot({user: {PRODUCER: MB} for user in users}))
+    wish = {user: {PRODUCER: 2 * MB} for user in users[:count]}
+    alterations = [Alteration(user, values) for user, values in wish.items()]
+    strict = Guards(most_changed=0.0, most_deleted=0.0)
+    for planned in (kquota.plan(cluster, wish, guards=strict), kquota.plan(cluster, alterations, guards=strict)):
+        assert [each.name for each in planned.objections] == ["changed-share"]
 
 
 def test_writers_of_other_keys_get_out_of_each_others_way(tmp_path: Path) -> None:
@@ -275,3 +288,23 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
     done = alter(cluster, wishes, consent=consent, journal=Journal(tmp_path), cluster=cluster.cluster_address)
     assert (len(done.kept), cluster.describe()[BOB]) == (1, {CONSUMER: 2 * MB})
     assert read_leases(Journal(tmp_path), changes.place_of(cluster)).on == ()
+
+
+def test_a_write_that_failed_ends_no_lease(tmp_path: Path) -> None:
+    class Refusing(At, seam=KnowsCluster):
+        refuses: Entity | None = None
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            fine = [each for each in alterations if validate_only or each.entity != self.refuses]
+            done = {each.entity: each for each in super().alter(fine, validate_only=validate_only)}
+            return tuple(
+                done.get(each.entity) or AlterResult(each.entity, {}, {}, Rejected("no")) for each in alterations
+            )
+
+    cluster = Refusing(QuotaSnapshot(), "zookeeper://zk1:2181")
+    both = [Alteration(who, {PRODUCER: MB}) for who in (ALICE, BOB)]
+    kept_at(cluster, tmp_path, both, expires=1)
+    cluster.refuses = ALICE
+    done = kept_at(cluster, tmp_path, [Alteration(who, {PRODUCER: 2 * MB}) for who in (ALICE, BOB)])
+    assert [lease.entity for lease in done.ended] == [BOB]
+    assert [lease.entity for lease in read_leases(Journal(tmp_path), changes.place_of(cluster)).on] == [ALICE]

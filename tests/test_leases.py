@@ -120,9 +120,21 @@ def test_what_is_kept_does_not_hang_on_other_values(tmp_path: Path) -> None:
     wrote(tmp_path, None, 3.0, expires=2000)
     kept = ((ALICE, (KEY,)),)
     keep(tmp_path, Plan(()), "incomplete", kept=kept, command="reconcile")
-    keep(tmp_path, Plan(()), "rolled back", kept=kept)
+    keep(tmp_path, Plan(()), "rolled back", kept=kept, command="apply")
+    keep(tmp_path, Plan(()), "", kept=kept)
     assert fates(tmp_path) == [Fate.ON]
     keep(tmp_path, Plan(()), "incomplete", kept=kept)
+    assert fates(tmp_path) == [Fate.PERMANENT]
+
+
+@pytest.mark.parametrize("command", ["alter", "delete"])
+def test_what_takes_nothing_back_keeps_values_although_all_others_failed(tmp_path: Path, command: str) -> None:
+    """The journal calls that "rolled back", because nothing of the plan remains."""
+    wrote(tmp_path, None, 3.0, expires=2000)
+    kept = ((ALICE, (KEY,)),)
+    keep(tmp_path, Plan(()), "rolled back", kept=kept, command=command, expires=9000)
+    assert [lease.ends for lease in read_leases(Journal(tmp_path), HERE).on] == [9000]
+    keep(tmp_path, Plan(()), "rolled back", kept=kept, command=command)
     assert fates(tmp_path) == [Fate.PERMANENT]
 
 

@@ -24,12 +24,13 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain
+from kquota.leases import Leases
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.core.snapshots import snapshots
 
-PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
+PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, CAROL = (Entity(user=name) for name in ("alice", "bob", "carol"))
 _clock = itertools.count(1_700_000_000_000)
 
@@ -194,6 +195,28 @@ def test_a_writer_in_between_is_not_overwritten(journal: Journal) -> None:
     assert (report.outcome, report.unknown, set(report.rolled_back)) == ("rolled back", (), {ALICE, CAROL})
 
 
+def test_what_another_writer_kept_from_being_taken_back_is_not_forgotten(tmp_path: Path) -> None:
+    """It set another key of the same entity, before the rollback."""
+
+    class Since(Once):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(alterations, validate_only=validate_only)
+            if any(result.error is not None for result in results):
+                MemoryBackend.alter(self, [Alteration(ALICE, {CONSUMER: 9})])
+            return results
+
+    journal = Journal(tmp_path)
+    backend = Since(START, Rejected("no"), at=BOB)
+    report = run(backend, journal, GOAL, expires=clock())
+    assert (report.outcome, report.unknown, report.rolled_back) == ("incomplete", (ALICE,), (CAROL,))
+    assert {entity: type(error) for entity, error in report.failed} == {ALICE: Conflict, BOB: Rejected}
+    assert backend.describe() == QuotaSnapshot({**START, ALICE: {PRODUCER: 2, CONSUMER: 9}})
+    pages = journal.read()
+    (entry,) = pages.entries
+    assert [change.entity for change in pages.way_back(entry).changes] == [ALICE]
+    assert [lease.entity for lease in Leases.of(pages.entries).on] == [ALICE]
+
+
 def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -> None:
     """It took away what was no value."""
 
@@ -209,6 +232,30 @@ def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -
     backend = Refusing(QuotaSnapshot({BOB: {PRODUCER: 1}, CAROL: {PRODUCER: 1}}))
     report = apply(due, backend, journal=journal, cluster="test", clock=clock)
     assert (report.rolled_back, [change.entity for change in report.applied]) == ((BOB,), [ALICE])
+
+
+def test_an_undo_that_fails_brings_back_what_it_deleted(chroot: str, znodes: Any, tmp_path: Path) -> None:
+    """A user's node goes after those of its pairs, in a transaction of its own."""
+    from kazoo.security import OPEN_ACL_UNSAFE, make_acl
+
+    journal = Journal(tmp_path)
+    pair, zed = Entity(user="alice", client_id="app"), Entity(user="zed")
+    with connect(zookeeper=chroot) as backend:
+        run(backend, journal, {zed: {PRODUCER: 1}})
+        done = run(backend, journal, {entity: {PRODUCER: 2} for entity in (ALICE, pair, zed)})
+        assert done.entry is not None
+        before = backend.describe()
+        znodes.set_acls("/config/users/zed", [make_acl("world", "anyone", read=True, admin=True)])
+        back = journal.entry(done.entry).plan.inverse
+        report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        assert (report.outcome, set(report.rolled_back)) == ("rolled back", {ALICE, pair})
+        assert [entity for entity, _ in report.failed] == [zed]
+        assert backend.describe() == before
+        znodes.set_acls("/config/users/zed", OPEN_ACL_UNSAFE)
+        again = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        assert again.outcome == "applied"
+        assert backend.describe() == QuotaSnapshot({zed: {PRODUCER: 1}})
+        assert znodes.get_children("/config/users") == ["zed"]
 
 
 def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

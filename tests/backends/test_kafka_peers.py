@@ -278,6 +278,24 @@ def test_an_error_after_which_the_controller_may_have_altered(code: int) -> None
     assert [type(result.error) for result in results] == [Uncertain, Uncertain]
 
 
+def test_what_may_have_been_altered_is_said_after_what_was_not() -> None:
+    """The first entity was refused for good, and of the second nobody knows."""
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.AlterClientQuotasRequest):
+            codes = (41 if len(entry.entity) == 1 else 7 for entry in request.entries)
+            results = [
+                wire.AlterEntryResult(code, None, entry.entity)
+                for code, entry in zip(codes, request.entries, strict=True)
+            ]
+            return wire.AlterClientQuotasResponse(0, results)
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=1) as backend:
+        results = backend.alter([rate(ALICE), rate(PAIR)])
+    assert [type(result.error) for result in results] == [Unreachable, Uncertain]
+
+
 def test_entities_that_the_broker_does_not_know_do_not_hold_up_others() -> None:
     """As 2.6 answers about ips (KIP-612 came with 2.8)."""
 

@@ -316,6 +316,32 @@ def test_a_file_with_the_leased_value_makes_it_permanent(
     assert (value(kquota, chroot), value(kquota, chroot, "user=bob")) == ("5000000", None)
 
 
+def test_a_lease_changes_beside_values_that_fail_unless_all_is_rolled_back(
+    kquota: Kquota, chroot: str, znodes: Any, tmp_path: Path
+) -> None:
+    """An alter takes nothing back, and an apply everything."""
+    from kazoo.security import make_acl
+
+    live, rate = ("--zookeeper", chroot), "producer_byte_rate=40MB"
+    (tmp_path / "quotas.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n"
+        "  - {entity: {user: alice}, values: {producer_byte_rate: 40MB}}\n"
+        "  - {entity: {user: bob}, values: {producer_byte_rate: 40MB}}\n"
+    )
+    assert kquota("alter", *live, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
+    assert kquota("alter", *live, "--user", "alice", "--add-config", rate, "--for", "1h").code == 0
+    znodes.set_acls("/config/users/bob", [make_acl("world", "anyone", read=True)])
+
+    failed = kquota("apply", "quotas.yaml", "--yes", *live)
+    assert (failed.code, "1 failed\n" in failed.err, "lease changed" in failed.err) == (5, True, False), failed
+    assert "1 lease, next at" in kquota("reconcile", *live).err
+    altered = kquota("alter", *live, "--user", "alice", "--user", "bob", "--yes", "--add-config", rate)
+    assert (altered.code, "now is permanent" in altered.err) == (9, True), altered
+    last, before, lease, _ = kquota("history", COLUMNS="200").out.splitlines()[1:]
+    assert ("  incomplete  " in last, "  rolled back  " in before, "  made permanent by 4  " in lease) == (True,) * 3
+    assert "nothing is due; no lease" in kquota("reconcile", *live).err
+
+
 def test_a_time_alone_moves_the_ends_of_an_entity(kquota: Kquota, chroot: str) -> None:
     """Of all its leased values that are set, a deletion as well; of an entity without a lease it is an error."""
     live = ("--zookeeper", chroot)

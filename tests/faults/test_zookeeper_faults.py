@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,20 +241,23 @@ def test_concurrent_writers_lose_no_update(zookeeper: Sandbox, chroot: str, znod
 # --- Connections that break in the middle ------------------------------------------------------------------------
 
 
-def break_connection(monkeypatch: pytest.MonkeyPatch, how: str, then: Callable[[], None] = lambda: None) -> None:
-    """Cuts the connection at the first transaction: before it is sent, or before its answer is read."""
+def break_connection(
+    monkeypatch: pytest.MonkeyPatch, how: str, then: Callable[[], None] = lambda: None, *, after: int = 0
+) -> None:
+    """Cuts the connection at the first transaction after so many: before it is sent, or before its answer is read."""
     from kazoo.protocol.connection import ConnectionHandler
     from kazoo.protocol.serialization import Transaction
 
     submit = ConnectionHandler._submit
-    broken = False
+    left = after
 
     def fragile(self: Any, request: Any, timeout: float, xid: int | None = None) -> None:
-        nonlocal broken
-        if broken or not isinstance(request, Transaction):
+        nonlocal left
+        if isinstance(request, Transaction):
+            left -= 1
+        if left != -1 or not isinstance(request, Transaction):
             submit(self, request, timeout, xid)
             return
-        broken = True
         if how == "after":
             submit(self, request, timeout, xid)
             # Once the answer has begun to arrive, the transaction is history; it is never read.
@@ -304,6 +308,27 @@ def test_a_lost_answer_to_a_deletion_is_settled_too(
         assert len(backend.describe()) == 0
     assert znodes.get_children("/config/ips") == []
     assert changes_of(znodes) == 6
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_lost_answer_leaves_no_doubt_about_a_node_that_was_emptied_and_deleted(
+    chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What the writer says about the node holds: a write that expects it is no conflict."""
+    both = [Entity(user="u"), Entity(user="u", client_id="c")]
+    wishes = [Alteration(entity, {QuotaKey.PRODUCER_BYTE_RATE: 2}) for entity in both]
+    gone = [Alteration(entity, remove=frozenset(KEYS)) for entity in both]
+    with ZooKeeperBackend(chroot) as backend:
+        forms = [result.form for result in backend.alter(wishes, validate_only=True)]
+        backend.alter(wishes)
+        # The values go first, then the folder of the pairs, and then the user's node.
+        break_connection(monkeypatch, how, after=2)
+        written = backend.alter([replace(each, form=form) for each, form in zip(gone, forms, strict=True)])
+        assert (znodes.exists("/config/users/u") is None) == (how == "after")
+        again = backend.alter(
+            [replace(each, expect_revision=result.revision) for each, result in zip(wishes, written, strict=True)]
+        )
+        assert [result.error for result in (*written, *again)] == [None] * 4
 
 
 def test_a_covered_trace_is_reported_as_uncertain(chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,12 +115,10 @@ class Writer:
                 self._results.setdefault(alteration.entity, nothing)
         ordered = tuple(self._results[alteration.entity] for alteration in merged)
         first = ordered[0].error if ordered else None
+        if any(isinstance(result.error, Uncertain) for result in ordered):
+            return ordered
         for kind in (Unreachable, Unauthorized, Rejected):
-            if (
-                isinstance(first, kind)
-                and not isinstance(first, Uncertain)
-                and all(isinstance(result.error, kind) for result in ordered)
-            ):
+            if isinstance(first, kind) and all(isinstance(result.error, kind) for result in ordered):
                 raise first
         return ordered
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kquota.backends import znode
@@ -108,8 +108,8 @@ class Writer:
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
         self._tidied: dict[Entity, tuple[str, ...]] = {}
-        self._emptied: dict[str, tuple[int, bytes]] = {}
-        """The version and the data that this run gave to nodes that are to go, but had others below them."""
+        self._emptied: dict[str, _Task] = {}
+        """The tasks that emptied nodes that are to go, but had others below them."""
 
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
@@ -251,24 +251,37 @@ class Writer:
             elif change.deletes and node is not None and node.children:
                 # The pairs below it may go in the same run.
                 self._tidied[task.entity] = (task.path, *task.tidy)
-                self._emptied[task.path] = (node.version + 1, change.data)
+                self._emptied[task.path] = task
             writes.append(task)
         return writes
 
     def _tidy(self, session: Session) -> None:
         """Takes away the ancestors of deleted nodes that were made for them, as long as nothing else is in them.
 
-        So it does with the nodes that this run emptied.
+        So it does with the nodes that this run emptied; no node is then what the run has left of them.
         """
         paths = {path for entity, tidy in self._tidied.items() if self._results[entity].error is None for path in tidy}
         for path in sorted(paths, key=len, reverse=True):
             try:
                 node = self._read_nodes(session, [path], fresh=True).get(path)
-                own = node is not None and self._emptied.get(path) == (node.version, node.data)
-                if node is not None and not node.children and (own or not node.data):
-                    list(session.commit([[session.operations.delete(path, node.version)]], 1))
+                if node is None or node.children:
+                    continue
+                own = self._emptied.get(path)
+                if own is not None and not _verdict(own, node):
+                    own = None  # another writer altered it since
+                gone = (own is not None or not node.data) and self._deleted(session, path, node.version)
             except KquotaError:
                 return  # they harm nobody
+            if gone and own is not None:
+                self._results[own.entity] = replace(self._results[own.entity], revision=0)
+
+    def _deleted(self, session: Session, path: str, version: int) -> bool:
+        """Deletes a node of that version; whether it is gone. Raises Unreachable where nobody knows."""
+        (outcome,) = session.commit([[session.operations.delete(path, version)]], 1)
+        if isinstance(outcome, Lost):
+            session.settle()
+            return path not in self._read_nodes(session, [path], fresh=True)
+        return not any(isinstance(error, BaseException) for error in outcome)
 
     def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""

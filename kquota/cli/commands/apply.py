@@ -197,7 +197,7 @@ def carry_out(
     from kquota.cli.text import many
     from kquota.core.change.report import ApplyReport
     from kquota.documents.journal import Journal
-    from kquota.leases import kept
+    from kquota.leases import kept, settles
     from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
@@ -242,7 +242,8 @@ def carry_out(
         )
     if terms.output == "json":
         show(_view(report, planned), "json")
-    code = _conclude(report, stop.exit_code, len(wanted), params.there(terms.access))
+    changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
+    code = _conclude(report, stop.exit_code, changed_leases, params.there(terms.access))
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
     return code

@@ -264,9 +264,11 @@ def _what(entry: Entry, leases: Mapping[str, Sequence[Lease]]) -> str:
 def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> str:
     """What became of it: of a lease, whether and how it ended."""
     from kquota.cli.text import moment
-    from kquota.leases import Fate
+    from kquota.leases import Fate, settles
 
     if entry.outcome == "rolled back":
+        if entry.kept and settles(entry.command, entry.outcome):
+            return "incomplete"
         return "switched back" if entry.levels else "rolled back"
     word = entry.outcome or "unfinished"
     by, undone = pages.undone_by(entry), ""

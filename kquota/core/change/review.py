@@ -149,6 +149,11 @@ class Guards:
     protected: tuple[Selector, ...] = ()
     internal: tuple[str, ...] = ()
 
+    @property
+    def never_too_many(self) -> float:
+        """So many changes are no larger share than these, whatever the cluster has: 2 by default."""
+        return _SMALLEST * min(self.most_deleted, self.most_changed)
+
 
 def review(
     plan: Plan, current: QuotaSnapshot, guards: Guards | None = None, findings: Sequence[Finding] | None = None
