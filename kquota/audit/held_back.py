@@ -5,8 +5,9 @@ the replay does not stand then. Clients that all runs of the simulator throttle 
 drained are not throttled where no run throttles them. Else the counter is undetermined: the rate that was observed is
 only the least that they wanted.
 
-The export itself usually says it: the throttle times in a broker's answers. Where it has none,
-`AuditSettings.recorded_under` says which quotas were in force, and their replay says whom they held back.
+The export itself usually says it: the throttle times in a broker's answers. For a counter without throttle times,
+`AuditSettings.recorded_under` says which quotas were in force, and their replay says whom they held back. A counter of
+which only some requests have throttle times, all of them 0, counts as one without: the others may have been throttled.
 
 The verdict of the replay stands where another quota still holds the same clients back as much as they were: then there
 is no more traffic than there was. Where the quotas in question were in force, the throttle times of the brokers decide
@@ -63,13 +64,14 @@ _REQUESTS: Final = {QuotaKey.PRODUCER_BYTE_RATE.value: "produce", QuotaKey.CONSU
 
 
 def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings) -> AuditResult:
-    """The audit; where the export has no throttle times, those held back are found by what was in force.
+    """The audit; of counters without throttle times, those held back are found by what was in force.
 
     `run` audits the export under given settings, once or twice.
     """
     result = run(settings)
     recorded = settings.recorded_under
-    if not recorded or not any(recorded.snapshots) or shows_throttling(result) is not None:
+    silent = result.findings.column("logged_throttled_events").null_count
+    if not recorded or not any(recorded.snapshots) or not silent:
         return result
     again = replace(settings, quotas=recorded, against=None, top_clients=1, per_client=False, timelines=0)
     return settled(result, settings, _throttled(run(again).findings))
@@ -200,7 +202,8 @@ class _Settling:
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
             return self._happened(row, verdict, prediction)
-        held = bool(row["logged_throttled_events"]) or self._was_held(row)
+        logged = row["logged_throttled_events"]
+        held = self._was_held(row) if logged is None else logged > 0
         reason = row["reason"]
         if held and not self._in_force and verdict is not Verdict.UNDETERMINED:
             shown = _shown(prediction, verdict)

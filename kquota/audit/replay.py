@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit import kernels
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.batch import UNKNOWN, Bools, Int64s
 from kquota.audit.findings import SCHEMA
 from kquota.audit.in_force import Judged
 from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
@@ -73,7 +73,7 @@ class _Later:
 
 
 _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
-_FLAGS = ("incomplete", "follows", "told")
+_FLAGS = ("incomplete", "follows", "silent")
 
 
 class Replay:
@@ -151,7 +151,7 @@ class Replay:
         totals["events"][numbers] += segment.counts
         totals["incomplete"][numbers] |= ~segment.complete
         totals["follows"][numbers] |= segment.shows_outcome
-        totals["told"][numbers] |= segment.answered
+        totals["silent"][numbers] |= segment.silent
         self._members.append(
             np.column_stack(
                 [
@@ -380,6 +380,7 @@ class Replay:
         governing = [self._governing[number][max(self._governing[number])] for number in range(count)]
         changes = [_changes(self._governing[number]) for number in range(count)]
         known, throttled = ~totals["incomplete"], summaries["throttled"]
+        told = self._told[:count]
         happened = known & (throttled > 0)
         verdicts = np.where(
             ~known,
@@ -415,7 +416,7 @@ class Replay:
                 pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
                 whole(summaries["first_ms"], happened),
                 whole(summaries["last_ms"], happened),
-                *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
+                *(whole(totals[name], told) for name in ("hits", "logged", "longest")),
                 pa.array(totals["unsized"]),
                 pa.array(totals["rebuilt"]),
                 pa.array([_share(self._shares.get(number)) for number in range(count)], pa.float64()),
@@ -449,11 +450,20 @@ class Replay:
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
             Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
-            if totals["told"][number]
+            if self._told[number]
             else None,
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
         )
+
+    @property
+    def _told(self) -> Bools:
+        """Of each counter whether the export says what the broker answered: that it throttled, or that it did not.
+
+        Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
+        """
+        told: Bools = (self._totals["hits"] > 0) | ~self._totals["silent"]
+        return told
 
     def _clients_of(self, number: int) -> list[tuple[str, str]]:
         """(user, client-id) of each client of a counter."""
@@ -496,7 +506,7 @@ class Replay:
             throttled, time_ms = hits.get((counter, member), (0, 0)) if told else (None, None)
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
             client |= {"throttled_events": throttled, "throttle_time_ms": time_ms}
-            answered = counted and self._totals["told"][counter]
+            answered = counted and self._told[counter]
             client["logged_throttled_events"] = logged.get((counter, member), 0) if answered else None
             clients[counter].append(client)
         for mine in clients:
