@@ -32,7 +32,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.answers import Answers, AnswersOf
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
-from kquota.core.findings.verdicts import HELD_BACK, QuotaVerdict, Verdict
+from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import encode_user
@@ -162,7 +162,11 @@ class _Settling:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
         predictions: dict[CounterName, Prediction] = {}
         changed: dict[CounterName, _Settled] = {}
-        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = {}
+        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = defaultdict(Counter)
+        in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
+        for quota in quotas:
+            for name, told in quota.in_turn.items():
+                in_turn[name].append((quota.entity, told))
         for row in self._open():
             name = _name(row)
             before = Verdict(row["verdict"])
@@ -172,8 +176,12 @@ class _Settling:
                 predictions[name] = found.prediction
             if found.verdict is not before:
                 changed[name] = found
-                quota = (Entity.parse(row["entity"]), QuotaKey(row["key"]))
-                moved.setdefault(quota, Counter())[before, found.verdict] += 1
+                governing = in_turn.get(name) or [(Entity.parse(row["entity"]), InTurn(before, True))]
+                for entity, told in governing:
+                    # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
+                    spared = found.verdict is Verdict.THROTTLED and not told.answered
+                    after = Verdict.NOT_THROTTLED if spared else found.verdict
+                    moved[entity, QuotaKey(row["key"])][told.verdict, after] += 1
         settled = self._predictions.changed(predictions)
         if not changed:
             return self._table, tuple(quotas), settled

@@ -154,7 +154,7 @@ class Counters(Replay):
             self._recent.forget(before_ms - THROTTLE_SEEN_MS)
         # These are for the findings, which come from the spool.
         self._throttled_members, self._logged_members, self._members = [], [], []
-        self._hits = {}
+        self._hits, self._answered_hits = {}, {}
 
     # --- episodes ---
 
