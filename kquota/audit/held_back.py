@@ -5,8 +5,9 @@ the replay does not stand then. Clients that all runs of the simulator throttle 
 drained are not throttled where no run throttles them. Else the counter is undetermined: the rate that was observed is
 only the least that they wanted.
 
-The export itself usually says it: the throttle times in a broker's answers. Where it has none,
-`AuditSettings.recorded_under` says which quotas were in force, and their replay says whom they held back.
+The export itself usually says it: the throttle times in a broker's answers. For a counter without throttle times,
+`AuditSettings.recorded_under` says which quotas were in force, and their replay says whom they held back. A counter of
+which only some requests have throttle times, all of them 0, counts as one without: the others may have been throttled.
 
 The verdict of the replay stands where another quota still holds the same clients back as much as they were: then there
 is no more traffic than there was. Where the quotas in question were in force, the throttle times of the brokers decide
@@ -31,7 +32,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.answers import Answers, AnswersOf
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
-from kquota.core.findings.verdicts import HELD_BACK, QuotaVerdict, Verdict
+from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import encode_user
@@ -63,13 +64,14 @@ _REQUESTS: Final = {QuotaKey.PRODUCER_BYTE_RATE.value: "produce", QuotaKey.CONSU
 
 
 def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings) -> AuditResult:
-    """The audit; where the export has no throttle times, those held back are found by what was in force.
+    """The audit; of counters without throttle times, those held back are found by what was in force.
 
     `run` audits the export under given settings, once or twice.
     """
     result = run(settings)
     recorded = settings.recorded_under
-    if not recorded or not any(recorded.snapshots) or shows_throttling(result) is not None:
+    silent = result.findings.column("logged_throttled_events").null_count
+    if not recorded or not any(recorded.snapshots) or not silent:
         return result
     again = replace(settings, quotas=recorded, against=None, top_clients=1, per_client=False, timelines=0)
     return settled(result, settings, _throttled(run(again).findings))
@@ -160,7 +162,11 @@ class _Settling:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
         predictions: dict[CounterName, Prediction] = {}
         changed: dict[CounterName, _Settled] = {}
-        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = {}
+        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = defaultdict(Counter)
+        in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
+        for quota in quotas:
+            for name, told in quota.in_turn.items():
+                in_turn[name].append((quota.entity, told))
         for row in self._open():
             name = _name(row)
             before = Verdict(row["verdict"])
@@ -170,8 +176,12 @@ class _Settling:
                 predictions[name] = found.prediction
             if found.verdict is not before:
                 changed[name] = found
-                quota = (Entity.parse(row["entity"]), QuotaKey(row["key"]))
-                moved.setdefault(quota, Counter())[before, found.verdict] += 1
+                governing = in_turn.get(name) or [(Entity.parse(row["entity"]), InTurn(before, True))]
+                for entity, told in governing:
+                    # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
+                    spared = found.verdict is Verdict.THROTTLED and not told.answered
+                    after = Verdict.NOT_THROTTLED if spared else found.verdict
+                    moved[entity, QuotaKey(row["key"])][told.verdict, after] += 1
         settled = self._predictions.changed(predictions)
         if not changed:
             return self._table, tuple(quotas), settled
@@ -200,7 +210,8 @@ class _Settling:
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
             return self._happened(row, verdict, prediction)
-        held = bool(row["logged_throttled_events"]) or self._was_held(row)
+        logged = row["logged_throttled_events"]
+        held = self._was_held(row) if logged is None else logged > 0
         reason = row["reason"]
         if held and not self._in_force and verdict is not Verdict.UNDETERMINED:
             shown = _shown(prediction, verdict)

@@ -270,11 +270,11 @@ class Packer:
         counts = np.bincount(member_rank, events, len(numbers) + 1)[: len(numbers)].astype(np.int64)
         ends = np.cumsum(counts)
         member_ids = self._member_ids(members)
-        told: bool | Bools = False if batch.throttle_ms is None else batch.throttle_ms >= 0
+        untold: bool | Bools = True if batch.throttle_ms is None else batch.throttle_ms < 0
         incomplete = firsts
         if complete is not False:
             incomplete = _first_of(np.where(complete, NEVER, batch.time_ms), codes, len(members))
-        answered = _any_of(np.asarray(told), codes, members)
+        silent = _any_of(np.asarray(untold), codes, members)
 
         cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(numbers)]
         owners = [np.flatnonzero((member_rank >= first) & (member_rank < last)) for first, last in pairwise(cuts)]
@@ -328,7 +328,7 @@ class Packer:
                     detail=its_columns.get("detail"),
                     member=its_columns.get("member"),
                     incomplete_ms=_first_of(incomplete[mine], member_rank[mine] - first, len(its)),
-                    answered=_any_of(answered[mine], member_rank[mine] - first, its),
+                    silent=_any_of(silent[mine], member_rank[mine] - first, its),
                     shows_outcome=batch.shows_outcome,
                     unsized=types["values"] == np.int64 and bool((its_columns["values"] == UNKNOWN).any()),
                     member_ids=member_ids[mine],

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit import kernels
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.batch import UNKNOWN, Bools, Int64s
 from kquota.audit.findings import SCHEMA
 from kquota.audit.in_force import Judged
 from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
@@ -30,7 +30,7 @@ from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.finding import Basis, Logged
-from kquota.core.findings.verdicts import Governed, Verdict
+from kquota.core.findings.verdicts import Governed, InTurn, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
 FLUSH_ROWS = 2_000_000
@@ -73,7 +73,7 @@ class _Later:
 
 
 _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
-_FLAGS = ("incomplete", "follows", "told")
+_FLAGS = ("incomplete", "follows", "silent")
 
 
 class Replay:
@@ -104,6 +104,8 @@ class Replay:
         self._has_periods = len(self._changes) > 0
         self._hits: dict[int, set[int]] = {}
         """Of each counter, how many of the changes were before its throttled events, where quotas change."""
+        self._answered_hits: dict[int, set[int]] = {}
+        """The same of the events that the brokers throttled by their own answers."""
         self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         """The counters that each quota governed, under each of the variants; known at the end."""
         self._sizes, self._retries = KnownSizes(), Retries()
@@ -151,7 +153,7 @@ class Replay:
         totals["events"][numbers] += segment.counts
         totals["incomplete"][numbers] |= ~segment.complete
         totals["follows"][numbers] |= segment.shows_outcome
-        totals["told"][numbers] |= segment.answered
+        totals["silent"][numbers] |= segment.silent
         self._members.append(
             np.column_stack(
                 [
@@ -346,6 +348,8 @@ class Replay:
             np.add.at(totals["hits"], numbers, 1)
             np.add.at(totals["logged"], numbers, part.throttle_ms[hits])
             np.maximum.at(totals["longest"], numbers, part.throttle_ms[hits])
+            if self._has_periods:
+                self._note_periods(self._answered_hits, part, hits)
             if part.member is not None:
                 logged = part.throttle_ms[hits]
                 found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), logged])
@@ -354,11 +358,7 @@ class Replay:
             return
         told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
         if self._has_periods:
-            hits = np.flatnonzero(told > 0)
-            between = np.searchsorted(self._changes, part.times[hits], side="right")
-            pairs = np.unique(np.column_stack([part.counters[part.owners(hits)], between]), axis=0)
-            for number, before in pairs.tolist():
-                self._hits.setdefault(number, set()).add(before)
+            self._note_periods(self._hits, part, np.flatnonzero(told > 0))
         if part.member is not None:
             hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
@@ -366,6 +366,13 @@ class Replay:
             self._throttled_members = [_added_up([*self._throttled_members, found])]
         for collector in self._collectors:
             collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
+
+    def _note_periods(self, known: dict[int, set[int]], part: Part, rows: Int64s) -> None:
+        """Notes of the counters of some events how many changes of the quotas were before these."""
+        between = np.searchsorted(self._changes, part.times[rows], side="right")
+        pairs = np.unique(np.column_stack([part.counters[part.owners(rows)], between]), axis=0)
+        for number, before in pairs.tolist():
+            known.setdefault(number, set()).add(before)
 
     def finish(self) -> list[pa.Table]:
         """Replays the rest. The findings (SCHEMA), a table for each of the settings' variants."""
@@ -380,6 +387,7 @@ class Replay:
         governing = [self._governing[number][max(self._governing[number])] for number in range(count)]
         changes = [_changes(self._governing[number]) for number in range(count)]
         known, throttled = ~totals["incomplete"], summaries["throttled"]
+        told = self._told[:count]
         happened = known & (throttled > 0)
         verdicts = np.where(
             ~known,
@@ -415,7 +423,7 @@ class Replay:
                 pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
                 whole(summaries["first_ms"], happened),
                 whole(summaries["last_ms"], happened),
-                *(whole(totals[name], totals["told"]) for name in ("hits", "logged", "longest")),
+                *(whole(totals[name], told) for name in ("hits", "logged", "longest")),
                 pa.array(totals["unsized"]),
                 pa.array(totals["rebuilt"]),
                 pa.array([_share(self._shares.get(number)) for number in range(count)], pa.float64()),
@@ -449,11 +457,20 @@ class Replay:
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
             Logged(int(totals["hits"][number]), int(totals["logged"][number]), int(totals["longest"][number]))
-            if totals["told"][number]
+            if self._told[number]
             else None,
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
         )
+
+    @property
+    def _told(self) -> Bools:
+        """Of each counter whether the export says what the broker answered: that it throttled, or that it did not.
+
+        Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
+        """
+        told: Bools = (self._totals["hits"] > 0) | ~self._totals["silent"]
+        return told
 
     def _clients_of(self, number: int) -> list[tuple[str, str]]:
         """(user, client-id) of each client of a counter."""
@@ -468,18 +485,27 @@ class Replay:
             verdict, periods = Verdict(name), self._governing[number]
             entities = {governing.entity for governing in periods.values()}
             guilty = entities
-            if verdict is Verdict.THROTTLED and len(entities) > 1:
-                changes = self.settings.variants[ref.variant].changes_ms
-                times = [int(self._changes[before - 1]) if before else -1 for before in self._hits.get(number, ())]
+            take_turns = len(entities) > 1
+            if verdict is Verdict.THROTTLED and take_turns:
                 # A rejection may come without a delay: of those the first and the last are known.
-                times += [int(moment[number]) for moment in moments]
-                guilty = {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
+                guilty = self._governing_when(number, self._hits, [int(moment[number]) for moment in moments])
+            answered = self._governing_when(number, self._answered_hits) if take_turns else set()
             for entity in sorted(entities):
                 found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
                 governing, quota = self.governing[ref.variant], (ref.key.value, entity)
                 if quota not in governing:
                     governing[quota] = Governed()
                 governing[quota].add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
+                if take_turns and self._told[number]:
+                    governing[quota].in_turn[ref.name] = InTurn(found, entity in answered)
+
+    def _governing_when(self, number: int, hits: dict[int, set[int]], times: Sequence[int] = ()) -> set[str]:
+        """The entities that governed a counter at its `hits`, and at some times (epoch ms)."""
+        ref, periods = self.refs[number], self._governing[number]
+        assert ref is not None
+        changes = self.settings.variants[ref.variant].changes_ms
+        moments = [int(self._changes[before - 1]) if before else -1 for before in hits.get(number, ())]
+        return {periods[period].entity for t in (*moments, *times) if (period := bisect_right(changes, t)) in periods}
 
     def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
         """The busiest clients of the named counters, and how many share each of all."""
@@ -496,7 +522,7 @@ class Replay:
             throttled, time_ms = hits.get((counter, member), (0, 0)) if told else (None, None)
             client = {"user": user, "client_id": client_id, "events": events, "value": value}
             client |= {"throttled_events": throttled, "throttle_time_ms": time_ms}
-            answered = counted and self._totals["told"][counter]
+            answered = counted and self._told[counter]
             client["logged_throttled_events"] = logged.get((counter, member), 0) if answered else None
             clients[counter].append(client)
         for mine in clients:

@@ -94,6 +94,21 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     warn(f"{told} ({_where(result.rejects)})")
 
 
+def warn_repeated_hours(quality: DataQuality, zone: str) -> None:
+    """Names each hour that clocks of a log's time zone showed twice while it was written."""
+    if quality.first_ms is None or quality.last_ms is None:
+        return
+    from zoneinfo import ZoneInfo
+
+    from kquota.audit.sources.request_line import repeated_hours
+
+    for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
+        warn(
+            f"clocks in {zone} showed {begin:%Y-%m-%d %H:%M} to {end:%H:%M} twice: times without an offset do not say"
+            " which, so rates of that hour may be those of two hours added up"
+        )
+
+
 def why(rejects: Sequence[Reject]) -> str:
     """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
     return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])

@@ -432,11 +432,12 @@ def test_a_file_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
     assert [Path(one).name for one in again] == ["usage.jsonl"] * 2 + ["hard.jsonl", "usage.jsonl"]
 
 
-def test_a_broker_is_named_by_its_folder_where_there_are_several(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", [".", "logs", "logs/dt=2026-01-01"])
+def test_a_broker_is_named_by_its_folder_where_there_are_several(tmp_path: Path, below: str) -> None:
     """A single one has no name, unless one is given."""
     for number in (1, 2):
-        folder = tmp_path / f"broker-{number}"
-        folder.mkdir()
+        folder = tmp_path / f"broker-{number}" / below
+        folder.mkdir(parents=True)
         (folder / "usage.jsonl").write_bytes(json_lines(5))
 
     both, one = audit(tmp_path), audit(tmp_path / "broker-1")

@@ -156,5 +156,40 @@ def test_a_uri_with_a_secret_is_refused_without_saying_it(path: str) -> None:
 def test_names() -> None:
     assert files.name_of("s3://b/k/usage.csv.gz?region=x") == "usage.csv.gz"
     assert files.name_of("/a/usage?.csv") == "usage?.csv"
-    assert files.folder_of("s3://b/broker%201/x.log?region=x") == "broker 1"
-    assert files.folder_of("s3://b/x.log") == "b"
+
+
+@pytest.mark.parametrize(
+    ("places", "brokers"),
+    [
+        (["b1/a.log", "b1/a.log.1"], ["", ""]),
+        (["b1/a.log", "b2/a.log"], ["b1", "b2"]),
+        (["b1/logs/a.log", "b2/logs/a.log"], ["b1", "b2"]),
+        (["b1/a.log", "b1/archive/a.log.1", "b2/a.log", "b2/archive/a.log.1"], ["b1", "b1", "b2", "b2"]),
+        (["a.log", "archive/a.log.1"], ["", ""]),
+        (["a.log", "b2/a.log"], ["x", "b2"]),
+        (["a.log", "b2/logs/a.log"], ["x", "logs"]),
+        (["b1/a.log", "b1/archive/a.log.1", "b1/archive/older/a.log.2"], ["", "", ""]),
+        (["README", "b1/a.log", "b2/a.log"], ["x", "b1", "b2"]),
+        (["README", "b1/logs/a.log", "b2/logs/a.log"], [".", "b1", "b2"]),
+        (["host1/b1/a.log", "host2/b2/a.log"], ["b1", "b2"]),
+        (["dc1/b1/a.log", "dc1/b2/a.log", "dc2/b1/a.log"], ["dc1/b1", "dc1/b2", "dc2"]),
+        (["b1/logs/a.log", "b1/old/a.log", "b2/logs/a.log"], ["b1/logs", "b1/old", "b2"]),
+        (["dt=2026-01-01/a.csv", "dt=2026-01-02/a.csv"], ["", ""]),
+        (["2026-01-01/b1/a.log", "2026-01-01/b2/a.log", "2026-01-02/b1/a.log"], ["b1", "b2", "b1"]),
+        (["b1/dt=1/hour=2/a.log", "b1/dt=1/hour=3/a.log", "b2/dt=2/hour=2/a.log"], ["b1", "b1", "b2"]),
+        (["host=b1/dt=1/a.log", "host=b2/dt=1/a.log"], ["host=b1", "host=b2"]),
+    ],
+)
+@pytest.mark.parametrize("root", ["/var/x/", "s3://bucket/x/"])
+def test_folders_name_brokers(root: str, places: list[str], brokers: list[str]) -> None:
+    """Two brokers are never taken for one; a folder of rotated logs, or of one day, is not a broker."""
+    paths = [root + place for place in places]
+
+    assert files.brokers_of(paths) == dict(zip(paths, brokers, strict=True))
+    assert files.brokers_of(reversed(paths)) == files.brokers_of(paths)
+
+
+def test_the_host_of_a_uri_and_its_escapes() -> None:
+    paths = ["s3://b/broker%201/x.log?region=x", "s3://other/x.log"]
+
+    assert list(files.brokers_of(paths).values()) == ["broker 1", "other"]

@@ -213,6 +213,23 @@ def test_in_whatever_order_files_come(made: list[dict[str, Any]], order: Any, se
         same(found, batch([name], audit_settings))
 
 
+def test_brokers_are_named_by_folders_that_come_later(tmp_path: Path) -> None:
+    """What was read before has the names that all folders together give, as in a batch audit."""
+    audit_settings = AuditSettings(TIGHT)
+    follower = Follower([str(tmp_path)], audit_settings)
+    names: list[set[str]] = []
+    for place in ("broker-1/logs/a.jsonl", "broker-2/logs/b.jsonl", "broker-2/logs/old/c.jsonl", "broker-3/d.jsonl"):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True)
+        path.write_text(lines(*({**row(100 * n), "broker": None, "client_id": place} for n in range(40))))
+        follower.turn()
+        names.append(set(follower.result("usage").findings.column("broker").to_pylist()))
+    found = followed_to_its_end(follower, [])
+
+    assert names == [{""}, {"broker-1", "broker-2"}, {"broker-1", "broker-2"}, {"broker-1", "broker-2", "broker-3"}]
+    same(found, batch([str(tmp_path)], audit_settings))
+
+
 def renamed(log: Path) -> None:
     log.rename(log.with_suffix(".log.1"))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY
 from kquota.audit.sources.event import UNKNOWN, UsageEvent
-from kquota.audit.sources.request_line import parse_line
+from kquota.audit.sources.request_line import parse_line, repeated_hours
 from tests.audit.request_lines import (
     ANY_JSON,
     JSON,
@@ -102,6 +103,28 @@ def test_a_time_without_zone_is_in_the_given_one() -> None:
     assert elsewhere.time_ms - parse(fields()).time_ms == 3.5 * 3600 * 1000
     own = parse_line(f"2026-05-04T10:20:30.456Z {JSON}", None, OTHER_ZONE)
     assert own.time_ms == MOMENT - 2
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "last", "hours"),
+    [
+        ("Europe/Berlin", "2026-10-24T00:00", "2026-10-26T00:00", ["2026-10-25 02:00 03:00"]),
+        ("Europe/Berlin", "2026-10-25T00:30", "2026-10-25T00:31", ["2026-10-25 02:00 03:00"]),
+        ("Europe/Berlin", "2026-10-24T00:00", "2026-10-24T23:59", []),
+        ("Europe/Berlin", "2026-10-25T01:00", "2026-10-26T00:00", []),
+        ("Europe/Berlin", "2026-03-01T00:00", "2026-04-01T00:00", []),
+        ("Europe/Berlin", "2025-01-01T00:00", "2026-12-01T00:00", ["2025-10-26 02:00 03:00", "2026-10-25 02:00 03:00"]),
+        ("Australia/Lord_Howe", "2026-04-04T00:00", "2026-04-06T00:00", ["2026-04-05 01:30 02:00"]),
+        ("UTC", "2025-01-01T00:00", "2026-12-01T00:00", []),
+    ],
+)
+def test_the_hours_that_clocks_show_twice(zone: str, first: str, last: str, hours: list[str]) -> None:
+    """The end of summer time; a log that is over before it, or begins after it, has no line of it."""
+    times = [int(datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp() * 1000) for time in (first, last)]
+
+    found = repeated_hours(ZoneInfo(zone), *times)
+
+    assert [f"{begin:%Y-%m-%d %H:%M} {end:%H:%M}" for begin, end in found] == hours
 
 
 def test_the_charge_is_before_queue_and_sending() -> None:

@@ -520,6 +520,37 @@ def test_a_history_blames_the_quota_that_throttled(tmp_path: Path) -> None:
         assert found == {Entity(user=DEFAULT): verdict, Entity(user="alice"): FREE}
 
 
+@pytest.mark.parametrize(
+    ("early_limit", "late_limit", "answered", "expected"),
+    [
+        (1000, 10**6, (0, 0), (FREE, FREE)),
+        (1000, 10**6, (9, 0), (THROTTLED, FREE)),
+        (1000, 1000, (0, 0), (FREE, FREE)),
+        (10_000, 10_000, (9, 0), (THROTTLED, FREE)),
+        (10_000, 10_000, (0, 9), (FREE, THROTTLED)),
+    ],
+)
+def test_answers_move_the_quotas_that_they_are_about(
+    tmp_path: Path, early_limit: int, late_limit: int, answered: tuple[int, int], expected: tuple[Verdict, Verdict]
+) -> None:
+    """Of two quotas that governed a counter in turn, each gets the verdict of the brokers' answers in its own time."""
+    produce, default, alice = QuotaKey.PRODUCER_BYTE_RATE, Entity(user=DEFAULT), Entity(user="alice")
+    early = QuotaSnapshot({default: {produce: early_limit}})
+    late = QuotaSnapshot({default: {produce: early_limit}, alice: {produce: late_limit}})
+    history = QuotaHistory((early, late), (START_MS + 50_000,))
+    rows = [
+        request(start + 100 * number, user="alice", client_id="app", bytes=999, throttle_time_ms=throttle)
+        for start, throttle in zip((0, 100_000), answered, strict=True)
+        for number in range(100)
+    ]
+
+    result = of_rows(tmp_path, rows, history, in_force=True)
+
+    found = {quota.entity: quota for quota in result.quotas}
+    assert (found[default].verdict, found[alice].verdict) == expected
+    assert [dict(found[entity].counters) for entity in (default, alice)] == [{verdict: 1} for verdict in expected]
+
+
 def test_precedence() -> None:
     """Throttled beats all; what is hidden beats what is seen; nothing seen is nobody."""
     alice = Entity(user="alice")

@@ -352,3 +352,13 @@ def test_undetermined_limits_do_not_bury_the_others(kquota: Kquota, tmp_path: Pa
 
     assert "1 undetermined limit without a throttled request in the log: user bob request_percentage" in done.err
     assert ("user alice" in done.out, "user bob" in done.out, "user bob" in every.out) == (True, False, True)
+
+
+def test_an_hour_that_clocks_showed_twice_is_named(kquota: Kquota, tmp_path: Path) -> None:
+    """Its requests look like those of one hour."""
+    (tmp_path / "dst.log").write_text("".join(LINE % (n, 0) for n in range(9)).replace("03-11 09:", "10-25 02:"))
+
+    local, utc = (kquota("audit", "dst.log", "--quotas", "quotas.json", *more) for more in (["--log-timezone=CET"], []))
+
+    assert "clocks in CET showed 2026-10-25 02:00 to 03:00 twice" in local.err
+    assert "twice" not in utc.err

@@ -125,6 +125,36 @@ def test_what_was_in_force_can_be_said(kquota: Kquota, recorded: list[str], expe
 
 
 @pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({}, "undetermined"),
+        ({"zed": 1}, "undetermined"),
+        ({"zed": 1, "alice": 1}, "undetermined"),
+        ({"zed": 1, "alice": 300}, "not throttled"),
+    ],
+    ids=["of nobody", "of somebody else", "of a few of its requests", "of all its requests"],
+)
+def test_throttle_times_speak_for_the_requests_that_have_them(
+    kquota: Kquota, tmp_path: Path, answers: dict[str, int], expected: str
+) -> None:
+    """A throttle time of 0 says nothing of other clients, nor of requests without a throttle time."""
+    (tmp_path / "zed.json").write_text(quotas(alice=20_000, zed=20_000))
+    rows = [{"time_ms": START_MS + 100 * number, "user": "alice"} for number in range(300)]
+    rows.append({"time_ms": START_MS, "user": "zed"})
+    for user, count in answers.items():
+        for row in [row for row in rows if row["user"] == user][:count]:
+            row["throttle_time_ms"] = 0
+    lines = [json.dumps({"client_id": "app", "api": "produce", "bytes": 1000} | row) for row in rows]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(lines) + "\n")
+
+    document = audited(kquota, "mixed.jsonl", "--quotas", "zed.json", "--recorded-under", "then.json")
+
+    assert verdicts(document) == {"alice:": expected, "zed:": "not throttled"}
+    (alice,) = (finding for finding in document["findings"] if finding["sensor"] == "alice:")
+    assert (alice["logged"] is None) == (expected == "undetermined")
+
+
+@pytest.mark.parametrize(
     ("recorded", "expected"), [(None, "not throttled"), ({}, "not throttled"), (8000, "undetermined")]
 )
 def test_a_program_can_say_it_too(tmp_path: Path, recorded: Any, expected: str) -> None:

@@ -24,7 +24,7 @@ from kquota.audit.batch import Batch, Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
-from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_binary, open_text
+from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.unpacked import damage_of
 from kquota.core.findings.verdicts import Need, Sight
@@ -110,7 +110,7 @@ class Split:
     size: int = 0
     """Its part of the file, in bytes."""
     broker: str = ""
-    """The broker that wrote the file, by the name of its folder; empty where the folders do not tell brokers apart."""
+    """The broker that wrote the file, by its folder; empty where the folders do not distinguish brokers."""
     fault: str = ""
     """Why the file cannot be read: nothing of it is."""
 
@@ -187,10 +187,8 @@ def plan_splits(
         left_out(path, why)
     if len(faults) == len(splits):
         raise faults[0]
-    folders = {split.path: folder_of(split.path) for split in splits}
-    if len(set(folders.values())) == 1:
-        return splits
-    return [replace(split, broker=folders[split.path]) for split in splits]
+    brokers = brokers_of(split.path for split in splits)
+    return [replace(split, broker=brokers[split.path]) for split in splits]
 
 
 def module(dialect: str) -> ModuleType:

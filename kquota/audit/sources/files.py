@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
 
@@ -22,6 +24,8 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _KNOWN = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _SECRET = re.compile("key|secret|token|password|signature", re.IGNORECASE)
+_TIME = re.compile(r"(year|month|day|hour|minute|date|time|dt|ds|hr)=|\d{4}-\d\d(-\d\d|$)", re.IGNORECASE)
+"""The name of a folder that holds what is of one time: a partition of a table, or a date."""
 _HEAD_BYTES = 1 << 16
 _REMOTE_BYTES = 4 << 20
 """What one request to a remote file system asks for."""
@@ -79,9 +83,36 @@ def name_of(path: str) -> str:
     return _plain(path).name
 
 
-def folder_of(path: str) -> str:
-    """The name of the folder that holds a file."""
-    return _plain(path).parent.name
+def brokers_of(paths: Iterable[str]) -> dict[str, str]:
+    """The broker that wrote each file, by its path; empty where the folders do not distinguish brokers.
+
+    Of folders side by side, each is another broker. A single folder in a folder belongs to it, unless both hold a file
+    of the same name; a folder that is named by a time belongs to the folder above. A broker has the name of its topmost
+    folder with files. Where two brokers would have the same name, each is called by the folders at which the ways to
+    all of them part.
+    """
+    folders = {path: tuple(part for part in _plain(path).parent.parts if not _TIME.match(part)) for path in paths}
+    held: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path, folder in folders.items():
+        held[folder].add(name_of(path))
+    inside: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    parting = set()
+    for folder, names in held.items():
+        for depth, name in enumerate(folder):
+            above = folder[:depth]
+            inside[above].add(name)
+            # Rotated logs have other names: the same one twice is of two brokers.
+            if len(inside[above]) > 1 or not names.isdisjoint(held.get(above, ())):
+                parting.add(above)
+    ways = {folder: tuple(name for depth, name in enumerate(folder) if folder[:depth] in parting) for folder in held}
+    topmost: dict[tuple[str, ...], str] = {}
+    for folder in sorted(ways, key=len):
+        topmost.setdefault(ways[folder], folder[-1])
+    if len(topmost) == 1:
+        return dict.fromkeys(folders, "")
+    if len(set(topmost.values())) < len(topmost):
+        topmost = {way: str(PurePosixPath(*way)) for way in topmost}
+    return {path: topmost[ways[folder]] for path, folder in folders.items()}
 
 
 def _plain(path: str) -> PurePath:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -34,6 +35,7 @@ from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.request_text import parse_text
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
 
+_DAY_S: Final = 86_400
 _TOOK: Final = ("totalTimeMs", "localTimeMs", "throttleTimeMs", "responseQueueTimeMs", "sendTimeMs")
 
 
@@ -266,6 +268,29 @@ def _second(text: str, offset: str | None, zone: tzinfo) -> float:
         return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time") from None
+
+
+def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[datetime, datetime]]:
+    """From when to when clocks of a zone showed the same times twice, where a log of that time (epoch ms) met it.
+
+    A log without offsets does not say which of the two hours a line is of: `_second` takes all for the first.
+    """
+
+    def offset(second: int) -> timedelta:
+        return datetime.fromtimestamp(second, zone).utcoffset() or timedelta()
+
+    found = []
+    first, last = first_ms // 1000, last_ms // 1000 + 1
+    for day in range(first - _DAY_S, last + _DAY_S, _DAY_S):
+        back = offset(day) - offset(day + _DAY_S)
+        if back <= timedelta():
+            continue
+        change = bisect_left(range(day, day + _DAY_S), True, key=lambda second: offset(second) < offset(day))
+        again = day + change
+        if first < again and last > again - back.total_seconds():
+            begin = datetime.fromtimestamp(again, zone).replace(tzinfo=None)
+            found.append((begin, begin + back))
+    return found
 
 
 def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:

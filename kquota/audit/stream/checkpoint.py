@@ -17,7 +17,7 @@ from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError, Locked, Refused
 from kquota.lock import locked
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 

@@ -34,7 +34,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
@@ -154,7 +154,7 @@ class Counters(Replay):
             self._recent.forget(before_ms - THROTTLE_SEEN_MS)
         # These are for the findings, which come from the spool.
         self._throttled_members, self._logged_members, self._members = [], [], []
-        self._hits = {}
+        self._hits, self._answered_hits = {}, {}
 
     # --- episodes ---
 

@@ -20,7 +20,6 @@ from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import limits_ips
-from kquota.audit.sources.files import folder_of
 from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.spool import Place, Spool
@@ -143,7 +142,7 @@ class Follower:
         self._void: set[int] = state.get("void", set())
         self._full_since: int | None = state.get("full_since")
         self._reading: ReadSettings | None = state.get("reading")
-        self._apart: bool = state.get("apart", False)
+        self._brokers: list[str] = state.get("brokers", [])
         self._accounts: dict[int, DataQuality] = state.get("accounts", {})
         self._counters = {
             broker: Counters.loads(data, self.settings, self._settle_ms)
@@ -161,13 +160,14 @@ class Follower:
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
             self._forget_file(each.number)
-        reading, apart = self._reading_settings(), self.tail.apart
+        reading, brokers = self._reading_settings(), self.tail.brokers()
         known = replace(reading, kafka=None)  # a checkpoint holds no password
-        if self._reading is not None and (known, apart) != (self._reading, self._apart):
+        otherwise = known != self._reading or brokers[: len(self._brokers)] != self._brokers
+        if self._reading is not None and otherwise:
             # What all files together say has changed: what was read of them meant something else.
             self._again()
             return self.turn(last=last)
-        self._reading, self._apart = known, apart
+        self._reading, self._brokers = known, brokers
         pending: dict[str, list[Place | bytes]] = {}
         read_bytes = 0
         for increment in increments:
@@ -273,7 +273,7 @@ class Follower:
             "void": self._void,
             "full_since": self._full_since,
             "reading": self._reading,
-            "apart": self._apart,
+            "brokers": self._brokers,
             "newest": self._newest_ms,
             "history": self.history,
             "accounts": self._accounts,
@@ -312,7 +312,7 @@ class Follower:
 
     def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | bytes]]) -> None:
         followed = increment.file
-        split = replace(increment.split, broker=folder_of(followed.path) if self._apart else "")
+        split = replace(increment.split, broker=self._brokers[followed.number])
         tally = Tally()
         ungoverned = 0
         if not followed.grows:

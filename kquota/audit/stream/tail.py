@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kquota.audit.sources import Split, detect, module, own_document, plan_splits
-from kquota.audit.sources.files import File, UnreadableFile, find, folder_of, open_text
+from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_text
 from kquota.errors import InputError, KquotaError
 
 HEAD_BYTES: Final = 1024
@@ -117,10 +117,10 @@ class Tail:
         """A split for each file that was met, for what holds of all files together."""
         return [Split(each.dialect, each.path, 0, -1) for each in self.files]
 
-    @property
-    def apart(self) -> bool:
-        """Whether files lie in several folders, which name their brokers then."""
-        return len({folder_of(each.path) for each in self.files}) > 1
+    def brokers(self) -> list[str]:
+        """The broker of each file, by its folder; empty where the folders do not distinguish brokers."""
+        found = brokers_of(each.path for each in self.files)
+        return [found[each.path] for each in self.files]
 
     @property
     def lost(self) -> str | None:

@@ -46,10 +46,9 @@ class TopicTail(Tail):
         self.order = [each.number for each in sorted(self.files, key=lambda each: each.identity)]
         return increments
 
-    @property
-    def apart(self) -> bool:
-        """Never: the records name their brokers."""
-        return False
+    def brokers(self) -> list[str]:
+        """Empty names: the records name their brokers."""
+        return [""] * len(self.files)
 
     @property
     def lost(self) -> str | None:

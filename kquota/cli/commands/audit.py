@@ -193,6 +193,7 @@ def command(
     if closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
+    auditing.warn_repeated_hours(result.quality, settings.read.zone)
     auditing.say_recorded_under(result, settings)
     comparison = None
     if settings.against is not None:
@@ -228,6 +229,7 @@ def _without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: bo
     with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
         result = run(settings)
     auditing.keep_rejects(result, asked.quarantine)
+    auditing.warn_repeated_hours(result.quality, settings.read.zone)
     if asked.quotas.is_named:
         place = asked.quotas.file or session.label(asked.quotas.live.cluster.access())
         why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"

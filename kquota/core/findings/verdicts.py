@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.prediction import CounterName
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 
@@ -32,6 +33,15 @@ HELD_BACK: Final = "its clients were held back while this was recorded, and may 
 """Why a counter is undetermined that would not have been throttled: see `kquota.audit.held_back`."""
 
 
+class InTurn(NamedTuple):
+    """What is known of a counter while one of several quotas governed it, which took turns."""
+
+    verdict: Verdict
+    """What the replay found of this time."""
+    answered: bool
+    """Whether brokers throttled requests at this time, by their own answers."""
+
+
 @dataclass
 class Governed:
     """The counters that one value governed."""
@@ -39,6 +49,8 @@ class Governed:
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     """Why counters are undetermined."""
+    in_turn: dict[CounterName, InTurn] = field(default_factory=dict)
+    """Those that other values governed at other times, where the brokers' answers are known."""
 
     def add(self, verdict: Verdict, reason: str | None) -> None:
         """Adds a counter."""
@@ -50,6 +62,7 @@ class Governed:
         """Adds the counters of another part of the audit."""
         self.verdicts.update(other.verdicts)
         self.reasons.update(other.reasons)
+        self.in_turn |= other.in_turn
 
 
 Governing = Mapping[tuple[str, str], Governed]
@@ -79,6 +92,8 @@ class QuotaVerdict(NamedTuple):
     """Why it is undetermined, or why the brokers do not enforce it; else None."""
     counters: Mapping[Verdict, int]
     """How many counters it governed, by what was found of them."""
+    in_turn: Mapping[CounterName, InTurn]
+    """Those that other values governed at other times, where the brokers' answers are known."""
 
     def __str__(self) -> str:
         return f"{self.entity} {self.key.value}"
@@ -103,7 +118,7 @@ def verdicts(
             ignored[each.entity, each.key] = each.reason
     nothing = Governed()
     return tuple(
-        QuotaVerdict(*name, value, Verdict.NOT_THROTTLED, ignored[name], {})
+        QuotaVerdict(*name, value, Verdict.NOT_THROTTLED, ignored[name], {}, {})
         if name in ignored
         else _verdict(*name, value, governing.get((name[1].value, str(name[0])), nothing), hidden.get(name[1]))
         for name, value in last.items()
@@ -113,16 +128,16 @@ def verdicts(
 def _verdict(entity: Entity, key: QuotaKey, value: Value, governed: Governed, hidden: str | None) -> QuotaVerdict:
     counters = {verdict: governed.verdicts[verdict] for verdict in Verdict if governed.verdicts[verdict]}
     if Verdict.THROTTLED in counters:
-        return QuotaVerdict(entity, key, value, Verdict.THROTTLED, None, counters)
+        return QuotaVerdict(entity, key, value, Verdict.THROTTLED, None, counters, governed.in_turn)
     if hidden is not None or Verdict.UNDETERMINED in counters:
         reasons = (
             [hidden]
             if hidden is not None
             else sorted(governed.reasons, key=lambda each: (-governed.reasons[each], each))
         )
-        return QuotaVerdict(entity, key, value, Verdict.UNDETERMINED, "; ".join(reasons), counters)
+        return QuotaVerdict(entity, key, value, Verdict.UNDETERMINED, "; ".join(reasons), counters, governed.in_turn)
     verdict = Verdict.NOT_THROTTLED if counters else Verdict.NOBODY_SEEN
-    return QuotaVerdict(entity, key, value, verdict, None, counters)
+    return QuotaVerdict(entity, key, value, verdict, None, counters, governed.in_turn)
 
 
 def of(verdict: Verdict, quotas: Iterable[QuotaVerdict]) -> Sequence[QuotaVerdict]:
