@@ -105,7 +105,7 @@ def warn_repeated_hours(quality: DataQuality, zone: str) -> None:
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
         warn(
             f"clocks in {zone} showed {begin:%Y-%m-%d %H:%M} to {end:%H:%M} twice: times without an offset do not say"
-            " which, so rates of that hour may be those of two hours added up"
+            " which, so that the rates of two hours may be added up there"
         )
 
 
