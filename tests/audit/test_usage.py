@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import orc
 
 from kquota.audit import local
 from kquota.audit.batch import Tally
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory
@@ -186,6 +189,80 @@ def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capf
     assert (result.quality.events, result.quality.rejected) == (30_002, 1)
     assert [(reject.place, reject.reason) for reject in result.rejects] == [("line 30002", "not UTF-8 text")]
     assert capfd.readouterr().err == ""
+
+
+def of_lines(path: Path, text: bytes) -> AuditResult:
+    """What is found in a CSV file."""
+    (path / "usage.csv").write_bytes(text)
+    splits = plan_splits([str(path / "usage.csv")], "auto")
+    return local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")
+
+
+OPEN = "a quote is not closed"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["Unix", "Windows", "old Mac"])
+def test_a_quote_that_is_not_closed_costs_its_line(tmp_path: Path, end: bytes) -> None:
+    """Not those up to the next quote, which were neither read nor counted."""
+    row = ROW.rstrip()
+    lines = [
+        b"time_ms,user,client_id,api,bytes",
+        b'1700000000000,"zed,app1,produce,600',
+        *[row] * 50,
+        b'1700000000000,zed",app1,produce,600',
+        b"too,few",
+        b'1700000000000,5"disk,"zed,produce,600',
+        b'1700000000000,"5""disk","a, ""b""",produce,600',
+        b'1700000000000,the "disk",,produce,"600"',
+        b'1700000000000,alice,app1,produce,"600',
+    ]
+
+    result = of_lines(tmp_path, end.join(lines))
+
+    assert (result.quality.events, result.quality.rejected) == (52, 5)
+    assert {(reject.place, reject.reason) for reject in result.rejects} == {
+        *((f"line {number}", OPEN) for number in (2, 53, 55, 58)),
+        ("line 54", "2 fields instead of 5"),
+    }
+
+
+@given(
+    lines=st.lists(st.text('",a', max_size=9), max_size=9),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    last=st.booleans(),
+)
+def test_a_line_of_a_csv_file_is_a_row(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, last: bool
+) -> None:
+    """Which can be read or cannot, whatever quotes it has and whatever is in the lines around it."""
+    path = tmp_path_factory.mktemp("lines") / "usage.csv"
+    path.write_text(end.join(["api,bytes,time_ms,user", *lines, "produce,1,1700000000000,alice" + end * last]))
+    [split] = plan_splits([str(path)], "usage")
+    tally = Tally()
+
+    assert sum(len(batch) for batch in read(split, ReadSettings(), tally)) == 1
+    assert tally.rejected == len(list(filter(None, lines)))
+
+
+def test_a_long_line_of_a_csv_file(tmp_path: Path) -> None:
+    """Its quotes are far apart, and its name is not ASCII."""
+    long = '1700000000000,"' + "zoë," * 1_000_000 + '",app1,produce,600\n'
+
+    result = of_lines(tmp_path, b"time_ms,user,client_id,api,bytes\n" + long.encode() + ROW)
+
+    assert (result.quality.events, result.quality.rejected) == (2, 0)
+
+
+def test_the_quotes_of_a_header(tmp_path: Path) -> None:
+    """They may follow the mark of UTF-8; with an open one there is no header."""
+    header = '\ufeff"note, free","time_ms",user,api,bytes\n'
+
+    assert of_lines(tmp_path, header.encode() + b",1700000000000,alice,produce,1\n").quality.rejected == 0
+
+    (tmp_path / "usage.csv").write_bytes(b'time_ms,user,api,"bytes\n' + b"1700000000000,alice,produce,1\n" * 9)
+    [split], tally = plan_splits([str(tmp_path / "usage.csv")], "auto"), Tally()
+    assert list(read(split, ReadSettings(), tally)) == []
+    assert [OPEN in reject.reason for reject in tally.rejects] == [True]
 
 
 @pytest.mark.parametrize(

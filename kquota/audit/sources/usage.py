@@ -18,6 +18,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -242,23 +244,25 @@ def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
 def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
-    # Everything is read as text: a bad number is then one rejected row and not the end of the file.
-    texts = {name: pa.string() for name in COLUMNS}
-
     def on_invalid(row: Any) -> str:
-        reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        tally.reject(split.path, f"line {row.number}", reason, row.text)
+        if row.text != _LEFT_OUT:
+            reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
+            tally.reject(split.path, f"line {row.number}", reason, row.text)
         return "skip"
 
-    with open_text(split.path) as stream, io.BufferedReader(_Utf8Lines(stream, split.path, tally), _BLOCK) as text:
+    with open_text(split.path) as stream, io.BufferedReader(_Lines(stream, split.path, tally), _BLOCK) as text:
         try:
             reader = csv.open_csv(
                 text,
                 parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
+                # Everything is read as text: a bad number is then one rejected row and not the end of the file.
                 convert_options=csv.ConvertOptions(
-                    column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+                    column_types={name: pa.string() for name in COLUMNS},
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    null_values=[""],
                 ),
-                read_options=csv.ReadOptions(use_threads=False, block_size=32 << 20),
+                read_options=csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK),
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
@@ -270,12 +274,26 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
 
 
 _BLOCK = 1 << 20
+_ARROW_BLOCK = 32 << 20
+"""Arrow reads no line that is longer."""
+_PAIRED = re.compile(
+    rb"""(?: [^"]*+
+             " (?: (?<![^,\r\n]") [^"\r\n]*+ (?: ""[^"\r\n]*+ )*+  # a value in quotes
+                 | [^",\r\n]*+                                   # or two quotes inside a value
+               ) "
+         )*+ [^"]*+""",
+    re.VERBOSE,
+)
+"""Lines in which the quotes of each value come in pairs. Arrow looks for the second one in all lines that follow."""
+_LEFT_OUT = 'left out"'
+"""Stands for a line that is tallied, so that Arrow counts it. No other line is so: its quote has no other."""
 
 
-class _Utf8Lines(io.RawIOBase):
-    """A CSV file with an empty line for each line that is no UTF-8, which is tallied: Arrow would end there.
+class _Lines(io.RawIOBase):
+    """The lines of a CSV file, with `_LEFT_OUT` for each that would cost others; it is tallied.
 
-    Raises InputError where its header is none, as in what spreadsheets save as "Unicode text".
+    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Raises InputError
+    where the header is such a line, as in what spreadsheets save as "Unicode text".
     """
 
     def __init__(self, stream: IO[bytes], path: str, tally: Tally) -> None:
@@ -296,27 +314,32 @@ class _Utf8Lines(io.RawIOBase):
 
     def _next(self) -> bytes:
         """Some whole lines; nothing at the end."""
-        block = self._stream.read(_BLOCK) + self._stream.readline(_BLOCK)
+        block = self._stream.read(_BLOCK) + self._stream.readline(_ARROW_BLOCK)
         damage = damage_of(self._stream)
         if damage is not None and damage.inside:
             block = block[: block.rfind(b"\n") + 1]  # behind it is half a line at best
         if damage is not None and not block:
             self._tally.leave(self._path, "file", f"{damage.reason} (after line {self._lines})")
-        if not _is_utf8(block):
-            block = b"".join(self._checked(number, line) for number, line in enumerate(io.BytesIO(block), 1))
-        self._lines += block.count(b"\n")
+        if self._lines == 0:
+            block = block.removeprefix(BOM_UTF8)  # the first value begins behind it
+        if not (_is_utf8(block) and _PAIRED.fullmatch(block)):
+            lines = block.splitlines(keepends=True)  # at \n, \r\n and \r, as Arrow
+            block = b"".join(self._checked(number, line) for number, line in enumerate(lines, self._lines + 1))
+        self._lines += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
         return block
 
     def _checked(self, number: int, line: bytes) -> bytes:
-        if _is_utf8(line):
+        is_utf8 = _is_utf8(line)
+        if is_utf8 and _PAIRED.fullmatch(line):
             return line
-        place = self._lines + number
-        if place == 1:
-            encoding = "UTF-16" if line.startswith((b"\xff\xfe", b"\xfe\xff")) else "not UTF-8"
-            raise InputError(f"{self._path}: not a CSV file with a header: {encoding}, and UTF-8 is read")
-        text = line.decode(errors="replace").rstrip("\r\n")
-        self._tally.reject(self._path, f"line {place}", "not UTF-8 text", text)
-        return b"\n"
+        reason = "a quote is not closed" if is_utf8 else "not UTF-8 text"
+        if number == 1:
+            if not is_utf8:
+                encoding = "UTF-16" if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "not UTF-8"
+                reason = f"{encoding}, and UTF-8 is read"
+            raise InputError(f"{self._path}: not a CSV file with a header: {reason}")
+        self._tally.reject(self._path, f"line {number}", reason, line.decode(errors="replace").rstrip("\r\n"))
+        return f"{_LEFT_OUT}\n".encode()
 
 
 def _is_utf8(text: bytes) -> bool:
