@@ -265,6 +265,17 @@ def test_the_quotes_of_a_header(tmp_path: Path) -> None:
     assert [OPEN in reject.reason for reject in tally.rejects] == [True]
 
 
+@pytest.mark.parametrize(("first", "later"), [("", "retry"), ("0", "n/a"), ("2023-11-14", "never")])
+def test_other_columns_of_a_csv_file_may_hold_anything(tmp_path: Path, first: str, later: str) -> None:
+    """Arrow guesses a type by its first block, and ended the file at a value of another type."""
+    row = f"{'x' * 100_000},1700000000000,alice,produce,600"
+    rows = [f"{row},{first}"] * 400 + [f"{row},{later}"] * 10
+
+    result = of_lines(tmp_path, "\n".join(["\ufeff", "note,time_ms,user,api,bytes,note", *rows]).encode())
+
+    assert (result.quality.events, result.quality.rejected, result.quality.unread_files) == (410, 0, ())
+
+
 @pytest.mark.parametrize(
     ("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-be", "column time_ms"), ("cp500", "not UTF-8")]
 )

@@ -250,23 +250,28 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
             tally.reject(split.path, f"line {row.number}", reason, row.text)
         return "skip"
 
-    with open_text(split.path) as stream, io.BufferedReader(_Lines(stream, split.path, tally), _BLOCK) as text:
+    whole_lines = csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK)
+    with open_text(split.path) as stream, _Lines(stream, split.path, tally) as text:
         try:
+            names = csv.open_csv(io.BytesIO(text.header()), read_options=whole_lines).schema.names
+            require_columns(split.path, names)
+            present = [name for name in COLUMNS if name in names]
             reader = csv.open_csv(
-                text,
+                io.BufferedReader(text, _BLOCK),
                 parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
-                # Everything is read as text: a bad number is then one rejected row and not the end of the file.
+                # Everything is read as text: a bad number is then one rejected row and not the end of the file. Of
+                # other columns Arrow would guess the type, and end at a value of another type.
                 convert_options=csv.ConvertOptions(
-                    column_types={name: pa.string() for name in COLUMNS},
+                    include_columns=present,
+                    column_types={name: pa.string() for name in present},
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                     null_values=[""],
                 ),
-                read_options=csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK),
+                read_options=whole_lines,
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
-        require_columns(split.path, reader.schema.names)
         try:
             yield from reader
         except pa.ArrowInvalid as error:
@@ -285,6 +290,7 @@ _PAIRED = re.compile(
     re.VERBOSE,
 )
 """Lines in which the quotes of each value come in pairs. Arrow looks for the second one in all lines that follow."""
+_HEADER = re.compile(rb"[\r\n]*[^\r\n]*[\r\n]?")
 _LEFT_OUT = 'left out"'
 """Stands for a line that is tallied, so that Arrow counts it. No other line is so: its quote has no other."""
 
@@ -303,6 +309,12 @@ class _Lines(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def header(self) -> bytes:
+        """The first line that is not blank, and those before it; `readinto` gives them all the same."""
+        self._ready = memoryview(self._next())
+        found = _HEADER.match(self._ready)
+        return found[0] if found else b""
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._ready:
