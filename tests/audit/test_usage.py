@@ -128,6 +128,36 @@ def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path
     assert result.quality.rejected == 0
 
 
+@pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
+@pytest.mark.parametrize("column", [True, False], ids=["a column of nulls", "no column"])
+def test_no_thread_time_is_charged_with_acks_0(
+    tmp_path: Path, write: Callable[[Path, pa.Table], Path], column: bool
+) -> None:
+    """That is known without the time, whether its column is there or not. Of other requests it is not known."""
+    rows = [
+        {"time_ms": 1700000000000 + number, "user": user, "api": api, "bytes": 5, "acks": acks}
+        for number, (user, api, acks) in enumerate(
+            [("alice", "produce", 0), ("alice", "produce", 0), ("bob", "produce", 0), ("bob", "produce", 1)]
+        )
+    ]
+    table = pa.Table.from_pylist(rows)
+    if column:
+        table = table.append_column("request_time_ns", pa.nulls(len(rows), pa.int64()))
+    limits = {Entity(user=user): {QuotaKey.REQUEST_PERCENTAGE: 10} for user in ("alice", "bob")}
+
+    result = local.audit(
+        plan_splits([str(write(tmp_path, table))], "auto"),
+        AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))),
+        "usage",
+        processes=1,
+    )
+
+    assert {row["sensor"]: row["verdict"] for row in result.findings.to_pylist()} == {
+        "alice:": "not throttled",
+        "bob:": "undetermined",
+    }
+
+
 @pytest.mark.parametrize("write", [write_parquet, write_orc])
 @pytest.mark.parametrize("types", WIDE.values(), ids=WIDE)
 def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:

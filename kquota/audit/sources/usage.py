@@ -33,7 +33,6 @@ from kquota.audit.batch import (
     SHARE_FETCH_API,
     UNKNOWN,
     Batch,
-    Bools,
     Column,
     Int32s,
     Int64s,
@@ -504,13 +503,13 @@ def _to_batch(
     if good.any():
         tally.note(dialect, *(note for note, some in notes.items() if some.any()))
     good &= ~spared & ~unplaced
+    # A column that is not there is one without a value: JSON lines have every column.
+    timed = numbers["request_time_ns"][2] if "request_time_ns" in numbers else np.zeros(rows, bool)
     unacknowledged = good & (number("acks", 1) == 0) & (kinds == PRODUCE)
     if unacknowledged.any():
-        # The broker counts the thread time as exempt, the bytes as any other.
+        # The broker counts the thread time as exempt, the bytes as any other: 0 is charged, whatever time it took.
         tally.spare("acks_0", int(unacknowledged.sum()), int(nanos[unacknowledged].sum()), whole=False)
-        told = numbers.get("request_time_ns")
-        if told is not None:
-            numbers["request_time_ns"] = (np.where(unacknowledged, 0, told[0]), told[1], told[2] | unacknowledged)
+        nanos, timed = np.where(unacknowledged, 0, nanos), timed | unacknowledged
 
     client = texts.get("client_id", Column.constant("", rows))
     if broker is not None:
@@ -525,21 +524,12 @@ def _to_batch(
         good = good & ~connects
     keep: Any = slice(None) if good.all() else good
 
-    def optional(name: str, otherwise: int) -> Int64s | None:
-        # JSON lines and CSV have every column; one without a value is none.
-        if name not in numbers or not numbers[name][2].any():
-            return None
-        values, _, present = numbers[name]
-        result: Int64s = np.where(present, values, otherwise)[keep]
-        return result
-
+    throttle = number("throttle_time_ms", -1)
+    answered = bool((throttle >= 0).any())
     connection = None
     if "connection" in columns and columns["connection"].null_count < rows:
         # The retry of a throttled fetch may be in another batch. hash() differs between processes.
         connection = _fingerprints(_known(texts["connection"]))[keep]
-    timed: bool | Bools = False
-    if "request_time_ns" in numbers:
-        timed = numbers["request_time_ns"][2][keep]
     yield Batch(
         broker=brokers.take(keep),
         user=user.take(keep),
@@ -547,10 +537,10 @@ def _to_batch(
         kind=kinds[keep],
         time_ms=time_ms[keep],
         bytes=size[keep],
-        request_ns=optional("request_time_ns", 0),
-        request_complete=timed,
+        request_ns=nanos[keep] if timed.any() else None,
+        request_complete=timed[keep],
         bytes_complete=~untold[keep],
-        throttle_ms=optional("throttle_time_ms", -1),
+        throttle_ms=throttle[keep] if answered else None,
         connection=connection,
     )
     asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
@@ -560,7 +550,6 @@ def _to_batch(
             api, lambda name: spelled(name) == "CREATEPARTITIONS"
         )
         topics = asked & charged
-        throttle = number("throttle_time_ms", -1) if "throttle_time_ms" in numbers else None
         for known in (True, False):
             some = topics & ((partitions >= 0) == known)
             if some.any():
@@ -572,7 +561,7 @@ def _to_batch(
                     time_ms=time_ms[some],
                     bytes=np.maximum(partitions[some], 0),
                     bytes_complete=known,
-                    throttle_ms=None if throttle is None or not (throttle >= 0).any() else throttle[some],
+                    throttle_ms=throttle[some] if answered else None,
                     detail=(~strict[some]).astype(np.int64),
                 )
 
