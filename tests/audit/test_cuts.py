@@ -39,9 +39,10 @@ SCHEMA = pa.schema(
         ("request_time_ns", pa.int64()),
         ("throttle_time_ms", pa.int64()),
         ("connection", pa.string()),
+        ("acks", pa.int64()),
     ]
 )
-OPTIONAL = ("client_id", "request_time_ns", "throttle_time_ms", "connection")
+OPTIONAL = ("client_id", "request_time_ns", "throttle_time_ms", "connection", "acks")
 ALL_LIMITED = QuotaSnapshot(
     {
         Entity(user="alice"): {key: 20 for key in QuotaKey if key.allowed_for(Entity(user="alice"))},
@@ -69,6 +70,7 @@ def rows(draw: st.DrawFn, *, apart: bool = False) -> list[dict[str, Any]]:
                 "request_time_ns": draw(st.none() | st.integers(0, 40_000_000)),
                 "throttle_time_ms": draw(st.none() | st.sampled_from([0, 25])),
                 "connection": draw(st.sampled_from([None, "c1", "c2"])),
+                "acks": draw(st.sampled_from([None, 0, 1])),
             }
         )
     return made

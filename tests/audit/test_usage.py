@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import orc
 
 from kquota.audit import local
 from kquota.audit.batch import Tally
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory
@@ -125,6 +128,36 @@ def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path
     assert result.quality.rejected == 0
 
 
+@pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
+@pytest.mark.parametrize("column", [True, False], ids=["a column of nulls", "no column"])
+def test_no_thread_time_is_charged_with_acks_0(
+    tmp_path: Path, write: Callable[[Path, pa.Table], Path], column: bool
+) -> None:
+    """That is known without the time, whether its column is there or not. Of other requests it is not known."""
+    rows = [
+        {"time_ms": 1700000000000 + number, "user": user, "api": api, "bytes": 5, "acks": acks}
+        for number, (user, api, acks) in enumerate(
+            [("alice", "produce", 0), ("alice", "produce", 0), ("bob", "produce", 0), ("bob", "produce", 1)]
+        )
+    ]
+    table = pa.Table.from_pylist(rows)
+    if column:
+        table = table.append_column("request_time_ns", pa.nulls(len(rows), pa.int64()))
+    limits = {Entity(user=user): {QuotaKey.REQUEST_PERCENTAGE: 10} for user in ("alice", "bob")}
+
+    result = local.audit(
+        plan_splits([str(write(tmp_path, table))], "auto"),
+        AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))),
+        "usage",
+        processes=1,
+    )
+
+    assert {row["sensor"]: row["verdict"] for row in result.findings.to_pylist()} == {
+        "alice:": "not throttled",
+        "bob:": "undetermined",
+    }
+
+
 @pytest.mark.parametrize("write", [write_parquet, write_orc])
 @pytest.mark.parametrize("types", WIDE.values(), ids=WIDE)
 def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:
@@ -186,6 +219,91 @@ def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capf
     assert (result.quality.events, result.quality.rejected) == (30_002, 1)
     assert [(reject.place, reject.reason) for reject in result.rejects] == [("line 30002", "not UTF-8 text")]
     assert capfd.readouterr().err == ""
+
+
+def of_lines(path: Path, text: bytes) -> AuditResult:
+    """What is found in a CSV file."""
+    (path / "usage.csv").write_bytes(text)
+    splits = plan_splits([str(path / "usage.csv")], "auto")
+    return local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")
+
+
+OPEN = "a quote is not closed"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["Unix", "Windows", "old Mac"])
+def test_a_quote_that_is_not_closed_costs_its_line(tmp_path: Path, end: bytes) -> None:
+    """Not those up to the next quote, which were neither read nor counted."""
+    row = ROW.rstrip()
+    lines = [
+        b"time_ms,user,client_id,api,bytes",
+        b'1700000000000,"zed,app1,produce,600',
+        *[row] * 50,
+        b'1700000000000,zed",app1,produce,600',
+        b"too,few",
+        b'1700000000000,5"disk,"zed,produce,600',
+        b'1700000000000,"5""disk","a, ""b""",produce,600',
+        b'1700000000000,the "disk",,produce,"600"',
+        b'1700000000000,alice,app1,produce,"600',
+    ]
+
+    result = of_lines(tmp_path, end.join(lines))
+
+    assert (result.quality.events, result.quality.rejected) == (52, 5)
+    assert {(reject.place, reject.reason) for reject in result.rejects} == {
+        *((f"line {number}", OPEN) for number in (2, 53, 55, 58)),
+        ("line 54", "2 fields instead of 5"),
+    }
+
+
+@given(
+    lines=st.lists(st.text('",a', max_size=9), max_size=9),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    last=st.booleans(),
+)
+def test_a_line_of_a_csv_file_is_a_row(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, last: bool
+) -> None:
+    """Which can be read or cannot, whatever quotes it has and whatever is in the lines around it."""
+    path = tmp_path_factory.mktemp("lines") / "usage.csv"
+    path.write_text(end.join(["api,bytes,time_ms,user", *lines, "produce,1,1700000000000,alice" + end * last]))
+    [split] = plan_splits([str(path)], "usage")
+    tally = Tally()
+
+    assert sum(len(batch) for batch in read(split, ReadSettings(), tally)) == 1
+    assert tally.rejected == len(list(filter(None, lines)))
+
+
+def test_a_long_line_of_a_csv_file(tmp_path: Path) -> None:
+    """Its quotes are far apart, and its name is not ASCII."""
+    long = '1700000000000,"' + "zoë," * 1_000_000 + '",app1,produce,600\n'
+
+    result = of_lines(tmp_path, b"time_ms,user,client_id,api,bytes\n" + long.encode() + ROW)
+
+    assert (result.quality.events, result.quality.rejected) == (2, 0)
+
+
+def test_the_quotes_of_a_header(tmp_path: Path) -> None:
+    """They may follow the mark of UTF-8; with an open one there is no header."""
+    header = '\ufeff"note, free","time_ms",user,api,bytes\n'
+
+    assert of_lines(tmp_path, header.encode() + b",1700000000000,alice,produce,1\n").quality.rejected == 0
+
+    (tmp_path / "usage.csv").write_bytes(b'time_ms,user,api,"bytes\n' + b"1700000000000,alice,produce,1\n" * 9)
+    [split], tally = plan_splits([str(tmp_path / "usage.csv")], "auto"), Tally()
+    assert list(read(split, ReadSettings(), tally)) == []
+    assert [OPEN in reject.reason for reject in tally.rejects] == [True]
+
+
+@pytest.mark.parametrize(("first", "later"), [("", "retry"), ("0", "n/a"), ("2023-11-14", "never")])
+def test_other_columns_of_a_csv_file_may_hold_anything(tmp_path: Path, first: str, later: str) -> None:
+    """Arrow guesses a type by its first block, and ended the file at a value of another type."""
+    row = f"{'x' * 100_000},1700000000000,alice,produce,600"
+    rows = [f"{row},{first}"] * 400 + [f"{row},{later}"] * 10
+
+    result = of_lines(tmp_path, "\n".join(["\ufeff", "note,time_ms,user,api,bytes,note", *rows]).encode())
+
+    assert (result.quality.events, result.quality.rejected, result.quality.unread_files) == (410, 0, ())
 
 
 @pytest.mark.parametrize(

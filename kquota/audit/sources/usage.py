@@ -18,6 +18,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -31,7 +33,6 @@ from kquota.audit.batch import (
     SHARE_FETCH_API,
     UNKNOWN,
     Batch,
-    Bools,
     Column,
     Int32s,
     Int64s,
@@ -242,27 +243,34 @@ def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
 def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
-    # Everything is read as text: a bad number is then one rejected row and not the end of the file.
-    texts = {name: pa.string() for name in COLUMNS}
-
     def on_invalid(row: Any) -> str:
-        reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        tally.reject(split.path, f"line {row.number}", reason, row.text)
+        if row.text != _LEFT_OUT:
+            reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
+            tally.reject(split.path, f"line {row.number}", reason, row.text)
         return "skip"
 
-    with open_text(split.path) as stream, io.BufferedReader(_Utf8Lines(stream, split.path, tally), _BLOCK) as text:
+    whole_lines = csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK)
+    with open_text(split.path) as stream, _Lines(stream, split.path, tally) as text:
         try:
+            names = csv.open_csv(io.BytesIO(text.header()), read_options=whole_lines).schema.names
+            require_columns(split.path, names)
+            present = [name for name in COLUMNS if name in names]
             reader = csv.open_csv(
-                text,
+                io.BufferedReader(text, _BLOCK),
                 parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
+                # Everything is read as text: a bad number is then one rejected row and not the end of the file. Of
+                # other columns Arrow would guess the type, and end at a value of another type.
                 convert_options=csv.ConvertOptions(
-                    column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+                    include_columns=present,
+                    column_types={name: pa.string() for name in present},
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    null_values=[""],
                 ),
-                read_options=csv.ReadOptions(use_threads=False, block_size=32 << 20),
+                read_options=whole_lines,
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
-        require_columns(split.path, reader.schema.names)
         try:
             yield from reader
         except pa.ArrowInvalid as error:
@@ -270,12 +278,27 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
 
 
 _BLOCK = 1 << 20
+_ARROW_BLOCK = 32 << 20
+"""Arrow reads no line that is longer."""
+_PAIRED = re.compile(
+    rb"""(?: [^"]*+
+             " (?: (?<![^,\r\n]") [^"\r\n]*+ (?: ""[^"\r\n]*+ )*+  # a value in quotes
+                 | [^",\r\n]*+                                   # or two quotes inside a value
+               ) "
+         )*+ [^"]*+""",
+    re.VERBOSE,
+)
+"""Lines in which the quotes of each value come in pairs. Arrow looks for the second one in all lines that follow."""
+_HEADER = re.compile(rb"[\r\n]*[^\r\n]*[\r\n]?")
+_LEFT_OUT = 'left out"'
+"""Stands for a line that is tallied, so that Arrow counts it. No other line is so: its quote has no other."""
 
 
-class _Utf8Lines(io.RawIOBase):
-    """A CSV file with an empty line for each line that is no UTF-8, which is tallied: Arrow would end there.
+class _Lines(io.RawIOBase):
+    """The lines of a CSV file, with `_LEFT_OUT` for each that would cost others; it is tallied.
 
-    Raises InputError where its header is none, as in what spreadsheets save as "Unicode text".
+    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Raises InputError
+    where the header is such a line, as in what spreadsheets save as "Unicode text".
     """
 
     def __init__(self, stream: IO[bytes], path: str, tally: Tally) -> None:
@@ -285,6 +308,12 @@ class _Utf8Lines(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def header(self) -> bytes:
+        """The first line that is not blank, and those before it; `readinto` gives them all the same."""
+        self._ready = memoryview(self._next())
+        found = _HEADER.match(self._ready)
+        return found[0] if found else b""
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._ready:
@@ -296,27 +325,32 @@ class _Utf8Lines(io.RawIOBase):
 
     def _next(self) -> bytes:
         """Some whole lines; nothing at the end."""
-        block = self._stream.read(_BLOCK) + self._stream.readline(_BLOCK)
+        block = self._stream.read(_BLOCK) + self._stream.readline(_ARROW_BLOCK)
         damage = damage_of(self._stream)
         if damage is not None and damage.inside:
             block = block[: block.rfind(b"\n") + 1]  # behind it is half a line at best
         if damage is not None and not block:
             self._tally.leave(self._path, "file", f"{damage.reason} (after line {self._lines})")
-        if not _is_utf8(block):
-            block = b"".join(self._checked(number, line) for number, line in enumerate(io.BytesIO(block), 1))
-        self._lines += block.count(b"\n")
+        if self._lines == 0:
+            block = block.removeprefix(BOM_UTF8)  # the first value begins behind it
+        if not (_is_utf8(block) and _PAIRED.fullmatch(block)):
+            lines = block.splitlines(keepends=True)  # at \n, \r\n and \r, as Arrow
+            block = b"".join(self._checked(number, line) for number, line in enumerate(lines, self._lines + 1))
+        self._lines += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
         return block
 
     def _checked(self, number: int, line: bytes) -> bytes:
-        if _is_utf8(line):
+        is_utf8 = _is_utf8(line)
+        if is_utf8 and _PAIRED.fullmatch(line):
             return line
-        place = self._lines + number
-        if place == 1:
-            encoding = "UTF-16" if line.startswith((b"\xff\xfe", b"\xfe\xff")) else "not UTF-8"
-            raise InputError(f"{self._path}: not a CSV file with a header: {encoding}, and UTF-8 is read")
-        text = line.decode(errors="replace").rstrip("\r\n")
-        self._tally.reject(self._path, f"line {place}", "not UTF-8 text", text)
-        return b"\n"
+        reason = "a quote is not closed" if is_utf8 else "not UTF-8 text"
+        if number == 1:
+            if not is_utf8:
+                encoding = "UTF-16" if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "not UTF-8"
+                reason = f"{encoding}, and UTF-8 is read"
+            raise InputError(f"{self._path}: not a CSV file with a header: {reason}")
+        self._tally.reject(self._path, f"line {number}", reason, line.decode(errors="replace").rstrip("\r\n"))
+        return f"{_LEFT_OUT}\n".encode()
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -469,13 +503,13 @@ def _to_batch(
     if good.any():
         tally.note(dialect, *(note for note, some in notes.items() if some.any()))
     good &= ~spared & ~unplaced
+    # A column that is not there is one without a value: JSON lines have every column.
+    timed = numbers["request_time_ns"][2] if "request_time_ns" in numbers else np.zeros(rows, bool)
     unacknowledged = good & (number("acks", 1) == 0) & (kinds == PRODUCE)
     if unacknowledged.any():
-        # The broker counts the thread time as exempt, the bytes as any other.
+        # The broker counts the thread time as exempt, the bytes as any other: 0 is charged, whatever time it took.
         tally.spare("acks_0", int(unacknowledged.sum()), int(nanos[unacknowledged].sum()), whole=False)
-        told = numbers.get("request_time_ns")
-        if told is not None:
-            numbers["request_time_ns"] = (np.where(unacknowledged, 0, told[0]), told[1], told[2] | unacknowledged)
+        nanos, timed = np.where(unacknowledged, 0, nanos), timed | unacknowledged
 
     client = texts.get("client_id", Column.constant("", rows))
     if broker is not None:
@@ -490,21 +524,12 @@ def _to_batch(
         good = good & ~connects
     keep: Any = slice(None) if good.all() else good
 
-    def optional(name: str, otherwise: int) -> Int64s | None:
-        # JSON lines and CSV have every column; one without a value is none.
-        if name not in numbers or not numbers[name][2].any():
-            return None
-        values, _, present = numbers[name]
-        result: Int64s = np.where(present, values, otherwise)[keep]
-        return result
-
+    throttle = number("throttle_time_ms", -1)
+    answered = bool((throttle >= 0).any())
     connection = None
     if "connection" in columns and columns["connection"].null_count < rows:
         # The retry of a throttled fetch may be in another batch. hash() differs between processes.
         connection = _fingerprints(_known(texts["connection"]))[keep]
-    timed: bool | Bools = False
-    if "request_time_ns" in numbers:
-        timed = numbers["request_time_ns"][2][keep]
     yield Batch(
         broker=brokers.take(keep),
         user=user.take(keep),
@@ -512,10 +537,10 @@ def _to_batch(
         kind=kinds[keep],
         time_ms=time_ms[keep],
         bytes=size[keep],
-        request_ns=optional("request_time_ns", 0),
-        request_complete=timed,
+        request_ns=nanos[keep] if timed.any() else None,
+        request_complete=timed[keep],
         bytes_complete=~untold[keep],
-        throttle_ms=optional("throttle_time_ms", -1),
+        throttle_ms=throttle[keep] if answered else None,
         connection=connection,
     )
     asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
@@ -525,7 +550,6 @@ def _to_batch(
             api, lambda name: spelled(name) == "CREATEPARTITIONS"
         )
         topics = asked & charged
-        throttle = number("throttle_time_ms", -1) if "throttle_time_ms" in numbers else None
         for known in (True, False):
             some = topics & ((partitions >= 0) == known)
             if some.any():
@@ -537,7 +561,7 @@ def _to_batch(
                     time_ms=time_ms[some],
                     bytes=np.maximum(partitions[some], 0),
                     bytes_complete=known,
-                    throttle_ms=None if throttle is None or not (throttle >= 0).any() else throttle[some],
+                    throttle_ms=throttle[some] if answered else None,
                     detail=(~strict[some]).astype(np.int64),
                 )
 
