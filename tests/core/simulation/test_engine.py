@@ -495,6 +495,24 @@ def test_connections_are_rejected_and_tried_again() -> None:
     assert result.counters[0].mbean == "kafka.server:type=socket-server-metrics,ip=10.0.0.1"
 
 
+def test_a_removed_quota_of_an_ip_keeps_what_it_did() -> None:
+    """Its counter and what was rejected stay, under its name, or under the default that takes over."""
+    ip, default = Entity(ip="10.0.0.1"), Entity(ip=DEFAULT)
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    storm = Client("storm", "connect", ip="10.0.0.1", pace=20, retry=False)
+    removed = Change(30_000, ip, {key: None})
+
+    (counter,) = run(storm, quota=QuotaSnapshot({ip: {key: 5}}), changes=(removed,)).counters
+    (other,) = run(storm, quota=QuotaSnapshot({ip: {key: 5}, default: {key: 100}}), changes=(removed,)).counters
+
+    assert (counter.entity, counter.level) == (ip, Level.IP)
+    assert [limit for _, limit in counter.limits] == [5, None]
+    assert counter.violated > 300
+    assert (other.entity, other.level) == (default, Level.DEFAULT_IP)
+    assert [limit for _, limit in other.limits] == [5, 100]
+    assert other.violated == counter.violated
+
+
 def test_an_acceptor_makes_connections_wait() -> None:
     """The rate of a broker delays all that come, and rejects nobody."""
     busy = Client("busy", "connect", pace=10, stop_ms=30_000)
