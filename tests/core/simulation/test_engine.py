@@ -406,6 +406,20 @@ def test_recovery_follows_the_overload() -> None:
     assert counter.throttled_until_ms == 80_000 + counter.recovery_ms
 
 
+def test_exempt_thread_time_is_no_load_of_a_request_quota() -> None:
+    """What is not charged does not count as offered: an overload is over when those who caused it are."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: 20.0}})
+    busy = Client("busy", "metadata", "alice", pace=100, nanos=3_000_000, stop_ms=20_000)
+    silent = Client("silent", "produce", "alice", pace=100, size=1, acks=0, nanos=5_000_000)
+
+    (alone,) = run(busy, quota=quota, scrape_ms=0).counters
+    (beside,) = run(busy, silent, quota=quota, scrape_ms=0).counters
+
+    assert alone.throttled > 0
+    assert beside.timeline == alone.timeline
+    assert (beside.recovery_ms, beside.recovered) == (alone.recovery_ms, True)
+
+
 def test_a_raised_quota_lets_go() -> None:
     """A change in mid-run holds from the next request on."""
     raised = Change(30_000, Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000})
