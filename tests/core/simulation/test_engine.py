@@ -154,10 +154,22 @@ def test_compiled_is_the_same(workload: Workload, snapshot: QuotaSnapshot, gener
     assert plain == compiled
 
 
+@st.composite
+def unpaced(draw: st.DrawFn) -> Client:
+    """A client that sends, or fetches, as fast as it can."""
+    client = draw(clients(closed=True))
+    return replace(client, pace=None, requests=None, backlog=0, size=client.size * 100, latency_ms=50)
+
+
 @settings(deadline=None)
-@given(workloads(), quotas, given_.generations)
-def test_nothing_is_lost(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
+@given(workloads(), st.lists(unpaced(), max_size=2), quotas, given_.generations)
+def test_nothing_is_lost(
+    workload: Workload, fast: list[Client], snapshot: QuotaSnapshot, generation: Generation
+) -> None:
     """What was offered was delivered, or rejected, or still waits."""
+    named = (replace(client, name=f"f{number}") for number, client in enumerate(fast))
+    workload = replace(workload, clients=(*workload.clients, *named))
+
     for client in simulate(workload, snapshot, generation=generation, using=PLAIN).clients:
         assert client.offered == client.delivered + client.rejected + client.waiting
 
