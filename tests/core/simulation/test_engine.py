@@ -89,7 +89,7 @@ def clients(draw: st.DrawFn, closed: bool | None = None) -> Client:
         think_ms=draw(st.sampled_from([0, 0, 30])),
         in_flight=draw(st.sampled_from([1, 2, 5])),
         latency_ms=draw(st.integers(1, 20)),
-        round_trip_ms=draw(st.integers(0, 5)),
+        round_trip_ms=draw(st.sampled_from([0, 1, 4, 5, 150, 151])),
         honours=draw(st.booleans()),
         acks=draw(st.sampled_from([-1, 0])),
         nanos=draw(st.sampled_from([0, 100_000, 3_000_000])),
@@ -430,6 +430,18 @@ def test_exempt_thread_time_is_no_load_of_a_request_quota() -> None:
     assert alone.throttled > 0
     assert beside.timeline == alone.timeline
     assert (beside.recovery_ms, beside.recovered) == (alone.recovery_ms, True)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "requests", "waiting"), [(1, 594, 60_600_000), (2, 1188, 1_200_000), (5, 1199, 100_000)]
+)
+def test_requests_go_out_before_the_answers(in_flight: int, requests: int, waiting: int) -> None:
+    """Twenty requests a second over a round trip of 100 ms: one at a time are ten, two and more are enough."""
+    distant = Client("p", "produce", "alice", pace=20, size=100_000, round_trip_ms=100, in_flight=in_flight)
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100_000_000}})
+    (client,) = run(distant, quota=quota).clients
+
+    assert (client.requests, client.waiting) == (requests, waiting)
 
 
 def test_a_raised_quota_lets_go() -> None:
