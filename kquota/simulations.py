@@ -165,10 +165,14 @@ def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
     """What would be enough for these clients, which no quota governs, the largest byte rates first.
 
     They run once more under quotas that never bite, of their users; of a user who has other quotas, with the client-id.
+    Their random arrivals are the same as beside the other clients.
     Quotas of topics are left out: a job may well be slowed down.
     """
     workload = planned.workload
-    clients = tuple(client for client in workload.clients if client.name in names and not client.mutates)
+    chosen = {
+        number: client for number, client in enumerate(workload.clients) if client.name in names and not client.mutates
+    }
+    clients = tuple(chosen.values())
     governed = {
         client.user.replace("{n}", str(number))
         for client in workload.clients
@@ -188,7 +192,8 @@ def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
             quotas.setdefault(entity, {}).update(dict.fromkeys(keys, _NEVER))
     if not any(quotas.values()):
         return ()
-    alone = replace(planned, workload=replace(workload, clients=clients, changes=()), quotas=QuotaSnapshot(quotas))
+    workload = replace(workload, clients=clients, changes=(), numbers=tuple(chosen))
+    alone = replace(planned, workload=workload, quotas=QuotaSnapshot(quotas))
     peaks: dict[tuple[QuotaKey, Entity], float] = {}
     for counter in alone.run().counters:
         place = counter.key, counter.entity

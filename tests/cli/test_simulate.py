@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
+from kquota.brokers import BrokerFacts
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.enforcement import (
     ClientQuotaManager,
@@ -28,7 +30,10 @@ from kquota.core.enforcement import (
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.simulation import Client, Workload
 from kquota.documents.encoding import schema
+from kquota.simulations import Traffic, needed, ready
 from tests.cli.conftest import Kquota
 from tests.support.browser import Browser
 
@@ -252,6 +257,20 @@ def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) ->
 
     assert not throttled(1.0)
     assert throttled(0.9)
+
+
+def test_what_would_be_enough_for_random_arrivals() -> None:
+    """The peak that is shown is the peak of the same arrivals, which the clients before them have no part in."""
+    governed = Client("g", "produce", "bob", pace=1, size=1000)
+    random = Client("r", "produce", "carol", pace=2, size=10_000, random=True)
+    quotas = {Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 5_000_000}}
+    planned = ready(Traffic(Workload(600_000, (governed, random)), BrokerFacts()), QuotaSnapshot(quotas))
+
+    (need,) = needed(planned, {"r"})
+    result = replace(planned, quotas=QuotaSnapshot({**quotas, need.entity: {need.key: need.enough}})).run()
+
+    (counter,) = (counter for counter in result.counters if counter.entity == need.entity)
+    assert (counter.peak, counter.throttled) == (need.peak, 0)
 
 
 def test_recommend_leads_to_simulate(kquota: Kquota) -> None:

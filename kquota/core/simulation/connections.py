@@ -61,8 +61,10 @@ class _Source:
 
 @dataclass(slots=True, eq=False)
 class _Ip:
-    """The counter of an ip that has a limit."""
+    """The counter of an ip that has or had a limit."""
 
+    quotas: QuotaSnapshot
+    """Those that limited it last: a quota that is removed still names what it did before."""
     offered: list[float]
     delivered: list[float]
     throttling: list[float]
@@ -148,6 +150,7 @@ class _Broker:
 
     def _apply(self) -> None:
         values = self._values
+        self._quotas = QuotaSnapshot({entity: {_KEY: value} for entity, value in values.items()})
         self._manager.default_ip = values.get(Entity(ip=DEFAULT))
         self._manager.ips = {
             entity.ip: value for entity, value in values.items() if entity.ip is not None and entity.ip is not DEFAULT
@@ -185,11 +188,13 @@ class _Broker:
         known = self._limits.setdefault(ip, [])
         if not known or known[-1][1] != limit:
             known.append(((now - self._workload.origin_ms) if known else 0, limit))
-        if limit is None and ip not in self._ips:
-            return None
-        if ip not in self._ips:
-            self._ips[ip] = _Ip(self._zeros(), self._zeros(), self._zeros(), self._zeros())
-        return self._ips[ip]
+        counter = self._ips.get(ip)
+        if limit is None:
+            return counter
+        if counter is None:
+            counter = self._ips[ip] = _Ip(self._quotas, self._zeros(), self._zeros(), self._zeros(), self._zeros())
+        counter.quotas = self._quotas
+        return counter
 
     def _zeros(self) -> list[float]:
         return [0.0] * self._rows.buckets
@@ -304,15 +309,14 @@ class _Broker:
     def counters(self) -> list[CounterResult]:
         """What was counted for each ip with a limit."""
         workload = self._workload
-        snapshot = QuotaSnapshot({entity: {_KEY: value} for entity, value in self._values.items()})
         width = self._rows.bucket_ms
         starts = range(0, workload.duration_ms, width)
         lengths = [min(width, workload.duration_ms - start) for start in starts]
         results = []
         for name, ip in self._ips.items():
-            resolution = resolve_ip(snapshot, name)
-            if resolution.entity is None or resolution.level is None:
-                continue
+            resolution = resolve_ip(ip.quotas, name)
+            assert resolution.entity is not None
+            assert resolution.level is not None
             limits = self._limits[name]
             by_bucket = limits_by_bucket(limits, width, len(lengths))
             timeline = Timeline(

@@ -51,7 +51,7 @@ class Connection:
     came: Came
     received: list[int] = field(default_factory=list)
     muted: int = 0
-    waits: int = 0
+    throttles: list[tuple[int, int]] = field(default_factory=list)
     topics: int = 0
     began: int = 0
     taken: int = 0
@@ -125,7 +125,7 @@ class Oracle:
             received = now + connection.client.round_trip_ms - connection.client.round_trip_ms // 2
             connection.received.append(received)
             if connection.client.honours:
-                connection.waits = received + delay
+                connection.throttles.append((received, received + delay))
             self.plan(connection, now)
         for connection in self.connections:
             self.count_waiting(connection)
@@ -155,9 +155,9 @@ class Oracle:
         sent = origin + client.start_ms
         if len(connection.received) >= depth:
             sent = max(sent, connection.received[-depth])
-        sent = max(sent, connection.waits)
         if client.think_ms and connection.received:
             sent = max(sent, connection.received[-1] + client.think_ms)
+        sent = self.free(connection, sent)
         timeout = client.api_timeout_ms
         if connection.topics and timeout is not None and sent - connection.began > timeout:
             connection.came.rejected += connection.topics * client.partitions
@@ -172,13 +172,25 @@ class Oracle:
             if not left:
                 connection.due = NEVER
                 return
-            sent = max(sent, left[0])
+            sent = self.free(connection, max(sent, left[0]))
             connection.began = sent
         read = max(sent + client.round_trip_ms // 2, now, connection.muted)
         if client.api == "fetch" and self.available(connection, read) == 0:
             later = next((arrival for arrival in connection.arrivals if arrival > read), NEVER)
             read = min(later, read + client.max_wait_ms)
         connection.due = read + client.latency_ms
+
+    @staticmethod
+    def free(connection: Connection, at: int) -> int:
+        """When the client may send again: a throttle time counts from when its answer is received (NetworkClient).
+
+        What it sent before that is under way, and goes on.
+        """
+        while True:
+            until = max((until for received, until in connection.throttles if received <= at), default=at)
+            if until <= at:
+                return at
+            at = until
 
     @staticmethod
     def available(connection: Connection, at: int) -> int:

@@ -89,7 +89,7 @@ def clients(draw: st.DrawFn, closed: bool | None = None) -> Client:
         think_ms=draw(st.sampled_from([0, 0, 30])),
         in_flight=draw(st.sampled_from([1, 2, 5])),
         latency_ms=draw(st.integers(1, 20)),
-        round_trip_ms=draw(st.integers(0, 5)),
+        round_trip_ms=draw(st.sampled_from([0, 1, 4, 5, 150, 151])),
         honours=draw(st.booleans()),
         acks=draw(st.sampled_from([-1, 0])),
         nanos=draw(st.sampled_from([0, 100_000, 3_000_000])),
@@ -154,10 +154,22 @@ def test_compiled_is_the_same(workload: Workload, snapshot: QuotaSnapshot, gener
     assert plain == compiled
 
 
+@st.composite
+def unpaced(draw: st.DrawFn) -> Client:
+    """A client that sends, or fetches, as fast as it can."""
+    client = draw(clients(closed=True))
+    return replace(client, pace=None, requests=None, backlog=0, size=client.size * 100, latency_ms=50)
+
+
 @settings(deadline=None)
-@given(workloads(), quotas, given_.generations)
-def test_nothing_is_lost(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
+@given(workloads(), st.lists(unpaced(), max_size=2), quotas, given_.generations)
+def test_nothing_is_lost(
+    workload: Workload, fast: list[Client], snapshot: QuotaSnapshot, generation: Generation
+) -> None:
     """What was offered was delivered, or rejected, or still waits."""
+    named = (replace(client, name=f"f{number}") for number, client in enumerate(fast))
+    workload = replace(workload, clients=(*workload.clients, *named))
+
     for client in simulate(workload, snapshot, generation=generation, using=PLAIN).clients:
         assert client.offered == client.delivered + client.rejected + client.waiting
 
@@ -406,6 +418,32 @@ def test_recovery_follows_the_overload() -> None:
     assert counter.throttled_until_ms == 80_000 + counter.recovery_ms
 
 
+def test_exempt_thread_time_is_no_load_of_a_request_quota() -> None:
+    """What is not charged does not count as offered: an overload is over when those who caused it are."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: 20.0}})
+    busy = Client("busy", "metadata", "alice", pace=100, nanos=3_000_000, stop_ms=20_000)
+    silent = Client("silent", "produce", "alice", pace=100, size=1, acks=0, nanos=5_000_000)
+
+    (alone,) = run(busy, quota=quota, scrape_ms=0).counters
+    (beside,) = run(busy, silent, quota=quota, scrape_ms=0).counters
+
+    assert alone.throttled > 0
+    assert beside.timeline == alone.timeline
+    assert (beside.recovery_ms, beside.recovered) == (alone.recovery_ms, True)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "requests", "waiting"), [(1, 594, 60_600_000), (2, 1188, 1_200_000), (5, 1199, 100_000)]
+)
+def test_requests_go_out_before_the_answers(in_flight: int, requests: int, waiting: int) -> None:
+    """Twenty requests a second over a round trip of 100 ms: one at a time are ten, two and more are enough."""
+    distant = Client("p", "produce", "alice", pace=20, size=100_000, round_trip_ms=100, in_flight=in_flight)
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100_000_000}})
+    (client,) = run(distant, quota=quota).clients
+
+    assert (client.requests, client.waiting) == (requests, waiting)
+
+
 def test_a_raised_quota_lets_go() -> None:
     """A change in mid-run holds from the next request on."""
     raised = Change(30_000, Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000})
@@ -493,6 +531,24 @@ def test_connections_are_rejected_and_tried_again() -> None:
     assert left.rejected == left.rejections > 0
     assert result.counters[0].sensor.client_id == "10.0.0.1"
     assert result.counters[0].mbean == "kafka.server:type=socket-server-metrics,ip=10.0.0.1"
+
+
+def test_a_removed_quota_of_an_ip_keeps_what_it_did() -> None:
+    """Its counter and what was rejected stay, under its name, or under the default that takes over."""
+    ip, default = Entity(ip="10.0.0.1"), Entity(ip=DEFAULT)
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    storm = Client("storm", "connect", ip="10.0.0.1", pace=20, retry=False)
+    removed = Change(30_000, ip, {key: None})
+
+    (counter,) = run(storm, quota=QuotaSnapshot({ip: {key: 5}}), changes=(removed,)).counters
+    (other,) = run(storm, quota=QuotaSnapshot({ip: {key: 5}, default: {key: 100}}), changes=(removed,)).counters
+
+    assert (counter.entity, counter.level) == (ip, Level.IP)
+    assert [limit for _, limit in counter.limits] == [5, None]
+    assert counter.violated > 300
+    assert (other.entity, other.level) == (default, Level.DEFAULT_IP)
+    assert [limit for _, limit in other.limits] == [5, 100]
+    assert other.violated == counter.violated
 
 
 def test_an_acceptor_makes_connections_wait() -> None:

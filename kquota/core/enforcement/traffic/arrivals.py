@@ -102,7 +102,7 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
     if sensor != NONE:
         sensors.offered[sensor][bucket] += units
     sensor = connections.request_sensor[connection]
-    if sensor != NONE:
+    if sensor != NONE and traffic.behaviours.exempt[row] == 0:
         sensors.offered[sensor][bucket] += nanos + traffic.behaviours.network_nanos[row]
     sensor = connections.mutation_sensor[connection]
     if sensor != NONE:

@@ -31,8 +31,6 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     if connections.given_end[connection] > 0:
         nanos = traffic.given.nanos[connections.given_next[connection] - 1]
         traffic.given.charged[connections.given_next[connection] - 1] = now
-    if behaviours.saturating[row] != 0:
-        offer(traffic, connection, now, size, nanos)
     exempt = behaviours.exempt[row] != 0
     counts_bytes = bytes_sensor != NONE
     counts_time = request_sensor != NONE and not exempt
@@ -52,6 +50,9 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
         count_event(sensors, request_sensor, now, of_time, of_time.rate)
     delay = outcome.throttle_ms if outcome.throttle_ms > 0 else 0
     refused = kind == FETCH and delay > 0
+    if behaviours.saturating[row] != 0:
+        # A refused fetch asks again for the same bytes.
+        offer(traffic, connection, now, 0 if refused else size, nanos)
     bucket = place(sensors, now)
     if counts_time:
         network = behaviours.network_nanos[row]

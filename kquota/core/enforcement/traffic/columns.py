@@ -147,8 +147,6 @@ class Connections(NamedTuple):
     tie: Ints
     """Who goes first at the same ms."""
     muted: Ints
-    waits: Ints
-    """Until when the client itself waits."""
     busy: Ints
     """Until when a recorded consumer processes what it has got, and reads no response."""
     filled: IntRows
@@ -157,7 +155,7 @@ class Connections(NamedTuple):
     received: IntRows
     """When the last `in_flight` responses were received."""
     ends: IntRows
-    """When their throttle times were over for the client."""
+    """When their throttle times are over for the client; when they are received, for one that does not wait."""
     sent: Ints
     """Responses so far."""
     heap: Ints

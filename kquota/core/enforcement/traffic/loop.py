@@ -19,13 +19,14 @@ def answer(traffic: Traffic, connection: int, now: int, delay: int) -> None:
         count_throttle(connections, connection, now, delay)
     connections.muted[connection] = now + delay
     received = now + behaviours.to_client[row]
-    connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]] = received
-    connections.ends[connection][connections.sent[connection] % behaviours.in_flight[row]] = received + delay
-    connections.sent[connection] += 1
-    connections.last_received[connection] = received
+    end = received
     if behaviours.honours[row] != 0:
         # A consumer that is busy reads the response, and begins to wait, at its next poll.
-        connections.waits[connection] = max(received, connections.busy[connection]) + delay
+        end = max(received, connections.busy[connection]) + delay
+    connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]] = received
+    connections.ends[connection][connections.sent[connection] % behaviours.in_flight[row]] = end
+    connections.sent[connection] += 1
+    connections.last_received[connection] = received
 
 
 @inlined
@@ -39,8 +40,8 @@ def give_up(traffic: Traffic, connection: int, now: int) -> None:
 
 
 @inlined
-def sent_at(traffic: Traffic, connection: int) -> int:
-    """When a client sends the request that is to be charged next; what arrives until that is read, it does not know.
+def sent_at(traffic: Traffic, connection: int, at: int) -> int:
+    """When a client sends the next request, which is ready `at` a time; what it receives later, it does not know.
 
     It needs one of its `in_flight` places, and sends nothing during a throttle time that it knows (`NetworkClient`).
     Between the end of one and the response to the request that waited for it, all that is ready goes out.
@@ -48,7 +49,6 @@ def sent_at(traffic: Traffic, connection: int) -> int:
     connections = traffic.connections
     most = traffic.behaviours.in_flight[connections.behaviour[connection]]
     sent = connections.sent[connection]
-    at = connections.arrived[connection]
     for response in range(max(sent - most, 0), sent):
         received = connections.received[connection][response % most]
         if response == sent - most:
@@ -70,7 +70,8 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
     following = connections.given_next[connection]
     waits = following < connections.given_end[connection] and traffic.given.thinks[following] >= 0
     if waits and connections.sent[connection] > 0:
-        sent = max(free, connections.last_received[connection] + traffic.given.thinks[following])
+        think = traffic.given.thinks[following]
+        sent = sent_at(traffic, connection, max(free, connections.last_received[connection] + think))
         if sent > behaviours.stop[row]:
             connections.given_next[connection] = connections.given_end[connection]
             connections.arrived[connection] = DONE
@@ -84,13 +85,13 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
         if arrived == DONE:
             connections.due[connection] = DONE
             return
-        sent = max(free, arrived)
+        sent = sent_at(traffic, connection, max(free, arrived))
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
     connections.due[connection] = read + behaviours.latency[row]
     if behaviours.merge[row] > 0:
         following = connections.given_next[connection]
         if following < connections.given_end[connection] and traffic.given.times[following] <= read:
-            merge_waiting(traffic, connection, sent_at(traffic, connection), connections.due[connection])
+            merge_waiting(traffic, connection, sent, connections.due[connection])
     waited = connections.due[connection] - connections.arrived[connection]
     if waited > connections.waited[connection]:
         connections.waited[connection] = waited
@@ -122,13 +123,10 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
     if behaviours.closed[row] == 0:
         connections.due[connection] = take(traffic, connection)
         return
-    sent = max(
-        behaviours.start[row],
-        connections.received[connection][connections.sent[connection] % behaviours.in_flight[row]],
-        connections.waits[connection],
-    )
+    sent = behaviours.start[row]
     if behaviours.think[row] > 0 and connections.sent[connection] > 0:
         sent = max(sent, connections.last_received[connection] + behaviours.think[row])
+    sent = sent_at(traffic, connection, sent)
     if behaviours.kind[row] >= MUTATION and connections.pending[connection] > 0:
         give_up(traffic, connection, sent)
     polls = behaviours.kind[row] == FETCH
@@ -151,7 +149,7 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
         if arrived == DONE:
             connections.due[connection] = DONE
             return
-        sent = max(sent, arrived)
+        sent = sent_at(traffic, connection, max(sent, arrived))
     if behaviours.kind[row] >= MUTATION and connections.pending[connection] == 0:
         connections.began[connection] = sent
     # The broker reads the next request of a connection when the response to the last is sent and the mute is over.
