@@ -328,6 +328,7 @@ class Replay:
         watched = bool(self._collectors) or part.member is not None or self._has_periods
         delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
         rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
+        throttled = column(np.zeros(len(events.times), bool), "bool") if watched else None
         charged = replay.Events(
             column(part.counters, "int64"),
             # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
@@ -339,7 +340,7 @@ class Replay:
         )
         checked = None if events.checked is None else column(events.checked, "bool")
         limits = None if events.limits is None else column(events.limits, "float64")
-        engine.replay_many(self._state, charged, self._summaries, checked, limits, delays, rates)
+        engine.replay_many(self._state, charged, self._summaries, checked, limits, delays, rates, throttled)
         if part.throttle_ms is not None:
             hits = np.flatnonzero(part.throttle_ms > 0)
             numbers = part.counters[part.owners(hits)]
@@ -352,20 +353,20 @@ class Replay:
                 self._logged_members = [_added_up([*self._logged_members, found])]
         if delays is None:
             return
-        told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
+        own = slice(None) if events.own is None else events.own
+        told, hits = np.asarray(delays)[own], np.flatnonzero(np.asarray(throttled, bool)[own])
         if self._has_periods:
-            hits = np.flatnonzero(told > 0)
             between = np.searchsorted(self._changes, part.times[hits], side="right")
             pairs = np.unique(np.column_stack([part.counters[part.owners(hits)], between]), axis=0)
             for number, before in pairs.tolist():
                 self._hits.setdefault(number, set()).add(before)
         if part.member is not None:
-            hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
-            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), told[hits]])
+            waits = np.maximum(told[hits], 0)  # none where a rejection came without a delay
+            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), waits])
             self._throttled_members = [_added_up([*self._throttled_members, found])]
         for collector in self._collectors:
-            collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
+            collector.part(part, told, np.asarray(rates)[own])
 
     def finish(self) -> list[pa.Table]:
         """Replays the rest. The findings (SCHEMA), a table for each of the settings' variants."""
@@ -390,7 +391,7 @@ class Replay:
         def whole(column: Any, mask: Any) -> pa.Array:
             return pa.array(np.asarray(column), pa.int64(), mask=~mask)
 
-        self._tell_governing(refs, verdicts.tolist(), summaries)
+        self._tell_governing(refs, verdicts.tolist())
         # A recommendation asks what limits the clients of each measured counter.
         asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
         named = np.flatnonzero((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
@@ -461,9 +462,8 @@ class Replay:
         first, last = np.searchsorted(rows[:, 0], [number, number + 1])
         return [self._names[member] for member in rows[first:last, 1].tolist()]
 
-    def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
+    def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
-        moments = (summaries["first_ms"], summaries["last_ms"])
         for number, (ref, name) in enumerate(zip(refs, verdicts, strict=True)):
             verdict, periods = Verdict(name), self._governing[number]
             entities = {governing.entity for governing in periods.values()}
@@ -471,8 +471,6 @@ class Replay:
             if verdict is Verdict.THROTTLED and len(entities) > 1:
                 changes = self.settings.variants[ref.variant].changes_ms
                 times = [int(self._changes[before - 1]) if before else -1 for before in self._hits.get(number, ())]
-                # A rejection may come without a delay: of those the first and the last are known.
-                times += [int(moment[number]) for moment in moments]
                 guilty = {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
             for entity in sorted(entities):
                 found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
