@@ -24,7 +24,7 @@ from kquota.audit.in_force import Judged
 from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
 from kquota.audit.prediction import Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
-from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
+from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -73,7 +73,9 @@ class _Later:
 
 
 _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
-_FLAGS = ("incomplete", "follows", "told")
+_FLAGS = ("incomplete", "told")
+_TIMES = ("retaken_ms",)
+"""Of each counter when the recording first shows that the broker took a fetch back; NEVER where it does not."""
 
 
 class Replay:
@@ -126,6 +128,7 @@ class Replay:
         summaries = self._engine.new_summaries(counters)
         totals: dict[str, Any] = {name: np.zeros(counters, np.int64) for name in _COUNTS}
         totals |= {name: np.zeros(counters, bool) for name in _FLAGS}
+        totals |= {name: np.full(counters, NEVER) for name in _TIMES}
         if self.refs:
             held = len(self.refs)
             state.ints[:held], state.floats[:held] = self._state.ints[:held], self._state.floats[:held]
@@ -150,7 +153,6 @@ class Replay:
         totals = self._totals
         totals["events"][numbers] += segment.counts
         totals["incomplete"][numbers] |= ~segment.complete
-        totals["follows"][numbers] |= segment.shows_outcome
         totals["told"][numbers] |= segment.answered
         self._members.append(
             np.column_stack(
@@ -320,20 +322,21 @@ class Replay:
         if self._recorder is not None:
             self._recorder.part(part)
         column: Any = engine.column
-        follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
         owners = part.owners(rows)
         np.add.at(totals["unsized"], part.counters[owners], 1)
-        events = _Events.of(part, rows[follows[owners]])
+        fetches = part.kinds[owners] == FETCH
+        rows, owners = rows[fetches], owners[fetches]
+        np.minimum.at(totals["retaken_ms"], part.counters[owners], part.times[rows])
+        events = _Events.of(part, rows, totals["retaken_ms"][part.counters])
         watched = bool(self._collectors) or part.member is not None or self._has_periods
         delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
         rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
         throttled = column(np.zeros(len(events.times), bool), "bool") if watched else None
         charged = replay.Events(
-            column(part.counters, "int64"),
-            # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
-            column(np.where(follows, PRODUCE, part.kinds), "int8"),
-            column(part.limits, "float64"),
+            column(events.counters, "int64"),
+            column(events.kinds, "int8"),
+            column(events.bounds, "float64"),
             column(events.offsets, "int64"),
             column(events.times, "int64"),
             column(events.values, "float64"),
@@ -557,6 +560,10 @@ def _changes(periods: dict[int, Governing]) -> int:
 class _Events:
     """What the kernel replays."""
 
+    counters: Int64s
+    kinds: Any
+    bounds: Any
+    """The limit of each of the counters."""
     offsets: Int64s
     times: Int64s
     values: Int64s
@@ -566,24 +573,40 @@ class _Events:
     """Which of them are the part's own events, where there are others."""
 
     @classmethod
-    def of(cls, part: Part, retaken: Int64s) -> _Events:
+    def of(cls, part: Part, retaken: Int64s, since_ms: Int64s) -> _Events:
         """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
 
-        Where the export shows what the broker took back, the counter is to hold what the broker's held. A retry comes
+        `since_ms` is of each counter when the broker first took a fetch back, NEVER where it did not. From then on the
+        counter holds what the broker's held, and what stays in it is not up to the replay's own verdicts. A retry comes
         just when the rate is down to the limit. So an error of a millisecond would turn a verdict, and then the bytes
-        of everything after it.
+        of everything after it. Before, the recording shows nothing of the limit: what the replay throttles, it takes
+        back.
         """
         checked = None
         if part.detail is not None and (part.kinds == MUTATION).any():
             rows = np.repeat(part.kinds == MUTATION, np.diff(part.offsets))
             checked = ~(rows & (part.detail == 1))
-        if len(retaken) == 0:
-            return cls(part.offsets, part.times, part.values, part.event_limits, checked, None)
+        followed = np.flatnonzero(since_ms != NEVER)
+        if len(followed) == 0:
+            columns = (part.offsets, part.times, part.values, part.event_limits, checked, None)
+            return cls(part.counters, part.kinds, part.limits, *columns)
         after = retaken + 1
         own = np.insert(np.ones(len(part.times), bool), after, False)
+        offsets = part.offsets + np.searchsorted(retaken, part.offsets)
+        times = np.insert(part.times, after, part.times[retaken])
+        starts = [
+            start + np.searchsorted(times[start:end], since)
+            for start, end, since in zip(offsets[followed], offsets[followed + 1], since_ms[followed], strict=True)
+        ]
+        # Two in the place of a counter that is followed: its events before, and those from then on.
+        kinds = part.kinds.copy()
+        kinds[followed] = PRODUCE
         return cls(
-            part.offsets + np.searchsorted(retaken, part.offsets),
-            np.insert(part.times, after, part.times[retaken]),
+            np.insert(part.counters, followed, part.counters[followed]),
+            np.insert(kinds, followed, part.kinds[followed]),
+            np.insert(part.limits, followed, part.limits[followed]),
+            np.insert(offsets, followed + 1, starts),
+            times,
             np.insert(part.values, after, -part.values[retaken]),
             None if part.event_limits is None else np.insert(part.event_limits, after, part.event_limits[retaken]),
             own if checked is None else np.insert(checked, after, False),
