@@ -93,8 +93,6 @@ class Batch:
     throttle_ms: Int64s | None = None
     connection: Int64s | None = None
     detail: Int64s | None = None
-    shows_outcome: bool = False
-    """Whether the whole input tells which fetches the broker took back: those of UNKNOWN size, and no other."""
 
     def __len__(self) -> int:
         return len(self.time_ms)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -74,7 +73,6 @@ def audit(
         rows = sum(split.rows * (1 if split.path.endswith((".parquet", ".orc")) else ROWS_PER_LINE) for split in splits)
         processes = max(1, min(_cores(), len(splits), rows // ROWS_PER_PROCESS))
     buckets = stages.bucket_count(splits, processes, ROWS_PER_BUCKET)
-    settings = replace(settings, read=settings.read.of(splits))
     try:
         if processes == 1:
             outputs = _in_this_process(splits, settings, buckets, progress)

@@ -329,7 +329,6 @@ class Packer:
                     member=its_columns.get("member"),
                     incomplete_ms=_first_of(incomplete[mine], member_rank[mine] - first, len(its)),
                     silent=_any_of(silent[mine], member_rank[mine] - first, its),
-                    shows_outcome=batch.shows_outcome,
                     unsized=types["values"] == np.int64 and bool((its_columns["values"] == UNKNOWN).any()),
                     member_ids=member_ids[mine],
                     member_counter=member_rank[mine] - first,

@@ -24,7 +24,7 @@ from kquota.audit.in_force import Judged
 from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
 from kquota.audit.prediction import Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
-from kquota.audit.segment import KEYS, CounterRef, Governing, Introduction, Segment
+from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Introduction, Segment
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -73,7 +73,9 @@ class _Later:
 
 
 _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
-_FLAGS = ("incomplete", "follows", "silent")
+_FLAGS = ("incomplete", "silent")
+_TIMES = ("retaken_ms",)
+"""Of each counter when the recording first shows that the broker took a fetch back; NEVER where it does not."""
 
 
 class Replay:
@@ -128,6 +130,7 @@ class Replay:
         summaries = self._engine.new_summaries(counters)
         totals: dict[str, Any] = {name: np.zeros(counters, np.int64) for name in _COUNTS}
         totals |= {name: np.zeros(counters, bool) for name in _FLAGS}
+        totals |= {name: np.full(counters, NEVER) for name in _TIMES}
         if self.refs:
             held = len(self.refs)
             state.ints[:held], state.floats[:held] = self._state.ints[:held], self._state.floats[:held]
@@ -152,7 +155,6 @@ class Replay:
         totals = self._totals
         totals["events"][numbers] += segment.counts
         totals["incomplete"][numbers] |= ~segment.complete
-        totals["follows"][numbers] |= segment.shows_outcome
         totals["silent"][numbers] |= segment.silent
         self._members.append(
             np.column_stack(
@@ -322,26 +324,28 @@ class Replay:
         if self._recorder is not None:
             self._recorder.part(part)
         column: Any = engine.column
-        follows = totals["follows"][part.counters] & (part.kinds == FETCH)
         rows = np.flatnonzero(retaken)
         owners = part.owners(rows)
         np.add.at(totals["unsized"], part.counters[owners], 1)
-        events = _Events.of(part, rows[follows[owners]])
+        fetches = part.kinds[owners] == FETCH
+        rows, owners = rows[fetches], owners[fetches]
+        np.minimum.at(totals["retaken_ms"], part.counters[owners], part.times[rows])
+        events = _Events.of(part, rows, totals["retaken_ms"][part.counters])
         watched = bool(self._collectors) or part.member is not None or self._has_periods
         delays = column(np.zeros(len(events.times), np.int64), "int64") if watched else None
         rates = column(np.zeros(len(events.times)), "float64") if self._collectors else None
+        throttled = column(np.zeros(len(events.times), bool), "bool") if watched else None
         charged = replay.Events(
-            column(part.counters, "int64"),
-            # What the broker kept and took back is in the events then, and not up to the replay's own verdicts.
-            column(np.where(follows, PRODUCE, part.kinds), "int8"),
-            column(part.limits, "float64"),
+            column(events.counters, "int64"),
+            column(events.kinds, "int8"),
+            column(events.bounds, "float64"),
             column(events.offsets, "int64"),
             column(events.times, "int64"),
             column(events.values, "float64"),
         )
         checked = None if events.checked is None else column(events.checked, "bool")
         limits = None if events.limits is None else column(events.limits, "float64")
-        engine.replay_many(self._state, charged, self._summaries, checked, limits, delays, rates)
+        engine.replay_many(self._state, charged, self._summaries, checked, limits, delays, rates, throttled)
         if part.throttle_ms is not None:
             hits = np.flatnonzero(part.throttle_ms > 0)
             numbers = part.counters[part.owners(hits)]
@@ -356,16 +360,17 @@ class Replay:
                 self._logged_members = [_added_up([*self._logged_members, found])]
         if delays is None:
             return
-        told = np.asarray(delays) if events.own is None else np.asarray(delays)[events.own]
+        own = slice(None) if events.own is None else events.own
+        told, hits = np.asarray(delays)[own], np.flatnonzero(np.asarray(throttled, bool)[own])
         if self._has_periods:
-            self._note_periods(self._hits, part, np.flatnonzero(told > 0))
+            self._note_periods(self._hits, part, hits)
         if part.member is not None:
-            hits = np.flatnonzero(told > 0)
             numbers = part.counters[part.owners(hits)]
-            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), told[hits]])
+            waits = np.maximum(told[hits], 0)  # none where a rejection came without a delay
+            found = np.column_stack([numbers, part.member[hits], np.ones(len(hits), np.int64), waits])
             self._throttled_members = [_added_up([*self._throttled_members, found])]
         for collector in self._collectors:
-            collector.part(part, told, np.asarray(rates) if events.own is None else np.asarray(rates)[events.own])
+            collector.part(part, told, np.asarray(rates)[own])
 
     def _note_periods(self, known: dict[int, set[int]], part: Part, rows: Int64s) -> None:
         """Notes of the counters of some events how many changes of the quotas were before these."""
@@ -398,7 +403,7 @@ class Replay:
         def whole(column: Any, mask: Any) -> pa.Array:
             return pa.array(np.asarray(column), pa.int64(), mask=~mask)
 
-        self._tell_governing(refs, verdicts.tolist(), summaries)
+        self._tell_governing(refs, verdicts.tolist())
         # A recommendation asks what limits the clients of each measured counter.
         asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
         named = np.flatnonzero((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
@@ -478,17 +483,15 @@ class Replay:
         first, last = np.searchsorted(rows[:, 0], [number, number + 1])
         return [self._names[member] for member in rows[first:last, 1].tolist()]
 
-    def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str], summaries: dict[str, Any]) -> None:
+    def _tell_governing(self, refs: Sequence[CounterRef], verdicts: Sequence[str]) -> None:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
-        moments = (summaries["first_ms"], summaries["last_ms"])
         for number, (ref, name) in enumerate(zip(refs, verdicts, strict=True)):
             verdict, periods = Verdict(name), self._governing[number]
             entities = {governing.entity for governing in periods.values()}
             guilty = entities
             take_turns = len(entities) > 1
             if verdict is Verdict.THROTTLED and take_turns:
-                # A rejection may come without a delay: of those the first and the last are known.
-                guilty = self._governing_when(number, self._hits, [int(moment[number]) for moment in moments])
+                guilty = self._governing_when(number, self._hits)
             answered = self._governing_when(number, self._answered_hits) if take_turns else set()
             for entity in sorted(entities):
                 found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
@@ -499,13 +502,13 @@ class Replay:
                 if take_turns and self._told[number]:
                     governing[quota].in_turn[ref.name] = InTurn(found, entity in answered)
 
-    def _governing_when(self, number: int, hits: dict[int, set[int]], times: Sequence[int] = ()) -> set[str]:
-        """The entities that governed a counter at its `hits`, and at some times (epoch ms)."""
+    def _governing_when(self, number: int, hits: dict[int, set[int]]) -> set[str]:
+        """The entities that governed a counter at its `hits`."""
         ref, periods = self.refs[number], self._governing[number]
         assert ref is not None
         changes = self.settings.variants[ref.variant].changes_ms
-        moments = [int(self._changes[before - 1]) if before else -1 for before in hits.get(number, ())]
-        return {periods[period].entity for t in (*moments, *times) if (period := bisect_right(changes, t)) in periods}
+        times = [int(self._changes[before - 1]) if before else -1 for before in hits.get(number, ())]
+        return {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
 
     def _clients(self, named: Int64s, count: int) -> tuple[list[list[dict[str, Any]]], Int64s]:
         """The busiest clients of the named counters, and how many share each of all."""
@@ -585,6 +588,10 @@ def _changes(periods: dict[int, Governing]) -> int:
 class _Events:
     """What the kernel replays."""
 
+    counters: Int64s
+    kinds: Any
+    bounds: Any
+    """The limit of each of the counters."""
     offsets: Int64s
     times: Int64s
     values: Int64s
@@ -594,24 +601,40 @@ class _Events:
     """Which of them are the part's own events, where there are others."""
 
     @classmethod
-    def of(cls, part: Part, retaken: Int64s) -> _Events:
+    def of(cls, part: Part, retaken: Int64s, since_ms: Int64s) -> _Events:
         """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
 
-        Where the export shows what the broker took back, the counter is to hold what the broker's held. A retry comes
+        `since_ms` is of each counter when the broker first took a fetch back, NEVER where it did not. From then on the
+        counter holds what the broker's held, and what stays in it is not up to the replay's own verdicts. A retry comes
         just when the rate is down to the limit. So an error of a millisecond would turn a verdict, and then the bytes
-        of everything after it.
+        of everything after it. Before, the recording shows nothing of the limit: what the replay throttles, it takes
+        back.
         """
         checked = None
         if part.detail is not None and (part.kinds == MUTATION).any():
             rows = np.repeat(part.kinds == MUTATION, np.diff(part.offsets))
             checked = ~(rows & (part.detail == 1))
-        if len(retaken) == 0:
-            return cls(part.offsets, part.times, part.values, part.event_limits, checked, None)
+        followed = np.flatnonzero(since_ms != NEVER)
+        if len(followed) == 0:
+            columns = (part.offsets, part.times, part.values, part.event_limits, checked, None)
+            return cls(part.counters, part.kinds, part.limits, *columns)
         after = retaken + 1
         own = np.insert(np.ones(len(part.times), bool), after, False)
+        offsets = part.offsets + np.searchsorted(retaken, part.offsets)
+        times = np.insert(part.times, after, part.times[retaken])
+        starts = [
+            start + np.searchsorted(times[start:end], since)
+            for start, end, since in zip(offsets[followed], offsets[followed + 1], since_ms[followed], strict=True)
+        ]
+        # Two in the place of a counter that is followed: its events before, and those from then on.
+        kinds = part.kinds.copy()
+        kinds[followed] = PRODUCE
         return cls(
-            part.offsets + np.searchsorted(retaken, part.offsets),
-            np.insert(part.times, after, part.times[retaken]),
+            np.insert(part.counters, followed, part.counters[followed]),
+            np.insert(kinds, followed, part.kinds[followed]),
+            np.insert(part.limits, followed, part.limits[followed]),
+            np.insert(offsets, followed + 1, starts),
+            times,
             np.insert(part.values, after, -part.values[retaken]),
             None if part.event_limits is None else np.insert(part.event_limits, after, part.event_limits[retaken]),
             own if checked is None else np.insert(checked, after, False),

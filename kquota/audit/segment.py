@@ -117,8 +117,6 @@ class Segment:
     """Of each counter when it is first charged for more than its values say (epoch ms); NEVER where it is not."""
     silent: Bools
     """Of each counter whether the export lacks what the broker answered to any of its events."""
-    shows_outcome: bool
-    """Whether the broker took back the fetches of unknown size and no other."""
     unsized: bool
     """Whether there are events of unknown size."""
     member_ids: Int64s

@@ -51,7 +51,6 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     cores = cores_of(session)
     tasks = stages.deal(splits, 4 * cores)
     buckets = stages.bucket_count(splits, cores)
-    settings = replace(settings, read=settings.read.of(splits))
     # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
     rows = [pa.array(range(len(tasks)), pa.int32()), pa.array([pickle.dumps(task, protocol=5) for task in tasks])]
     plan = session.createDataFrame(pa.table(rows, names=["id", "task"]))

@@ -325,7 +325,6 @@ def test_throttled_fetches_have_the_same_sizes_however_the_replay_is_cut(seed: i
         bytes=size,
         connection=random.integers(1, 4, count),
         detail=random.integers(0, 3, count),
-        shows_outcome=bool(seed % 2),
     )
     audit_settings = AuditSettings(
         QuotaHistory.of(QuotaSnapshot({Entity(user="x"): {QuotaKey.CONSUMER_BYTE_RATE: 1500}}))

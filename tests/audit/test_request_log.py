@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kquota.audit import local, sources
-from kquota.audit.batch import Batch, Exemption, Tally
+from kquota.audit.batch import UNKNOWN, Batch, Exemption, Tally
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement import FetchSensor
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from tests.audit.request_lines import PARTITION, SHARED, compact, fetch, fields, line, share_fetch
+from tests.audit.request_lines import PARTITION, SHARED, STAMP, asking, compact, fetch, fields, line, share_fetch
 
 
 def read(path: Path) -> tuple[Tally, list[Batch]]:
@@ -101,3 +106,77 @@ def test_a_share_fetch_with_records_leaves_its_counter_undetermined(tmp_path: Pa
     }
     shared = found["ann:", "consumer_byte_rate"]
     assert (shared["events"], shared["logged_throttled_events"], shared["logged_throttle_time_ms"]) == (3, 1, 70)
+
+
+SIZE = 200_073
+"""What a broker charges for a fetch with 200,000 bytes of records."""
+
+
+def fetches(path: Path, count: int, taken_back: Collection[int] = ()) -> Path:
+    """A log of ann's fetches, 200 kB ten times a second; of those `taken_back` the broker sent nothing."""
+    request = fetch([])["request"] | asking((0, 0))
+    whole = fetch([PARTITION | {"recordsSizeInBytes": 200_000}], request=request)
+    response = fetch([])["response"] | {"throttleTimeMs": 50}
+    empty = fetch([], request=request, response=response, throttleTimeMs=50)
+    stamps = [f"2026-05-04 10:20:{10 + number // 10},{number % 10}00" for number in range(count)]
+    rows = [line(empty if number in taken_back else whole).replace(STAMP, stamp) for number, stamp in enumerate(stamps)]
+    path.write_text("".join(rows))
+    return path
+
+
+def found(limit: int, *paths: Path) -> tuple[Any, ...]:
+    """What an audit finds of ann's fetches in those files."""
+    limits = QuotaSnapshot({Entity(user="ann"): {QuotaKey.CONSUMER_BYTE_RATE: limit}})
+    splits = plan_splits([str(path) for path in paths], "auto")
+    rows = local.audit(splits, AuditSettings(QuotaHistory.of(limits), read=ReadSettings(broker="1")), "files")
+    (row,) = rows.findings.to_pylist()
+    return tuple(row[name] for name in ("events", "throttled_events", "throttle_time_ms", "peak_rate"))
+
+
+@pytest.mark.parametrize("taken_back", [(), range(100, 300, 9)])
+def test_a_log_and_a_table_of_its_rows_are_one_recording(tmp_path: Path, taken_back: Collection[int]) -> None:
+    """Alone and beside a file of other clients: a fetch without a size was taken back, whatever holds it."""
+    log = fetches(tmp_path / "kafka-request.log", 300, taken_back)
+    _, (batch,) = read(log)
+    rows = [
+        f"{time_ms},1,ann,app,fetch,{'' if size == UNKNOWN else size}\n"
+        for time_ms, size in zip(batch.time_ms.tolist(), batch.bytes.tolist(), strict=True)
+    ]
+    header = "time_ms,broker,user,client_id,api,bytes\n"
+    table, other = tmp_path / "usage.csv", tmp_path / "other.csv"
+    table.write_text(header + "".join(rows))
+    other.write_text(f"{header}{batch.time_ms[0]},1,zed,app,fetch,10\n")
+
+    alone = found(1_000_000, log)
+
+    assert alone[1] > 0
+    assert (found(1_000_000, log, other), found(1_000_000, table)) == (alone, alone)
+
+
+def test_a_proposed_quota_takes_back_what_it_throttles(tmp_path: Path) -> None:
+    """While it was recorded nothing was throttled, so that the log has no take-backs of the proposed quota."""
+    events, throttled, time_ms, peak = found(1_000_000, fetches(tmp_path / "kafka-request.log", 200))
+
+    sensor = FetchSensor(1_000_000)
+    verdicts = [sensor.fetch(100 * number, SIZE) for number in range(200)]
+    delays = [verdict.throttle_ms for verdict in verdicts if verdict.throttle_ms > 0]
+    assert (events, throttled, time_ms) == (200, len(delays), sum(delays))
+    assert peak == max(verdict.rate for verdict in verdicts) < 1.2e6
+
+
+def test_from_the_first_take_back_on_the_log_is_followed(tmp_path: Path) -> None:
+    """From then on the counter holds what the broker's held; the fetches before are up to the proposed limit."""
+    taken_back = range(100, 300, 4)
+
+    _, throttled, _, peak = found(1_000_000, fetches(tmp_path / "kafka-request.log", 300, taken_back))
+
+    sensor = FetchSensor(1_000_000)
+    using, counter = sensor.kernel, sensor.counter
+    verdicts = []
+    for number in range(300):
+        kind = FETCH if number < taken_back[0] else PRODUCE
+        verdicts.append(using.charge_counter(counter, kind, 100 * number, float(SIZE), sensor.bound))
+        if number in taken_back:
+            using.note(counter, kind, 100 * number, -float(SIZE))
+    assert throttled == sum(verdict.throttle_ms > 0 for verdict in verdicts)
+    assert peak == max(verdict.rate for verdict in verdicts)

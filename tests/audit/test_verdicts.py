@@ -551,6 +551,23 @@ def test_answers_move_the_quotas_that_they_are_about(
     assert [dict(found[entity].counters) for entity in (default, alice)] == [{verdict: 1} for verdict in expected]
 
 
+def test_a_history_blames_the_quota_that_rejected_without_a_wait(tmp_path: Path) -> None:
+    """A thousandth of a token is owed, a third of a millisecond: a rejection between those of another quota."""
+    alice, default = ({Entity(user=user): {MUTATION: 3}} for user in ("alice", DEFAULT))
+    history = QuotaHistory(
+        tuple(QuotaSnapshot(each) for each in (alice | default, default, alice | default)),
+        (START_MS + 200, START_MS + 400),
+    )
+    charged = [(0, 34), (10, 1), (333, 1), (60_000, 34), (60_010, 1)]
+
+    result = of_rows(tmp_path, [request(at, "create_topics", partitions=size) for at, size in charged], history)
+
+    (row,) = result.findings.to_pylist()
+    assert row["throttled_events"] == 3
+    assert {quota.verdict for quota in result.quotas} == {THROTTLED}
+    assert len(result.quotas) == 2
+
+
 def test_precedence() -> None:
     """Throttled beats all; what is hidden beats what is seen; nothing seen is nobody."""
     alice = Entity(user="alice")

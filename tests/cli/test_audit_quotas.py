@@ -146,6 +146,28 @@ def test_fail_on(kquota: Kquota, quotas: str, against: str, answers: set[str]) -
         assert done.code == (1 if answers & set(asked) else 0)
 
 
+def write_rejection(folder: Path) -> None:
+    """Usage in which carol's topic is rejected, with a wait that rounds to 0 ms, for what bob created before."""
+    rows = f"{START_MS},1,bob,app,create_topics,0,34\n{START_MS + 333},1,carol,app,create_topics,0,1\n"
+    (folder / "topics.csv").write_text("time_ms,broker,user,client_id,api,bytes,partitions\n" + rows)
+    for name, client_id in (("new.json", "app"), ("old.json", "other")):
+        entry = {"entity": {"client-id": client_id}, "values": {"controller_mutation_rate": 3}}
+        document = {"kind": "kquota.quotas", "version": 1, "quotas": [entry]}
+        (folder / name).write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("answer", ["throttled", "newly-throttled"])
+def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path, answer: str) -> None:
+    """The summary says what the table says."""
+    write_rejection(tmp_path)
+
+    done = kquota("audit", "topics.csv", "--quotas", "new.json", "--against", "old.json", "--fail-on", answer)
+
+    assert done.code == 1
+    assert "1 client newly throttled" in done.err
+    assert "newly throttled  carol" in done.out
+
+
 def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Callable[[str, str], None]) -> None:
     """The live quotas are those before."""
     assert kquota("apply", "high.json", "--zookeeper", chroot, "--yes").code == 0

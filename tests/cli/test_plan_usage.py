@@ -23,7 +23,7 @@ from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Kquota
-from tests.cli.test_audit_quotas import START_MS, quotas
+from tests.cli.test_audit_quotas import START_MS, quotas, write_rejection
 from tests.cli.test_screens import shown
 
 ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
@@ -217,6 +217,18 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
 def test_codes(kquota: Kquota, file: str, options: list[str], code: int) -> None:
     """Of the table."""
     assert kquota("plan", file, "--usage", "usage.csv", "--quotas", "current.json", *options).code == code
+
+
+def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path) -> None:
+    """`plan --usage` compares as an audit does."""
+    write_rejection(tmp_path)
+
+    done = kquota(
+        *("plan", "new.json", "--usage", "topics.csv", "--quotas", "old.json"), "--fail-on", "newly-throttled"
+    )
+
+    assert done.code == 1
+    assert "1 client newly throttled" in done.err
 
 
 def test_without_quotas_nothing_is_replayed(kquota: Kquota, tmp_path: Path) -> None:

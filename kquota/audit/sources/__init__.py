@@ -56,9 +56,6 @@ DIALECTS = {
 SAMPLED = frozenset(DIALECTS) - {"request-log", "usage"}
 """The dialects of samples."""
 
-_TABLES = frozenset({"usage", "usage-topic"})
-
-
 Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog | DataLog
 """What a source yields."""
 
@@ -135,15 +132,8 @@ class ReadSettings:
     """Whether it matters which connections a log shows, as it does where an ip has a quota."""
     data: bool = False
     """Whether to yield what a request log shows of the data (`DataLog`), besides what is charged."""
-    shows_outcome: bool = True
-    """Whether request logs are followed in which fetches the broker took back. Beside usage tables, which do not show
-    that, they are not: a counter may have events of both."""
     by_client: bool = False
     """Whether to count the requests of each client, and not only the throttled ones, for what brokers answered."""
-
-    def of(self, splits: Iterable[Split]) -> ReadSettings:
-        """The settings for reading these splits together, the whole of one input."""
-        return replace(self, shows_outcome=all(split.fault or split.dialect not in _TABLES for split in splits))
 
 
 def plan_splits(

@@ -153,5 +153,4 @@ class _Rows:
             throttle_ms=throttle_ms,
             connection=connection,
             detail=position,
-            shows_outcome=self._settings.shows_outcome,
         )

@@ -39,6 +39,8 @@ VERSION: Final = 4
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
 _FIRST_MS: Final = -(1 << 62)
+_KEPT: Final = ("incomplete", "retaken_ms")
+"""What is kept of the totals of each counter."""
 _NO_FLUSH: Final = 1 << 60
 _LACKS: Final = (
     "the log lacks some of what the counter is charged, so the rate is a lower bound",
@@ -122,7 +124,6 @@ class Counters(Replay):
             number, first_ms = int(numbers[place]), int(segment.incomplete_ms[place])
             self._incomplete_ms[number] = min(self._incomplete_ms.get(number, NEVER), first_ms)
         totals["incomplete"][numbers] |= ~segment.complete
-        totals["follows"][numbers] |= segment.shows_outcome
         self.newest_ms = max(self.newest_ms, segment.last_ms)
         late, rest = segment.cut(self.settled_ms)
         if late is not None:
@@ -176,10 +177,10 @@ class Counters(Replay):
         ref = self.refs[number]
         assert ref is not None
         governing, amounts = self._governing_at(ref, number, delays.last_ms), delays.amounts
-        complete = self._incomplete_ms.get(number, NEVER) > (
-            delays.begin_ms if state is State.BEGAN else delays.last_ms
-        )
-        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and not self._totals["follows"][number]
+        # What was known at that time: what is printed must not depend on what was read with it.
+        at_ms = delays.begin_ms if state is State.BEGAN else delays.last_ms
+        complete = self._incomplete_ms.get(number, NEVER) > at_ms
+        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and self._totals["retaken_ms"][number] > at_ms
         return Episode(
             state,
             Under.AGAINST if ref.variant else Under.TESTED,
@@ -290,8 +291,8 @@ class Counters(Replay):
         limits = list({id(periods): periods for periods in self._governing.values()}.values())
         for place, periods in enumerate(limits):
             places[id(periods)] = place
-        # The tables of the replay know nothing but who the counters are, and flags of them. Most of the time goes to
-        # objects of classes, so there are none of each counter.
+        # The tables of the replay know who the counters are, and little else. Most of the time goes to objects of
+        # classes, so there are none of each counter.
         return pickle.dumps(
             (
                 VERSION,
@@ -301,7 +302,7 @@ class Counters(Replay):
                 [[tuple(each) for each in periods.values()] for periods in limits],
                 _columns({number: places[id(periods)] for number, periods in self._governing.items()}),
                 (np.fromiter(self._names, np.int64, len(self._names)), list(self._names.values())),
-                {name: self._totals[name][:count] for name in ("incomplete", "follows")},
+                {name: self._totals[name][:count] for name in _KEPT},
                 self._incomplete_ms,
                 self._held,
                 self._back._last,
@@ -379,7 +380,7 @@ class Counters(Replay):
         self._make_room(max(64, 2 * len(kept)))
         self.refs = [refs[number] for number in kept]
         self._set_rows(table, kept)
-        for name in ("incomplete", "follows"):
+        for name in _KEPT:
             self._totals[name][: len(kept)] = totals[name][kept]
         self._index = {counter: numbers[number] for counter, number in self._index.items() if number in numbers}
         self._governing = {numbers[n]: periods for n, periods in self._governing.items() if n in numbers}

@@ -304,7 +304,7 @@ class Follower:
         """How files are read: as a batch audit of the same files reads them, or more."""
         settings, kept, live = self.settings, self._spool_bytes > 0, self._live is not None
         return replace(
-            settings.read.of(self.tail.splits()),
+            settings.read,
             # They are for the findings alone. Quotas that may change may need them one day.
             addresses=kept and (live or limits_ips(settings.variants)),
             data=kept and (live or stages.sizes_fetches(settings)),

@@ -97,15 +97,15 @@ Tally: TypeAlias = tuple[int, int, int, int, int, int, float, int]
 
 
 @inlined
-def tallied(tally: Tally, now: int, delay: int, rate: float, violated: bool, rejected: bool) -> Tally:
-    """The tally with one more checked event."""
+def tallied(tally: Tally, now: int, delay: int, rate: float, violated: bool, hit: bool) -> Tally:
+    """The tally with one more checked event; `hit` is whether it was throttled."""
     throttled, violations, total_ms, max_ms, first_ms, last_ms, peak_rate, peak_ms = tally
     if rate > peak_rate:
         peak_rate = rate
         peak_ms = now
     if violated:
         violations += 1
-        if delay > 0 or rejected:  # a rejection may come without a delay
+        if hit:
             throttled += 1
             if first_ms == NEVER:
                 first_ms = now
@@ -126,12 +126,14 @@ def replay_many(
     event_limits: Sequence[float] | None = None,
     delays: MutableSequence[int] | None = None,
     rates: MutableSequence[float] | None = None,
+    hits: MutableSequence[bool] | None = None,
 ) -> None:
     """Charges the events to their counters, and adds what happened to the rows of the counters in `out`.
 
     The other columns have an entry for each event. `checked` is false for an event that is recorded only (network
     thread time) and for a topic of a permissive request. `event_limits` stand in place of the counters' limits.
-    `delays` receives the raw delays, 0 for an event that is not checked; `rates` the observed rates.
+    `delays` receives the raw delays, 0 for an event that is not checked; `rates` the observed rates; `hits` whether
+    `Summary.throttled` counts the event.
     """
     times, values = events.times, events.values
     for i in range(len(events.counters)):
@@ -166,7 +168,10 @@ def replay_many(
                     delays[j] = delay
                 if rates is not None:
                     rates[j] = rate
-                tally = tallied(tally, now, delay, rate, violated, how == MUTATION)
+                hit = delay > 0 or (violated and how == MUTATION)  # a rejection may come without a delay
+                if hits is not None:
+                    hits[j] = hit
+                tally = tallied(tally, now, delay, rate, violated, hit)
         else:
             for j in range(start, stop):
                 now, value = times[j], values[j]
@@ -177,6 +182,8 @@ def replay_many(
                         delays[j] = 0
                     if rates is not None:
                         rates[j] = 0.0
+                    if hits is not None:
+                        hits[j] = False
                     continue
                 if event_limits is not None:
                     bound = event_limits[j]
@@ -185,7 +192,9 @@ def replay_many(
                     delays[j] = delay
                 if rates is not None:
                     rates[j] = rate
-                tally = tallied(tally, now, delay, rate, violated, False)
+                if hits is not None:
+                    hits[j] = delay > 0
+                tally = tallied(tally, now, delay, rate, violated, delay > 0)
         store(counter, state)
         out.throttled[row], out.violated[row], out.total_ms[row], out.max_ms[row] = tally[:4]
         out.first_ms[row], out.last_ms[row], out.peak_rate[row], out.peak_ms[row] = tally[4:]

@@ -138,11 +138,15 @@ def in_parts(
     *,
     all_checked: bool,
     by_event: bool,
-) -> tuple[Summaries, list[list[int]]]:
-    """The summaries and delays of two calls: each sensor's first `cut` events, then the rest of all in turned order."""
+) -> tuple[Summaries, list[list[int]], list[list[bool]]]:
+    """Of two calls: each sensor's first `cut` events, then the rest of all in turned order.
+
+    The summaries, the delays, and which events were hit.
+    """
     counters = using.new_counters(len(many), windows, generation)
     out = using.new_summaries(len(many))
     delays: list[list[int]] = [[] for _ in many]
+    hits: list[list[bool]] = [[] for _ in many]
     for part, order in ((slice(0, cut), range(len(many))), (slice(cut, None), reversed(range(len(many))))):
         sensors_ = list(order)
         events = [many[sensor][2][part] for sensor in sensors_]
@@ -151,6 +155,7 @@ def in_parts(
         flat = [event for mine in events for event in mine]
         each = [limit for limit, mine in zip(limits, events, strict=True) for _ in mine]
         found, rates = using.column([0] * len(flat), "int64"), using.column([0.0] * len(flat), "float64")
+        hit = using.column([True] * len(flat), "bool")
         charged = Events(
             using.column(sensors_, "int64"),
             using.column([many[sensor][0] for sensor in sensors_], "int8"),
@@ -163,11 +168,12 @@ def in_parts(
         bounds = using.column(each, "float64") if by_event else None
         if part.start == cut:  # what a stream does between two batches
             counters = from_bytes(to_bytes(counters), using.table)
-        using.replay_many(counters, charged, out, checked, bounds, found, rates)
+        using.replay_many(counters, charged, out, checked, bounds, found, rates, hit)
         assert max(rates, default=0.0) <= max(out.peak_rate, default=0.0)
         for sensor, begin, end in zip(sensors_, offsets, offsets[1:], strict=False):
             delays[sensor] += list(found[begin:end])
-    return out, delays
+            hits[sensor] += list(hit[begin:end])
+    return out, delays, hits
 
 
 @pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
@@ -187,9 +193,16 @@ def test_many_sensors_at_once_and_in_parts(
 ) -> None:
     """Wherever the recording is cut; with a limit for each sensor or for each event."""
     expected = [event_by_event(sensor, windows, generation, all_checked=all_checked) for sensor in many]
-    out, delays = in_parts(using, many, cut, windows, generation, all_checked=all_checked, by_event=by_event)
+    out, delays, hits = in_parts(using, many, cut, windows, generation, all_checked=all_checked, by_event=by_event)
     assert [Summary(*row) for row in zip(*out, strict=True)] == [summary for summary, _ in expected]
     assert delays == [row for _, row in expected]
+    times = [
+        [now for (now, *_), hit in zip(sensor[2], row, strict=True) if hit]
+        for sensor, row in zip(many, hits, strict=True)
+    ]
+    assert [(len(row), [*row, NEVER][0], [NEVER, *row][-1]) for row in times] == [
+        (summary.throttled, summary.first_ms, summary.last_ms) for summary, _ in expected
+    ]
 
 
 @pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
