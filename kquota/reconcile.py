@@ -9,7 +9,7 @@ before each write, and its own writers on one host wait for each other.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -19,6 +19,7 @@ from kquota.core.change.plan import Change, Plan, still_due
 from kquota.core.change.report import ApplyReport
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal, Kept
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
@@ -269,6 +270,7 @@ class _Run:
         Only confirmed writes are its own. Where an answer was lost nobody knows, and nothing is taken back.
         """
         taken_back: set[Entity] = set()
+        lost: set[Entity] = set()
         unknown = {entity for entity, error in self.failed.items() if isinstance(error, Uncertain)}
         if rollback:
             for entity, error in self._take_back().items():
@@ -278,7 +280,8 @@ class _Run:
                     taken_back.add(entity)
                 elif isinstance(error, Conflict):
                     self.failed[entity] = Conflict(f"{entity}: somebody else wrote it since: it was not taken back")
-                    unknown.add(entity)  # it may have set other keys alone, and left what this run wrote
+                    lost.add(entity)
+            unknown |= self._left_of(lost)
         gone = taken_back | unknown | self.failed.keys()
         tried = gone | self.written.keys() | self.already
         return ApplyReport(
@@ -290,6 +293,24 @@ class _Run:
             unknown=tuple(change.entity for change in self.changes if change.entity in unknown),
             interrupted=self.stopped,
         )
+
+    def _left_of(self, entities: Collection[Entity]) -> set[Entity]:
+        """Those of the entities of another writer where a value of this run may still stand.
+
+        The other may have set other keys alone, or the same value anew: nobody can tell. Where all values of this run
+        are gone, nothing is left.
+        """
+        changes = [change for change in self._applied if change.entity in entities]
+        try:
+            shown = _shown(self.backend, changes) if changes else QuotaSnapshot({})
+        except KquotaError:
+            return set(entities)
+        return {
+            change.entity
+            for change in changes
+            for values in [shown.get(change.entity, {})]
+            if any(not differ(values.get(key), change.after.get(key)) for key in change.keys)
+        }
 
     def _take_back(self) -> dict[Entity, KquotaError | None]:
         """What came of giving the entities that this run wrote their old values again, as far as it was tried."""
