@@ -180,7 +180,7 @@ class Counters(Replay):
         # What was known at that time: what is printed must not depend on what was read with it.
         at_ms = delays.begin_ms if state is State.BEGAN else delays.last_ms
         complete = self._incomplete_ms.get(number, NEVER) > at_ms
-        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and self._totals["retaken_ms"][number] > at_ms
+        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and int(self._totals["retaken_ms"][number]) > at_ms
         return Episode(
             state,
             Under.AGAINST if ref.variant else Under.TESTED,
