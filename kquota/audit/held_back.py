@@ -36,12 +36,10 @@ from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdi
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import encode_user
+from kquota.core.simulation.recorded import NEAR
 
 AS_MUCH: Final = 0.9
 """The share of the logged throttle time that another quota must cause to hold the clients back as much."""
-
-NEAR: Final = 0.9
-"""The share of its limit that a counter reaches at least, by the replay, which throttled somebody really."""
 
 _OTHERS: Final = "the log does not say which of their quotas throttled the clients"
 _OPEN_LOOP: Final = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
@@ -107,11 +105,13 @@ def settled(result: AuditResult, settings: AuditSettings, held: Sequence[Held] =
         in_force = are_in_force(settings, settings.against)
         settling = _Settling(before, predictions_before, held, answers, in_force)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
+    throttled = set(_throttled(findings)) if result.timelines else ()
     return replace(
         result,
         findings=findings,
         quotas=quotas,
         predictions=predictions,
+        timelines={name: each for name, each in result.timelines.items() if name in throttled},
         before=before,
         quotas_before=quotas_before,
         predictions_before=predictions_before,
@@ -222,6 +222,9 @@ class _Settling:
             if prediction is not None:
                 under = replace(prediction.recorded_under, held_back=True)
                 prediction = replace(prediction, recorded_under=under)
+        elif prediction is not None and verdict is Verdict.THROTTLED:
+            # The replay knows one quota; the simulation knows what else slows the clients down.
+            verdict, reason = Verdict(prediction.verdict), prediction.reason
         return _Settled(verdict, reason, _agreeing(prediction, verdict, reason))
 
     def _was_held(self, row: Mapping[str, Any]) -> bool:

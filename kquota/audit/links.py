@@ -15,7 +15,16 @@ from kquota.audit.batch import Int64s
 from kquota.audit.clients import PACED, SATURATING, SYNCHRONOUS
 from kquota.audit.feeds import LOST, Curve, Feeder, Place, arrivals, throttled
 from kquota.audit.rows import Rows
-from kquota.audit.simulated import Model, SimulatedCounter, kernel_for, models_of, prediction_of, runs_of, simulated
+from kquota.audit.simulated import (
+    OTHER_BROKERS,
+    Model,
+    SimulatedCounter,
+    kernel_for,
+    models_of,
+    prediction_of,
+    runs_of,
+    simulated,
+)
 from kquota.audit.spread import MOST_REQUESTS, SeveralBrokers, put_together, run_waiting
 from kquota.core.findings.prediction import Prediction
 from kquota.core.simulation.recorded import Counted, Met
@@ -122,7 +131,7 @@ def _waiting(
         seen = together.seen._replace(guesses=guesses, drained=drained)
         met = [run[place] for kind in kinds for run in runs[kind]]
         found[alone.counter.judged.ref] = prediction_of(
-            alone.counter, [model._replace(seen=seen)], met, met[0] if plain is None else plain[place]
+            alone.counter, [model._replace(seen=seen)], met, met[0] if plain is None else plain[place], OTHER_BROKERS
         )
     return found
 
@@ -170,7 +179,7 @@ def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, 
         }
         if late:
             models = [_fed(model, late.get(model.connection, ())) for model in models_of(fed.group, fed.rows)]
-            found |= simulated(fed.group, models, settings, using)[0]
+            found |= simulated(fed.group, models, settings, using, late)[0]
     return found
 
 

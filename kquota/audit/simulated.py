@@ -7,7 +7,7 @@ the runs are the bounds of a prediction. `kquota.audit.prediction` decides whose
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -59,6 +59,10 @@ _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
+OTHER_BROKERS: Final = "the quota of another broker"
+"""What else may slow the clients of a counter down."""
+_OTHER_QUOTA: Final = "another quota of its clients"
+_PRODUCERS: Final = "the quota of its producers"
 MOST_TIME: Final = 2
 """A request takes at most so many times the thread time that a log holds: network threads take half of it."""
 
@@ -95,17 +99,28 @@ def kernel_for(rows: int) -> Kernel:
 
 
 def simulated(
-    group: Sequence[SimulatedCounter], models: Sequence[Model], settings: AuditSettings, using: Kernel
+    group: Sequence[SimulatedCounter],
+    models: Sequence[Model],
+    settings: AuditSettings,
+    using: Kernel,
+    late: Collection[int] = (),
 ) -> tuple[dict[CounterRef, Prediction], dict[int, Curve]]:
     """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet.
 
-    Also returns when the producers among them come to deliver, by connection, as far as it is later than recorded.
+    `late` are the connections of consumers whose throttled producers deliver later than recorded. Also returns when
+    the producers among the clients come to deliver, by connection, as far as it is later than recorded.
     """
     runs, plain = runs_of(group, models, settings, using)
     found = {}
     for place, counter in enumerate(group):
         mine = [model for model in models if place in model.charged]
-        found[counter.judged.ref] = prediction_of(counter, mine, [run.met[place] for run in runs], plain.met[place])
+        slowed_by = None
+        if any(NONE not in model.charged for model in mine):
+            slowed_by = _OTHER_QUOTA
+        elif any(model.connection in late for model in mine):
+            slowed_by = _PRODUCERS
+        met = [run.met[place] for run in runs]
+        found[counter.judged.ref] = prediction_of(counter, mine, met, plain.met[place], slowed_by)
     return found, _curves(models, plain.charged_ms)
 
 
@@ -242,8 +257,18 @@ def _requests(rows: Rows, kinds: Any) -> Any:
     return keys_of(number * 8 + kinds, rows.time, rows.connection)
 
 
-def prediction_of(counter: SimulatedCounter, models: Sequence[Model], runs: Sequence[Met], plain: Met) -> Prediction:
-    """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection."""
+def prediction_of(
+    counter: SimulatedCounter,
+    models: Sequence[Model],
+    runs: Sequence[Met],
+    plain: Met,
+    slowed_by: str | None = None,
+) -> Prediction:
+    """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection.
+
+    Up to its first throttle time a counter meets what was recorded, and the replay's verdict is exact. `slowed_by` says
+    what else delays the clients in the runs. Then they may stay below the limit, and the runs have the verdict.
+    """
     judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
     key = judged.ref.key
     seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
@@ -254,8 +279,14 @@ def prediction_of(counter: SimulatedCounter, models: Sequence[Model], runs: Sequ
     # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
     verdict, reason = judged.verdict, judged.reason
-    if held_back and verdict is not Verdict.UNDETERMINED:
-        verdict = _verdict_of([met.throttled > 0 for met in runs], drained=drained)
+    throttled = [met.throttles for met in runs]
+    slowed = slowed_by is not None and not held_back and verdict is Verdict.THROTTLED and not all(throttled)
+    if slowed:
+        spared = all(each is False for each in throttled)
+        verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
+        reason = f"{slowed_by} may keep the clients below the limit"
+    elif held_back and verdict is not Verdict.UNDETERMINED:
+        verdict = _verdict_of([each is True for each in throttled], drained=drained)
         reason = f"wanted at least {wanted:,.{3 if timed else 0}f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
@@ -286,8 +317,14 @@ def prediction_of(counter: SimulatedCounter, models: Sequence[Model], runs: Sequ
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if judged.verdict is Verdict.UNDETERMINED:
         return _without_estimates(prediction, reason, open_ended=raised)
+    if slowed and verdict is Verdict.UNDETERMINED:
+        return prediction.bounded(None, None, verdict.value, reason)
     if verdict is Verdict.UNDETERMINED:
         return prediction.undetermined(reason or "")
+    if slowed:
+        prediction = replace(prediction, basis=f"{prediction.basis}; {slowed_by} keeps the clients below the limit")
+    if verdict is Verdict.NOT_THROTTLED and any(met.throttled for met in runs):
+        return prediction.not_throttled()  # the throttle times are of other quotas
     return prediction.open_ended() if raised and verdict is Verdict.THROTTLED else prediction
 
 

@@ -19,7 +19,7 @@ from kquota.audit.clients import SATURATING, SYNCHRONOUS, Guess, Requests, Seen,
 from kquota.audit.rows import Rows
 from kquota.core.enforcement import Generation, Kernel, QuotaWindows
 from kquota.core.enforcement.kind import PRODUCE
-from kquota.core.simulation.recorded import Counted, Met, limit_at
+from kquota.core.simulation.recorded import Counted, Met, limit_at, throttles
 
 MOST_REQUESTS: Final = 200_000
 """A counter with more requests is predicted alone: those of several brokers are put together in one process."""
@@ -104,6 +104,7 @@ def run_waiting(
     free = [0] * len(counters)
     delays: list[list[int]] = [[] for _ in counters]
     delivered, last, waited = [0] * len(counters), [0] * len(counters), [0] * len(counters)
+    peaks = [0.0] * len(counters)
     charged = np.full(len(together.times), -1, np.int64)
     stop = int(together.times[-1])
     now = int(together.times[0])
@@ -114,7 +115,9 @@ def run_waiting(
         if now > stop:
             break
         limit = limit_at(counters[broker].limits, now)
-        delay = max(using.charge_counter(sensors[broker], PRODUCE, now, float(size), limit).throttle_ms, 0)
+        verdict = using.charge_counter(sensors[broker], PRODUCE, now, float(size), limit)
+        delay = max(verdict.throttle_ms, 0)
+        peaks[broker] = max(peaks[broker], verdict.rate)
         charged[row] = now
         delays[broker].append(delay)
         free[broker] = now + delay
@@ -126,7 +129,8 @@ def run_waiting(
         total, length = sum(delays[broker]), max(last[broker] - counter.begin_ms, 0)
         met.append(
             Met(
-                throttled=sum(delay > 0 for delay in delays[broker]),
+                throttled=(throttled := sum(delay > 0 for delay in delays[broker])),
+                throttles=throttles(throttled, peaks[broker], counter.limits),
                 throttle_ms=total,
                 throttle_max_ms=max(delays[broker], default=0),
                 early_ms=total,

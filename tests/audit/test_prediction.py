@@ -32,6 +32,7 @@ START_MS = 1_700_000_000_000
 Row = tuple[int, str, int, int, str]
 """(ms after START_MS, api, bytes, logged throttle, connection)"""
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+TIME = QuotaKey.REQUEST_PERCENTAGE
 
 
 def quotas(key: QuotaKey, limit: float) -> QuotaHistory:
@@ -302,18 +303,27 @@ def test_what_another_quota_may_have_caused_is_an_interval(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("api", "key", "size", "limit", "percent"),
+    ("api", "size", "limit", "percent", "of_bytes", "of_time"),
     [
-        ("produce", PRODUCER, 2000, 33_000, 3.5),
-        ("produce", PRODUCER, 2000, 30_000, 3.9),
-        ("produce", PRODUCER, 2000, 10**9, 3.0),
-        ("fetch", CONSUMER, 1600, 29_000, 3.8),
+        ("produce", 2000, 30_000, 3.0, Verdict.THROTTLED, Verdict.THROTTLED),
+        ("produce", 2000, 30_000, 3.9, Verdict.THROTTLED, Verdict.NOT_THROTTLED),
+        ("produce", 2000, 33_000, 3.5, Verdict.THROTTLED, Verdict.UNDETERMINED),
+        ("produce", 2000, 36_000, 3.0, Verdict.UNDETERMINED, Verdict.THROTTLED),
+        ("produce", 2000, 33_000, 1.0, Verdict.NOT_THROTTLED, Verdict.THROTTLED),
+        ("produce", 2000, 10**9, 3.0, Verdict.NOT_THROTTLED, Verdict.THROTTLED),
+        ("fetch", 1600, 29_000, 3.8, Verdict.THROTTLED, Verdict.THROTTLED),
+        ("fetch", 1600, 24_000, 3.92, Verdict.THROTTLED, Verdict.NOT_THROTTLED),
     ],
 )
 def test_a_connection_waits_for_the_longest_of_its_throttle_times(
-    tmp_path: Path, api: str, key: QuotaKey, size: int, limit: int, percent: float
+    tmp_path: Path, api: str, size: int, limit: int, percent: float, of_bytes: Verdict, of_time: Verdict
 ) -> None:
-    """Of bytes and of thread time: as in a simulation of the known client under both quotas."""
+    """Of bytes and of thread time: as in a simulation of the known client under both quotas.
+
+    A quota that would throttle the client by itself may never do so: the other one slows the client down enough. A
+    counter that comes near its limit in the simulation may pass it in a real run.
+    """
+    key = PRODUCER if api == "produce" else CONSUMER
     path = tmp_path / "both.csv"
     lines = [f"{START_MS + 50 * n},alice,app,{api},{size},0,a,2000000" for n in range(1200)]
     path.write_text("\n".join(["time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns", *lines]))
@@ -328,16 +338,30 @@ def test_a_connection_waits_for_the_longest_of_its_throttle_times(
     ran = simulate(
         Workload(400_000, (client,)), both.latest, generation=Generation.N_PLUS_1_BY_LAST, using=kernel(Mode.PLAIN)
     )
-    found = {name[1]: prediction for name, prediction in result.predictions.items()}
+    really = {counter.key: counter.throttled > 0 for counter in ran.counters}
+    found = {QuotaKey(name[1]): prediction for name, prediction in result.predictions.items()}
+    told = {QuotaKey(row["key"]): row for row in result.findings.to_pylist()}
     throttle_ms = ran.clients[0].throttle_ms
     assert throttle_ms > 5000
-    for name in ("request_percentage", *([key.value] if limit < 10**9 else [])):
-        prediction = found[name]
+    assert {quota.key: quota.verdict for quota in result.quotas} == {key: of_bytes, TIME: of_time}
+    for quota in result.quotas:
+        prediction, row = found[quota.key], told[quota.key]
+        assert prediction.verdict == row["verdict"] == quota.verdict.value
+        assert really[quota.key] == (quota.verdict is Verdict.THROTTLED)
+        if quota.verdict is Verdict.NOT_THROTTLED:
+            assert prediction.throttle_time_ms == Interval.exactly(0)
+            assert row["throttled_events"] == 0
+            continue
+        if quota.verdict is Verdict.UNDETERMINED:
+            assert prediction.reason == row["reason"] == quota.reason
+            assert prediction.reason == "another quota of its clients may keep the clients below the limit"
+            assert (prediction.throttle_time_ms.low, prediction.throttle_time_ms.estimate) == (0, None)
+            continue
         # The simulated consumer stops when the recording does, which the muted share is of.
         muted = prediction.muted_share.estimate
         assert muted is not None
         waited = prediction.throttle_time_ms.estimate if api == "produce" else muted * 60_000
-        assert waited == pytest.approx(throttle_ms, rel=0.05), name
+        assert waited == pytest.approx(throttle_ms, rel=0.05), quota.key
 
 
 def test_a_queue_that_drained_is_evidence(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ Sent = tuple[int, int, int]
 """(ms after START_MS, broker, throttle time)"""
 
 
-def sent(limit: int | None, *, seconds: int = 80, waits: bool = True, seed: int = 1) -> list[Sent]:
+def sent(
+    limit: int | None, *, seconds: int = 80, waits: bool = True, seed: int = 1, shares: Sequence[int] = (1, 1, 1)
+) -> list[Sent]:
     """What a client sends to three brokers in turn of its keys, under a limit at each of them.
 
     One that waits thinks for some 50 ms after each answer; else records come every 50 ms, and queue at their broker.
@@ -29,9 +31,10 @@ def sent(limit: int | None, *, seconds: int = 80, waits: bool = True, seed: int 
     sensors = [ProduceSensor(limit) for _ in range(3)]
     free = [0, 0, 0]
     found: list[Sent] = []
+    turns = [broker for broker, share in enumerate(shares) for _ in range(share)]
     now = due = 0
     while (now if waits else due) < seconds * 1000:
-        broker = draws.randrange(3)
+        broker = turns[draws.randrange(len(turns))]
         due += draws.randint(46, 56) if waits else 50
         now = max(now + draws.randint(46, 56), free[broker]) if waits else max(due, free[broker])
         throttle = max(sensors[broker].produce(now, SIZE).throttle_ms, 0)
@@ -70,6 +73,26 @@ def test_a_client_that_waits_for_the_answers_of_all_its_brokers(tmp_path: Path) 
         assert prediction.throttle_time_ms.estimate == pytest.approx(real[broker], rel=0.1)
         assert prediction.throttle_time_ms.high is not None
         assert "at 3 brokers" in prediction.basis
+
+
+def test_who_waits_for_a_busy_broker_is_not_throttled_at_an_idle_one(tmp_path: Path) -> None:
+    """By the requests that the idle ones got without quotas their limits would throttle; then they get far fewer.
+
+    Another kind of client would go on at the idle ones, and nobody knows that it is not of this kind.
+    """
+    limit, shares = 15_000, (8, 1, 1)
+    found = predictions(tmp_path, sent(None, shares=shares), limit)
+    real = totals(sent(limit, shares=shares))
+
+    assert real["b0"] > 20_000
+    assert real["b1"] == real["b2"] == 0
+    assert {broker: each.verdict for broker, each in found.items()} == {
+        "b0": "throttled",
+        "b1": "undetermined",
+        "b2": "undetermined",
+    }
+    assert found["b1"].reason == "the quota of another broker may keep the clients below the limit"
+    assert found["b1"].throttle_time_ms.low == 0
 
 
 def test_a_client_with_a_schedule_keeps_it_at_each_broker(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def run_mutations(
             heappush(due, (free, since, number, rejected))
     return Met(
         found.throttled,
+        found.throttled > 0,
         found.throttle_ms,
         found.longest_ms,
         found.early_ms,

@@ -13,6 +13,8 @@ from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
 
+NEAR: Final = 0.9
+"""A counter below this share of its limit throttles nobody, here or in a real run."""
 LONGEST_MS: Final = 86_400_000
 """What is not delivered by then counts as never delivered."""
 
@@ -23,6 +25,8 @@ class Met:
 
     throttled: int
     """Requests with a throttle time."""
+    throttles: bool | None
+    """Whether the counter itself, and no other of its clients, caused a throttle time; None where it nearly did."""
     throttle_ms: int
     """The sum of their throttle times, until everything was delivered; each is the longest of several counters'."""
     throttle_max_ms: int
@@ -117,6 +121,7 @@ class _Account:
 
     def __init__(self, counter: Counted, number: int, rows: Sequence[int], charged: Sequence[Charged]) -> None:
         self.counter = counter
+        self._number = number
         self._rows = rows
         """Its clients, by their numbers."""
         self._timed = any(charged[row].time == number for row in rows)
@@ -130,8 +135,8 @@ class _Account:
             _total(columns[int(connections.given_next[row]) : int(connections.given_end[row])]) for row in self._rows
         )
         scale = 1e7 if self._timed else 1.0  # a percent of a thread is so many ns a second
-        least = min((limit for _, limit in self.counter.limits if limit is not None and limit > 0), default=1.0)
-        return self.counter.end_ms + min(60_000 + int(3000 * total / (least * scale)), LONGEST_MS)
+        least = _lowest(self.counter.limits) * scale
+        return self.counter.end_ms + min(60_000 + int(3000 * total / least), LONGEST_MS)
 
     def settle(self, traffic: Traffic) -> None:
         """Takes what came of the clients up to the end of the recorded time."""
@@ -152,6 +157,7 @@ class _Account:
         length = max(last - self.counter.begin_ms, 0)
         return Met(
             sum(int(connections.throttled[row]) for row in rows),
+            throttles(traffic.sensors.throttled[self._number], traffic.sensors.peak[self._number], self.counter.limits),
             sum(int(connections.throttle_ms[row]) for row in rows),
             max(int(connections.max_ms[row]) for row in rows),
             self._early_ms,
@@ -167,6 +173,21 @@ class _Account:
 def _set_limits(traffic: Traffic, counters: Sequence[Counted], time_ms: int) -> None:
     for number, counter in enumerate(counters):
         traffic.sensors.bounds[number] = limit_at(counter.limits, time_ms)
+
+
+def throttles(throttled: int, peak: float, limits: Sequence[tuple[int, float | None]]) -> bool | None:
+    """Whether a counter throttles that did so to so many requests, and reached a rate of `peak` at most.
+
+    None where it came near its lowest limit: a real run would not be the same.
+    """
+    if throttled:
+        return True
+    return None if peak >= NEAR * _lowest(limits) else False
+
+
+def _lowest(limits: Sequence[tuple[int, float | None]]) -> float:
+    """The lowest limit that lets anything through; 1 where there is none."""
+    return min((limit for _, limit in limits if limit is not None and limit > 0), default=1.0)
 
 
 def limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float:
