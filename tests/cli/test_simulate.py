@@ -259,6 +259,38 @@ def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) ->
     assert throttled(0.9)
 
 
+@pytest.mark.parametrize("options", [("--kafka-version", "3.7"), ()], ids=["3.7", "default"])
+def test_exempt_thread_time_is_measured_and_charged_to_nobody(
+    kquota: Kquota, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The time of requests among brokers and of acks=0, as `exempt-request-time` of the broker has it."""
+    (tmp_path / "exempt.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 1min\nclients:\n"
+        "  - {name: replica, user: alice, api: stop-replica, pace: 10, request_time: 1ms}\n"
+        "  - {name: silent, user: alice, api: produce, acks: 0, pace: 10, request_time: 10ms}\n"
+        "  - {name: timeless, user: alice, api: write-txn-markers, pace: 10}\n"
+        "  - {name: charged, user: alice, api: heartbeat, pace: 10, request_time: 1us}\n"
+        "quotas:\n  - {entity: {user: alice}, values: {request_percentage: 0.1}}\n"
+    )
+    done = kquota("simulate", "exempt.yaml", "-o", "json", "--fail-on", "throttled", *options)
+
+    assert (done.code, done.err) == (0, "")
+    document = json.loads(done.out)
+    jsonschema.validate(document, schema("simulation"))
+    # 600 requests of 1 ms and 600 of 10 ms in 60 s are 11 % of a thread.
+    assert document["exempt"] == [
+        {
+            "broker": "broker-0",
+            "request_time_ns": 600 * 1_000_000 + 600 * 10_000_000,
+            "metrics": {"mbean": "kafka.server:type=Request", "exempt-request-time": 11.0},
+        }
+    ]
+    assert [client["throttled_requests"] for client in document["clients"]] == [0, 0, 0, 0]
+    (counter,) = document["counters"]
+    assert counter["key"] == "request_percentage"
+    assert counter["total"] == pytest.approx(600 * 0.000_001)  # seconds, of the heartbeats alone
+
+
 def test_what_would_be_enough_for_random_arrivals() -> None:
     """The peak that is shown is the peak of the same arrivals, which the clients before them have no part in."""
     governed = Client("g", "produce", "bob", pace=1, size=1000)
