@@ -264,7 +264,7 @@ def simulate(
     given and the libraries of the audit are missing.
 
         result = simulate("workload.yaml", {"user=alice": {"producer_byte_rate": "10MB"}})
-        print([client.name for client in result.clients if client.throttled])
+        print([client.name for client in result.clients if client.is_throttled])
     """
     paths = tuple(map(str, events))
     if (workload is None) == (not paths):

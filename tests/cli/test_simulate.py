@@ -140,8 +140,25 @@ def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Pa
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
     assert re.search(r"\d+ of 300 attempts over the limit", line), line
-    assert "delayed by another quota" in line
+    assert "no delay of its own" in line
     assert "2 of 2 counters throttled" in done.err
+
+
+def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path) -> None:
+    """The exit code says what the table says: the second topic comes while one token is owed, which is 0.1 ms."""
+    (tmp_path / "rejected.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 10s\nbrokers: {controller.quota.window.num: 1}\nclients:\n"
+        "  - {name: job, user: tom, api: create-topics, requests: 1, topics: 2, partitions: 10001, retry: false}\n"
+        "quotas:\n  - {entity: {user: tom}, values: {controller_mutation_rate: 10000}}\n"
+    )
+    done = kquota("simulate", "rejected.yaml", "--fail-on", "throttled")
+
+    assert done.code == 1
+    assert "1 of 1 counter throttled somebody" in done.err
+    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
+    assert "no delay of its own 1 of 2 attempts over the limit" in line
+    (client,) = json.loads(kquota("simulate", "rejected.yaml", "-o", "json").out)["clients"]
+    assert (client["rejections"], client["throttled_requests"]) == (1, 0)
 
 
 def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:

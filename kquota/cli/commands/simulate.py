@@ -170,7 +170,7 @@ def command(
         return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
 
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
-    if fail_on == "throttled" and any(client.throttled for client in result.clients):
+    if fail_on == "throttled" and any(client.is_throttled for client in result.clients):
         code = ExitCode.DIFFERENT
     return simulated(result, workload, planned.generation, top=top, charts=charts, code=code, calm=calm, enough=enough)
 
