@@ -505,6 +505,31 @@ def test_a_recorded_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota,
     assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("options", "charged"),
+    [((), "epochs:"), (("--kafka-version", "2.0"), "replicas:")],
+    ids=["default", "2.0"],
+)
+def test_the_version_says_which_recorded_requests_are_exempt(
+    kquota: Kquota, tmp_path: Path, options: tuple[str, ...], charged: str
+) -> None:
+    """OFFSET_FOR_LEADER_EPOCH is exempt until 2.1, ALTER_PARTITION since 3.2."""
+    rows = "".join(
+        f"{1_700_000_000_000 + 100 * number},{user},{api},0,90000000\n"
+        for number in range(300)
+        for user, api in (("epochs", "offset_for_leader_epoch"), ("replicas", "alter_partition"))
+    )
+    (tmp_path / "usage.csv").write_text("time_ms,user,api,bytes,request_time_ns\n" + rows)
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\n"
+        "quotas:\n  - {entity: {user: {default: true}}, values: {request_percentage: 5}}\n"
+    )
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "-o", "json", *options)
+
+    (client,) = json.loads(done.out)["clients"]
+    assert (done.code, client["name"], client["throttled_requests"] > 0) == (0, charged, True)
+
+
 def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     """The recorded log of a real broker: the totals of the broker's own throttle times within 1 %."""
     folder = Path(__file__).parents[1] / "data" / "request_log"
