@@ -605,6 +605,9 @@ def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota
     assert 50 < acceptor["metrics"]["AcceptorBlockedPercent"] <= 100
     assert acceptor["metrics"]["connection-accept-rate"] == pytest.approx(5, abs=1)
     assert acceptor["metrics"]["broker-connection-accept-rate"] == acceptor["metrics"]["connection-accept-rate"]
+    mean = acceptor["wait_ms"] / acceptor["waited"]
+    assert 0 < acceptor["metrics"]["connection-accept-throttle-time"] == mean <= acceptor["wait_max_ms"]
+    assert acceptor["metrics"]["ip-connection-accept-throttle-time"] is None
     refused = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml")
     assert (refused.code, "there is no listener 'EXT'" in refused.complaint) == (3, True)
 
