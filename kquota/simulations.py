@@ -83,7 +83,7 @@ def recorded_traffic(
         from kquota.audit.sources import ReadSettings
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
-    recording = read_events(paths, "auto", ReadSettings(), Brokers(), left_out)
+    recording = read_events(paths, "auto", ReadSettings(version=facts.version), Brokers(), left_out)
     notes = []
     if recording.rejected:
         notes.append(f"records that cannot be read, and are left out: {recording.rejected}")
@@ -264,7 +264,7 @@ def simulate(
     given and the libraries of the audit are missing.
 
         result = simulate("workload.yaml", {"user=alice": {"producer_byte_rate": "10MB"}})
-        print([client.name for client in result.clients if client.throttled])
+        print([client.name for client in result.clients if client.is_throttled])
     """
     paths = tuple(map(str, events))
     if (workload is None) == (not paths):

@@ -52,14 +52,14 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
 
     configured = {key: number(name, LONG_MAX, 1, LONG_MAX) for key, name in STATIC_CONFIGS.items()}
     static = StaticQuotas.of(configured, version)
-    listeners = _listeners(properties)
+    listeners = listeners_of(properties)
     rates: dict[str, int | None] = {}
     for listener in listeners:
         prefixed = f"listener.name.{listener.lower()}.{_CONNECTION_RATE}"
         rates[listener] = _limit(number(prefixed, INT_MAX, 1))
     rate = _limit(number(_CONNECTION_RATE, INT_MAX, 0))
     limited = version >= CONNECTION_RATES
-    inter_broker = _inter_broker(properties)
+    inter_broker = inter_broker_of(properties)
     return BrokerSettings(
         windows=windows(""),
         controller_windows=windows("controller.") if version >= CONTROLLER_WINDOWS else QuotaWindows(),
@@ -93,13 +93,13 @@ def _limit(rate: int) -> int | None:
     return None if rate == INT_MAX else rate
 
 
-def _listeners(properties: Mapping[str, str]) -> tuple[str, ...]:
+def listeners_of(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The names in `listeners`, in order and in upper case as Kafka has them."""
     names = [name.upper() for name in _LISTENER.findall(properties.get("listeners", ""))]
     return tuple(dict.fromkeys(names)) or ("PLAINTEXT",)
 
 
-def _inter_broker(properties: Mapping[str, str]) -> str:
+def inter_broker_of(properties: Mapping[str, str]) -> str:
     """`inter.broker.listener.name`, else the name of the protocol that brokers speak."""
     protocol = properties.get("security.inter.broker.protocol", "PLAINTEXT")
     return properties.get("inter.broker.listener.name", protocol).strip().upper()

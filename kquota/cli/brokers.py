@@ -152,7 +152,10 @@ def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
 def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:
     """The broker-wide rate that a listener's connections must keep as well."""
     other = beside(config, configs)
-    return "-" if other is None else f"{other.name} {humanize(other.name, other.value)}"
+    if other is None:
+        return "-"
+    unless = ", unless inter-broker" if config.is_protected is None else ""
+    return f"{other.name} {humanize(other.name, other.value)}{unless}"
 
 
 _COLUMNS = ("BROKER", "CONFIG", "BEFORE", "AFTER")

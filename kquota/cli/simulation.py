@@ -185,7 +185,7 @@ def _clients(result: Simulation, workload: Workload) -> Table:
             Column("THROTTLE TIME", number=True),
         ],
         rows,
-        ["" if any(client.throttled for client in clients) else "dim" for clients in groups.values()],
+        ["" if any(client.is_throttled for client in clients) else "dim" for clients in groups.values()],
     )
 
 
@@ -346,7 +346,7 @@ def _cells(counter: CounterResult, *, timed: bool = True) -> tuple[object, ...]:
         if not counter.bites:
             return ("-",)
         if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
-            return "delayed by another quota", *over
+            return "no delay of its own", *over
         times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}" if timed else ""
         if counter.recovery_ms is None:
             return times, *over

@@ -30,7 +30,12 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
                         ],
                         "beside": None
                         if (other := beside(config, configs)) is None
-                        else {"name": other.name, "value": other.value, "source": other.source.value},
+                        else {
+                            "name": other.name,
+                            "value": other.value,
+                            "source": other.source.value,
+                            "unless_inter_broker": config.is_protected is None,
+                        },
                     }
                     for config in configs
                 ],

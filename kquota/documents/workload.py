@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.enforcement.exempt import is_spared
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.quotas.version import NEWEST
 from kquota.core.simulation.apis import CONNECT_API, api_named
 from kquota.core.simulation.workload import (
     FETCH_API,
@@ -108,9 +106,6 @@ def _client(entry: Document) -> Client:
     size, pace = _load(api, entry)
     fields: dict[str, Any] = {field: read(entry[key], key) for key, (field, read) in _FIELDS.items() if key in entry}
     acks = entry.get("acks", "all")
-    if is_spared(api, NEWEST):
-        # Brokers count the thread time of such requests as exempt.
-        fields |= dict.fromkeys(("nanos", "nanos_per_mib", "network_nanos"), 0)
     return Client(
         name=name,
         api=api,

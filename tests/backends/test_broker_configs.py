@@ -10,7 +10,7 @@ import pytest
 from kquota.backends import wire
 from kquota.backends.kafka import Servers
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.core.change.broker import RATE, BrokerAlteration, Source
+from kquota.core.change.broker import RATE, BrokerAlteration, Source, beside
 from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable
 from tests.backends.test_kafka_peers import Peer
@@ -117,6 +117,52 @@ def test_each_broker_is_asked_itself() -> None:
         assert brokers.rates == {1: "10", 2: "30"}
         assert configs.wait_visible(result)
         assert (brokers.asked(1), set(brokers.asked(2))) == (["", "1"], {"2"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "protected"),
+    [
+        ({"listeners": "A://:1,B://:2", "inter.broker.listener.name": "B"}, "b"),
+        ({"listeners": "SSL://:1,PLAINTEXT://:2", "security.inter.broker.protocol": "SSL"}, "ssl"),
+        ({"listeners": "A://:1,PLAINTEXT://:2"}, "plaintext"),
+        ({"listeners": "A://:1", "inter.broker.listener.name": "A"}, None),
+        ({"listeners": "A://:1,C://:2", "controller.listener.names": "C", "inter.broker.listener.name": "A"}, None),
+        (
+            {
+                "listeners": "A://:1,B://:2,C://:3",
+                "controller.listener.names": "C",
+                "inter.broker.listener.name": "A",
+            },
+            "a",
+        ),
+    ],
+)
+def test_the_inter_broker_listener_is_protected_beside_others(
+    properties: dict[str, str], protected: str | None
+) -> None:
+    """By its name, else by the protocol of the brokers. A controller in the same process counts its listener itself."""
+    rates = [f"listener.name.{name}.{RATE}" for name in ("a", "b", "c", "plaintext", "ssl")]
+
+    def answer(request: wire.Request) -> Any:
+        if not isinstance(request, wire.DescribeConfigsRequest):
+            return ...
+        (resource,) = request.resources
+        configs = [config(RATE, ("10", 2)), *(config(name, ("5", 2)) for name in rates)]
+        if resource.resource_name:
+            configs += [config(name, (value, 4)) for name, value in properties.items()]
+        return wire.DescribeConfigsResponse(
+            0, [wire.DescribeConfigsResult(0, None, 4, resource.resource_name, configs)]
+        )
+
+    with Brokers(of_1=answer) as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
+        (shown,) = configs.describe(1).values()
+        (default,) = configs.describe(DEFAULT).values()
+
+    without = {each.name for each in shown if each.is_alterable and beside(each, shown) is None}
+    assert without == {RATE, *([] if protected is None else [f"listener.name.{protected}.{RATE}"])}
+    assert {each.is_protected for each in shown if each.name != RATE} <= {True, False}
+    (wide, *listeners) = default
+    assert [(each.is_protected, beside(each, default)) for each in listeners] == [(None, wide)] * len(rates)
 
 
 def test_what_is_not_shown_in_time() -> None:

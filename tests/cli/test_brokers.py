@@ -75,7 +75,14 @@ def test_the_broker_wins_over_the_cluster_and_both_over_the_file(run: Callable[.
     assert shown[LISTENER] == (2147483647, "DYNAMIC_BROKER_CONFIG", [])
     (entry,) = json.loads(run(*describe).out)["brokers"]
     (listener,) = (config for config in entry["configs"] if config["name"] == LISTENER)
-    assert listener["beside"] == {"name": RATE, "value": 250, "source": "DYNAMIC_BROKER_CONFIG"}
+    assert listener["beside"] == {
+        "name": RATE,
+        "value": 250,
+        "source": "DYNAMIC_BROKER_CONFIG",
+        "unless_inter_broker": False,
+    }
+    (internal,) = (config for config in entry["configs"] if config["name"] == f"listener.name.plaintext.{RATE}")
+    assert internal["beside"] is None, "brokers speak to each other there"
 
     assert run("alter", "--broker", "1", "--delete-config", RATE, "--wait").code == 0
     assert in_effect(run(*describe))[RATE][:2] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG")
@@ -205,7 +212,10 @@ def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -
 def test_zookeeper_shows_what_is_set_there(kquota: Kquota, chroot: str, znodes: Any) -> None:
     """The dynamic levels only; and it is not altered there."""
     znodes.create("/brokers/ids/2", b"{}", makepath=True)
-    for name, config in (("1", {RATE: "250", "ssl.keystore.password": "s3cret"}), ("<default>", {RATE: "400"})):
+    for name, config in (
+        ("1", {RATE: "250", LISTENER: "9", "ssl.keystore.password": "s3cret"}),
+        ("<default>", {RATE: "400"}),
+    ):
         data = json.dumps({"version": 1, "config": config}).encode()
         znodes.create(f"/config/brokers/{name}", data, makepath=True)
 
@@ -215,6 +225,13 @@ def test_zookeeper_shows_what_is_set_there(kquota: Kquota, chroot: str, znodes: 
     assert in_effect(shown)[RATE] == (250, "DYNAMIC_BROKER_CONFIG", [400])
     assert in_effect(shown, 2)[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
     assert in_effect(shown, {"default": True})[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
+    (listener,) = (
+        config
+        for entry in json.loads(shown.out)["brokers"]
+        for config in entry["configs"]
+        if config["name"] == LISTENER
+    )
+    assert listener["beside"]["unless_inter_broker"], "server.properties are not in ZooKeeper"
     assert "s3cret" not in shown.out
     assert (altered.code, altered.out) == (6, "")
     assert "--bootstrap-server" in altered.complaint

@@ -447,6 +447,16 @@ def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -
     assert done.err.splitlines()[-1].startswith("Error: ")
 
 
+@pytest.mark.parametrize("types", ["--entity-type users", "--entity-type users --entity-type clients"])
+def test_a_default_by_leaving_the_name_out(kquota: Kquota, types: str) -> None:
+    """So the text of KIP-55 sets a default; the message says what Kafka's tools take in its place."""
+    done = kquota("alter", *types.split(), "--add-config", "producer_byte_rate=1", KQUOTA_ZOOKEEPER="127.0.0.1:1")
+
+    assert (done.code, done.out) == (2, "")
+    said = " ".join(done.err.split())
+    assert "(KIP-55 leaves the name out for the default, which Kafka never took: give --entity-default)" in said
+
+
 def test_unreachable(kquota: Kquota) -> None:
     """Nobody listens: one line, within the time-out."""
     for command in (["describe"], ["alter", "--user", "a", "--add-config", "producer_byte_rate=1"]):

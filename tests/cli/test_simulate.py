@@ -140,8 +140,25 @@ def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Pa
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
     assert re.search(r"\d+ of 300 attempts over the limit", line), line
-    assert "delayed by another quota" in line
+    assert "no delay of its own" in line
     assert "2 of 2 counters throttled" in done.err
+
+
+def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path) -> None:
+    """The exit code says what the table says: the second topic comes while one token is owed, which is 0.1 ms."""
+    (tmp_path / "rejected.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 10s\nbrokers: {controller.quota.window.num: 1}\nclients:\n"
+        "  - {name: job, user: tom, api: create-topics, requests: 1, topics: 2, partitions: 10001, retry: false}\n"
+        "quotas:\n  - {entity: {user: tom}, values: {controller_mutation_rate: 10000}}\n"
+    )
+    done = kquota("simulate", "rejected.yaml", "--fail-on", "throttled")
+
+    assert done.code == 1
+    assert "1 of 1 counter throttled somebody" in done.err
+    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
+    assert "no delay of its own 1 of 2 attempts over the limit" in line
+    (client,) = json.loads(kquota("simulate", "rejected.yaml", "-o", "json").out)["clients"]
+    assert (client["rejections"], client["throttled_requests"]) == (1, 0)
 
 
 def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
@@ -257,6 +274,38 @@ def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) ->
 
     assert not throttled(1.0)
     assert throttled(0.9)
+
+
+@pytest.mark.parametrize("options", [("--kafka-version", "3.7"), ()], ids=["3.7", "default"])
+def test_exempt_thread_time_is_measured_and_charged_to_nobody(
+    kquota: Kquota, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The time of requests among brokers and of acks=0, as `exempt-request-time` of the broker has it."""
+    (tmp_path / "exempt.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 1min\nclients:\n"
+        "  - {name: replica, user: alice, api: stop-replica, pace: 10, request_time: 1ms}\n"
+        "  - {name: silent, user: alice, api: produce, acks: 0, pace: 10, request_time: 10ms}\n"
+        "  - {name: timeless, user: alice, api: write-txn-markers, pace: 10}\n"
+        "  - {name: charged, user: alice, api: heartbeat, pace: 10, request_time: 1us}\n"
+        "quotas:\n  - {entity: {user: alice}, values: {request_percentage: 0.1}}\n"
+    )
+    done = kquota("simulate", "exempt.yaml", "-o", "json", "--fail-on", "throttled", *options)
+
+    assert (done.code, done.err) == (0, "")
+    document = json.loads(done.out)
+    jsonschema.validate(document, schema("simulation"))
+    # 600 requests of 1 ms and 600 of 10 ms in 60 s are 11 % of a thread.
+    assert document["exempt"] == [
+        {
+            "broker": "broker-0",
+            "request_time_ns": 600 * 1_000_000 + 600 * 10_000_000,
+            "metrics": {"mbean": "kafka.server:type=Request", "exempt-request-time": 11.0},
+        }
+    ]
+    assert [client["throttled_requests"] for client in document["clients"]] == [0, 0, 0, 0]
+    (counter,) = document["counters"]
+    assert counter["key"] == "request_percentage"
+    assert counter["total"] == pytest.approx(600 * 0.000_001)  # seconds, of the heartbeats alone
 
 
 def test_what_would_be_enough_for_random_arrivals() -> None:
@@ -456,6 +505,31 @@ def test_a_recorded_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota,
     assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("options", "charged"),
+    [((), "epochs:"), (("--kafka-version", "2.0"), "replicas:")],
+    ids=["default", "2.0"],
+)
+def test_the_version_says_which_recorded_requests_are_exempt(
+    kquota: Kquota, tmp_path: Path, options: tuple[str, ...], charged: str
+) -> None:
+    """OFFSET_FOR_LEADER_EPOCH is exempt until 2.1, ALTER_PARTITION since 3.2."""
+    rows = "".join(
+        f"{1_700_000_000_000 + 100 * number},{user},{api},0,90000000\n"
+        for number in range(300)
+        for user, api in (("epochs", "offset_for_leader_epoch"), ("replicas", "alter_partition"))
+    )
+    (tmp_path / "usage.csv").write_text("time_ms,user,api,bytes,request_time_ns\n" + rows)
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\n"
+        "quotas:\n  - {entity: {user: {default: true}}, values: {request_percentage: 5}}\n"
+    )
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "-o", "json", *options)
+
+    (client,) = json.loads(done.out)["clients"]
+    assert (done.code, client["name"], client["throttled_requests"] > 0) == (0, charged, True)
+
+
 def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     """The recorded log of a real broker: the totals of the broker's own throttle times within 1 %."""
     folder = Path(__file__).parents[1] / "data" / "request_log"
@@ -531,6 +605,9 @@ def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota
     assert 50 < acceptor["metrics"]["AcceptorBlockedPercent"] <= 100
     assert acceptor["metrics"]["connection-accept-rate"] == pytest.approx(5, abs=1)
     assert acceptor["metrics"]["broker-connection-accept-rate"] == acceptor["metrics"]["connection-accept-rate"]
+    mean = acceptor["wait_ms"] / acceptor["waited"]
+    assert 0 < acceptor["metrics"]["connection-accept-throttle-time"] == mean <= acceptor["wait_max_ms"]
+    assert acceptor["metrics"]["ip-connection-accept-throttle-time"] is None
     refused = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml")
     assert (refused.code, "there is no listener 'EXT'" in refused.complaint) == (3, True)
 

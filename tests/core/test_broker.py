@@ -26,6 +26,7 @@ from kquota.core.change.broker import (
     rank,
     read_value,
 )
+from kquota.core.enforcement.connection import protected_listener
 from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError
 
@@ -117,6 +118,26 @@ def test_a_listener_keeps_the_rate_of_its_broker_too() -> None:
     assert beside(listener, (rate, listener)) is rate
     assert beside(rate, (rate, listener)) is None
     assert beside(listener, (replace(rate, value=UNLIMITED), listener)) is None
+
+
+@pytest.mark.parametrize(
+    ("listeners", "inter_broker", "kept"),
+    [
+        (("INTERNAL", "EXTERNAL"), "INTERNAL", False),
+        (("INTERNAL", "EXTERNAL"), "EXTERNAL", True),
+        (("INTERNAL",), "INTERNAL", True),
+        (("INTERNAL", "EXTERNAL"), None, True),
+    ],
+)
+def test_the_inter_broker_listener_keeps_its_own_rate_only(
+    listeners: tuple[str, ...], inter_broker: str | None, kept: bool
+) -> None:
+    """Where there are several listeners; the only one keeps the rate of its broker too."""
+    rate = BrokerConfig(RATE, 250, Source.DYNAMIC_BROKER_CONFIG)
+    protected = protected_listener(listeners, inter_broker) == "INTERNAL"
+    listener = BrokerConfig(LISTENER, 20, Source.DYNAMIC_BROKER_CONFIG, is_protected=protected)
+
+    assert beside(listener, (rate, listener)) is (rate if kept else None)
 
 
 def test_an_alteration_is_checked() -> None:

@@ -10,7 +10,8 @@ import pytest
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import Brokers, Burst, Change, Client, Workload
+from kquota.core.quotas.version import NEWEST, Version
+from kquota.core.simulation import Brokers, Burst, Change, Client, Workload, enforced_workload
 from kquota.core.simulation.workload import plan
 from kquota.documents.workload import read_workload
 from kquota.errors import InputError
@@ -182,16 +183,19 @@ def test_so_many_requests_and_no_more(tmp_path: Path) -> None:
     assert [segment.rate for segment in paced] == pytest.approx([0, 0.01, 0.03, 0.01])
 
 
+@pytest.mark.parametrize("version", [(3, 7, 0), NEWEST])
 @pytest.mark.parametrize("api", ["stop-replica", "ControlledShutdown", "LeaderAndIsr", "update-metadata"])
-def test_requests_among_brokers_cost_no_thread_time(tmp_path: Path, api: str) -> None:
-    """KIP-124 exempts them; a heartbeat is charged as anybody's."""
-    body = "duration: 1min\nclients:\n  - {api: %s, pace: 1, request_time: 50ms, network_time: 1ms}\n"
+def test_requests_among_brokers_are_exempt(tmp_path: Path, api: str, version: Version) -> None:
+    """KIP-124 exempts them: brokers count their thread time, and charge nobody. A heartbeat is charged as anybody's."""
+    body = "duration: 1min\nclients:\n"
+    for name in (api, "Heartbeat"):
+        body += f"  - {{api: {name}, pace: 1, request_time: 50ms, request_time_per_mib: 2ms, network_time: 1ms}}\n"
 
-    spared = read_workload(written(tmp_path, body % api)).workload.clients[0]
-    charged = read_workload(written(tmp_path, body % "Heartbeat")).workload.clients[0]
+    workload, _ = enforced_workload(read_workload(written(tmp_path, body)).workload, version)
 
-    assert not spared.has_thread_time
-    assert (charged.nanos, charged.network_nanos) == (50_000_000, 1_000_000)
+    assert [client.exempt for client in workload.clients] == [True, False]
+    for client in workload.clients:
+        assert (client.nanos, client.nanos_per_mib, client.network_nanos) == (50_000_000, 2_000_000, 1_000_000)
 
 
 def test_a_plan_is_made_of_segments() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kquota.backends import BrokerConfigs, ClosesOnExit, wire
@@ -19,7 +19,7 @@ from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.nodes import Nodes, pause_or_raise
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
-from kquota.backends.serverprops import settings_of
+from kquota.backends.serverprops import inter_broker_of, listeners_of, settings_of
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -35,6 +35,7 @@ from kquota.core.change.broker import (
     rank,
     read_value,
 )
+from kquota.core.enforcement.connection import protected_listener
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.version import Version
@@ -104,7 +105,17 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         return {name: value for name, value in values.items() if isinstance(value, int)}
 
     def _configs(self, broker: Broker) -> tuple[BrokerConfig, ...]:
-        shown = [_config(each) for each in self._read(broker) if is_shown(each.name)]
+        read = self._read(broker)
+        shown = [_config(each) for each in read if is_shown(each.name)]
+        if broker is not DEFAULT:
+            properties = _properties(read)
+            inter_broker = protected_listener(listeners_of(properties), inter_broker_of(properties))
+            shown = [
+                replace(config, is_protected=listener.upper() == inter_broker)
+                if (listener := listener_of(config.name)) is not None
+                else config
+                for config in shown
+            ]
         return tuple(sorted(shown, key=lambda config: rank(config.name)))
 
     def _check_listeners(self, broker: int, alteration: BrokerAlteration) -> None:
@@ -121,11 +132,8 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
     def endpoint(self, broker: int, version: Version) -> Endpoint:
         """A live broker as clients of this listener find it. Raises what describe raises."""
         address = self._nodes.address_of(broker)
-        properties = {each.name: each.value for each in self._read(broker) if each.value is not None}
-        controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
-        listeners = [part for part in properties.get("listeners", "").split(",") if _listener(part) not in controllers]
-        properties["listeners"] = ",".join(listeners)
-        at = [*properties.get("advertised.listeners", "").split(","), *listeners]
+        properties = _properties(self._read(broker))
+        at = [part for name in ("advertised.listeners", "listeners") for part in properties.get(name, "").split(",")]
         names = [_listener(part) for part in at if part.strip().endswith(f"://{address}")]
         settings = settings_of(properties, broker_text(broker), version)
         if not names and len(settings.listeners) == 1:
@@ -177,6 +185,14 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         """A session with that broker, and errors that name it; for the default of all a session with any broker."""
         with self._nodes.any() if broker is DEFAULT else self._nodes.asking(broker) as asked:
             yield asked
+
+
+def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[str, str]:
+    """The values of a broker as properties, its listeners without those of a controller in the same process."""
+    properties = {each.name: each.value for each in configs if each.value is not None}
+    controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+    listeners = [part for part in properties.get("listeners", "").split(",") if _listener(part) not in controllers]
+    return {**properties, "listeners": ",".join(listeners)}
 
 
 def _listener(part: str) -> str:

@@ -170,7 +170,7 @@ def command(
         return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
 
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
-    if fail_on == "throttled" and any(client.throttled for client in result.clients):
+    if fail_on == "throttled" and any(client.is_throttled for client in result.clients):
         code = ExitCode.DIFFERENT
     return simulated(result, workload, planned.generation, top=top, charts=charts, code=code, calm=calm, enough=enough)
 
@@ -214,16 +214,14 @@ def _vectors(path: Path) -> dict[str, Any] | None:
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
     """Says where a request quota meets clients whose thread time nobody gave."""
-    from kquota.core.enforcement.exempt import is_spared
     from kquota.core.quotas.quota import QuotaKey
-    from kquota.core.quotas.version import NEWEST
     from kquota.core.resolve.resolver import Resolver
     from kquota.core.simulation.apis import CONNECT_API
 
     resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
     timeless = []
     for client in workload.clients:
-        known = client.has_thread_time or is_spared(client.api, NEWEST)
+        known = client.has_thread_time or client.exempt
         if client.given is None and client.api != CONNECT_API and not known:
             user, client_id = client.user.replace("{n}", "0"), client.client_id.replace("{n}", "0")
             if resolver.resolve(user, client_id).limit is not None:

@@ -74,6 +74,10 @@ class BrokerConfig:
     value: int | str | None
     source: Source
     shadows: tuple[Setting, ...] = ()
+    is_protected: bool | None = None
+    """Of a listener's rate: whether the broker-wide rate does not hold for that listener, as it is the inter-broker
+    listener and not the only one. None where that is not known: of the default of all brokers, and from ZooKeeper.
+    """
 
     @property
     def is_alterable(self) -> bool:
@@ -94,10 +98,10 @@ class BrokerConfig:
 def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfig | None:
     """The broker-wide rate that holds beside the rate of a listener (KIP-612), out of the broker's configs.
 
-    None for other configs, and where it limits nothing. It does not hold for the inter-broker listener, unless that is
-    the only one.
+    None for other configs, where it limits nothing, and for the inter-broker listener, unless that is the only one.
+    Where nobody knows which listener that is, the rate is returned: it holds unless it is this one.
     """
-    if listener_of(config.name) is None:
+    if listener_of(config.name) is None or config.is_protected:
         return None
     return next((each for each in configs if each.name == RATE and each.value != UNLIMITED), None)
 

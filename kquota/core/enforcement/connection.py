@@ -10,7 +10,7 @@ like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Accep
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kquota.core.enforcement.arithmetic import INT_MAX
@@ -84,6 +84,14 @@ class Connection(NamedTuple):
         return self.ip_ms <= 0
 
 
+def protected_listener(listeners: Collection[str], inter_broker: str | None) -> str | None:
+    """The listener whose connections neither count for the broker's own limit nor wait for it; None where all do.
+
+    `listeners` has no listener of a controller: a controller in the same process counts by itself.
+    """
+    return inter_broker if len(listeners) > 1 and inter_broker in listeners else None
+
+
 class ConnectionManager:
     """The connection quotas of one broker; limits of None are none at all, and all limits may change at any time.
 
@@ -118,7 +126,7 @@ class ConnectionManager:
         self._ip_sensors: dict[str, ConnectionSensor] = {}
         if inter_broker is not None and inter_broker not in self.listeners:
             raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
-        self._protected = inter_broker if len(self.listeners) > 1 else None
+        self._protected = protected_listener(self.listeners, inter_broker)
 
     def protected(self, listener: str) -> bool:
         """Whether the broker's own limit does not hold for that listener."""

@@ -87,6 +87,11 @@ class ClientResult:
     """When the last unit was delivered, since the start of the workload; None where nothing was."""
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether a quota delayed or rejected something of it; the wait of a rejection may round to 0 ms."""
+        return self.throttled > 0 or self.rejections > 0
+
+    @property
     def offered_rate(self) -> float:
         """Units per second."""
         return self.offered * 1000 / self.active_ms
@@ -176,7 +181,9 @@ class CounterResult:
 
     @property
     def bites(self) -> bool:
-        """Whether it delayed somebody, or rejected topics while another quota delayed the client for longer."""
+        """Whether it delayed somebody, or rejected topics: with a wait that rounds to 0 ms, or while another quota
+        delayed the client for longer.
+        """
         return self.throttled > 0 or (self.key is QuotaKey.CONTROLLER_MUTATION_RATE and self.violated > 0)
 
     @property

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.enforcement.exempt import is_exempt
+from kquota.core.enforcement.exempt import is_spared
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored
@@ -263,7 +263,8 @@ class Workload:
 def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, tuple[Ignored, ...]]:
     """The workload on brokers of that version, and its changes of quotas that they do not enforce.
 
-    What they do not charge to the request quota, they exempt.
+    Requests that they do not charge to the request quota are marked as exempt; their thread time stays. A request
+    that brokers of the version no longer know is exempt as in the last release that knew it.
     """
     brokers = workload.brokers
     if version < CONNECTION_RATES:
@@ -283,8 +284,7 @@ def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, t
     ]
     clients = tuple(
         replace(client, exempt=True)
-        if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version
-        and is_exempt(client.api.replace("-", "_").upper(), version)
+        if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version and is_spared(client.api, version)
         else client
         for client in workload.clients
     )

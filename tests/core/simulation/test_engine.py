@@ -564,6 +564,19 @@ def test_an_acceptor_makes_connections_wait() -> None:
     assert client.throttle_ms == acceptor.wait_ms
 
 
+def test_the_rate_of_a_broker_is_that_of_all_its_listeners() -> None:
+    """`broker-connection-accept-rate` has no listener: each listener shows it beside its own rate."""
+    clients = [Client(name, "connect", pace=pace, listener=name) for name, pace in (("EXT", 9), ("INT", 2))]
+
+    result = run(*clients, brokers=Brokers(listeners={"EXT": None, "INT": None}))
+
+    external, internal = result.acceptors
+    assert (external.waited, internal.waited) == (0, 0)
+    assert external.rate == pytest.approx(9, rel=0.05)
+    assert internal.rate == pytest.approx(2, rel=0.05)
+    assert external.broker_rate == internal.broker_rate == pytest.approx(external.rate + internal.rate)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_stored_value_that_is_no_number(value: float) -> None:
     """A cluster may hold it; nobody can say what follows."""
