@@ -113,6 +113,10 @@ def test_values_that_kafka_cannot_parse(
         ("--user-defaults", "SCRAM-SHA-256=[password=x]", "SCRAM-SHA-256"),
         ("--user u --client c", "SCRAM-SHA-512=[password=x]", "SCRAM-SHA-512"),
         ("--ip 1.2.3.4", "producer_byte_rate=1", "producer_byte_rate"),
+        # All of one hash code: they stay in the order in which they came.
+        ("--user u", "Aa=1,BB=2", "Aa, BB"),
+        ("--user u", "BB=1,Aa=2", "BB, Aa"),
+        ("--user u", "BBAa=1,AaBB=2,AaAa=3,BBBB=4", "BBAa, AaBB, AaAa, BBBB"),
     ],
 )
 def test_unknown_keys(tool: Tool, chroot: str, znodes: Any, entity: str, pairs: str, unknown: str) -> None:
