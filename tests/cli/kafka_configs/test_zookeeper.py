@@ -334,6 +334,18 @@ def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: 
     assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")
 
 
+def test_a_blank_behind_a_chroot_is_part_of_its_name(tool: Tool, chroot: str, znodes: Any) -> None:
+    """To ZooKeeper's client it is another chroot; a slash at the end is a mistake."""
+    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
+    line = ["--user", "u", "--alter", "--add-config", "producer_byte_rate=2"]
+    described = tool("--zookeeper", f"{chroot} ", "--user", "u", "--describe")
+    assert described == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
+    assert tool("--zookeeper", f"{chroot} ", *line) == Ran(1, WARNING, "Path length must be > 0\n")
+    slash = tool("--zookeeper", f"{chroot}/", *line)
+    assert slash == Ran(1, WARNING, "Path must not end with / character\n")
+    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
+
+
 def test_since_3_9_an_empty_change_of_nobody_makes_no_node(
     tool: Tool, chroot: str, znodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
